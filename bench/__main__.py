@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark, one after the other; `BENCH_ARGS="throughput --commits 20000000"` chooses."""
+"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="throughput --commits 20000000"` chooses some."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _WITHOUT_SPARK = {"idle", "trickle", "soak", "startup", "store-requests"}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return what is asked for; `which` are names of `EVERY`."""
+    """Return the parsed arguments; `which` are names in `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput and kminion")
-    parser.add_argument("--minutes", type=float, default=20, help="for how long idle, trickle and soak run")
-    parser.add_argument("--groups", type=int, default=1_000, help="groups among them")
+    parser.add_argument("--minutes", type=float, default=20, help="duration of idle, trickle and soak")
+    parser.add_argument("--groups", type=int, default=1_000, help="streams groups among the commits of throughput")
     parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
     asked = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What `startup` compares the job with: a process with a bare Spark session that does one batch and ends."""
+"""The rival of the job in `startup`: a process with a bare Spark session that does one batch and ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(server: str, topic: str, table: str) -> None:
-    """Append one row to a table with the number of records that are new since the checkpoint."""
+    """Append one row to a table: the number of records since the checkpoint."""
     with spark_session(Path(f"{table}.log"), conf=delta_conf()) as spark:
         properties = client_properties(server, None)
         records = read_stream(spark, properties, describe_offsets_topic(spark, properties, topic), 1_000_000)

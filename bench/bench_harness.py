@@ -25,7 +25,7 @@ from tests.support.job_runner import STREAMS_GROUPS, run_once
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PARTITIONS = 50  # as __consumer_offsets has by default
+PARTITIONS = 50  # the default of __consumer_offsets
 
 
 class Harness(NamedTuple):
@@ -61,7 +61,7 @@ class Harness(NamedTuple):
             job.join()
 
     def run_command(self, warehouse: object, *options: str) -> list[str]:
-        """Return the command with which a user runs the job."""
+        """Return the command with which a user would run the job."""
         where = ["--bootstrap-server", self.broker.bootstrap_server, "--warehouse", str(warehouse)]
         return [*STREAMS_GROUPS, "run", *where, *options]
 
@@ -82,7 +82,7 @@ class Harness(NamedTuple):
 
 @contextmanager
 def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
-    """Start the broker and, unless no benchmark uses it, the session; stop them after the block."""
+    """Start the broker and, with `with_spark`, the session; stop them after the block."""
     with TemporaryDirectory(prefix="streams-groups-bench-") as made:
         directory = Path(made)
         session = (
@@ -99,7 +99,7 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
 
 @contextmanager
 def process(command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None) -> Iterator[int]:
-    """Run a command until the end of the block, with what it prints in a file; give its process id."""
+    """Run a command until the end of the block, with its output in a file; give its process id."""
     with log.open("wb") as output:
         started = subprocess.Popen(command, env={**os.environ, **(variables or {})}, stdout=output, stderr=output)
         try:
@@ -116,7 +116,7 @@ def is_caught_up(log: Path) -> bool:
 
 @contextmanager
 def repeating(call: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call it, with so many seconds in between, while the block runs."""
+    """Call `call` at intervals of so many seconds while the block runs."""
     end = threading.Event()
 
     def repeat() -> None:

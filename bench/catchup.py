@@ -1,6 +1,7 @@
-"""The first catch-up of a log of many groups, from the start of the process, and the job at rest after that.
+"""The first catch-up of a log of many groups, from the start of the process, and then the job at rest.
 
-Memory is the proportional size of all processes (PSS), sampled every tenth of a second; at rest that of one moment.
+Memory is the proportional size of all processes (PSS): for the catch-up the maximum of a sample every tenth of a
+second, at rest a single sample.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def run(harness: Harness, groups: int, members: int) -> None:
     command = harness.run_command(harness.directory / topic, "--topic", topic)
     printed, seconds, peak = run_and_sample([*command, "--once"])
     sys.stdout.writelines(line for line in printed.splitlines(keepends=True) if line.startswith("batch"))
-    print(f"first catch-up of {groups:,} groups of {members} members ({records:,} records), start of Spark included:")
+    print(f"first catch-up of {groups:,} groups of {members} members ({records:,} records), including Spark's start:")
     print(f"{seconds:.1f} s, most memory: {format_megabytes(peak)}", flush=True)
     _rest(command, harness.directory / "catchup.log", groups)
 
 
 def _rest(command: list[str], log: Path, groups: int) -> None:
-    """Start the job again, and print what it takes while nothing happens."""
+    """Start the job again, and print its memory and processor time at rest."""
     with process(command, log) as job:
         assert wait_until(lambda: is_caught_up(log), _START_SECONDS), "the job did not catch up"
         time.sleep(_SETTLE_SECONDS)

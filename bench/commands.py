@@ -1,4 +1,4 @@
-"""The start of commands: `--help` beside an empty program, `list` beside a bare import of what it reads tables with."""
+"""The start-up of commands: `--help` against an empty program, `list` against an import of its table libraries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PAIRS = {
     "--help": ("-c pass", 5),
     "list": ("-c import deltalake, pyarrow", 3),
 }
-"""By command: the program that it is compared with, and how many times as long it may take."""
+"""By command: the program to compare with, and the maximum ratio of their processor times."""
 
 
 class Cost(NamedTuple):
-    """What a process took: processor seconds, of the system for it, too, and seconds on the clock."""
+    """The cost of a process: processor seconds in user and system mode, and seconds on the clock."""
 
     processor: float
     wall: float
@@ -38,7 +38,7 @@ def run(rounds: int = 15) -> None:
         for command, (bare, _) in _PAIRS.items():
             programs[bare] = bare.split(" ", 1)
             programs[command] = [*_COMMAND, command, *(() if command == "--help" else ("--warehouse", str(warehouse)))]
-        for program in programs.values():  # files are cached, modules compiled
+        for program in programs.values():  # first run: fills file caches and compiles modules
             cost_of(program)
         costs: dict[str, list[Cost]] = {name: [] for name in programs}
         for _ in range(rounds):

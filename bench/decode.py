@@ -1,7 +1,7 @@
-"""How fast records are decoded: by Construct, and by the reader that the job uses, in one run.
+"""The speed of decoding: Construct against the generated reader that the job uses, in one run.
 
-Each record is decoded whole, key and value. Both are made of the same definitions. Seconds are those of the processor,
-not of the clock, and every figure is the best of several short rounds that take turns: a busy machine changes little.
+Each record is decoded whole, key and value. Both decoders come from the same definitions. Times are processor times,
+and every figure is the best of several short rounds in turns. So a busy machine changes the figures little.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Rates(NamedTuple):
 
 
 def samples() -> list[Sample]:
-    """Records as a broker of 4.4 writes them: the most frequent one, and the largest in three sizes."""
+    """Records as a 4.4 broker writes them: the most frequent type, and the largest type in three sizes."""
     offset = {"group": GROUP, "topic": "payments", "partition": 7}
     committed = {"offset": 1 << 40, "commit_timestamp": 1_764_000_000_000, "topic_id": UUID}
     return [Sample("1 OffsetCommit", 1, offset, committed), *map(_current_assignment, TASKS)]
 
 
 def _current_assignment(tasks: int) -> Sample:
-    """Spread tasks over up to four subtopologies, as a topology of that size has them."""
+    """Spread the tasks over up to four subtopologies, as a topology of that size would have."""
     width = min(4, tasks)
     partitions = list(range(tasks // width))
     active = [
@@ -55,7 +55,7 @@ def _current_assignment(tasks: int) -> Sample:
 
 
 def measure(sample: Sample, seconds: float) -> Rates:
-    """Decode one sample over and over in each of the two ways, for about `seconds` in all."""
+    """Decode one sample again and again in each of the two ways, for about `seconds` in total."""
     key, value = encode(sample.record_type, sample.key, sample.value)
     assert value is not None
     assert decode(key, value) == reference_decode(key, value)

@@ -1,7 +1,7 @@
-"""Append to queryable row, against the engine's own floor, in turns in one session.
+"""From an append to a queryable row: the job against the engine's lower bound (the floor), in turns in one session.
 
-The floor is a stream of the same topic with the same options and the same trigger whose batch appends one row to one
-Delta table: no filter, no fold, no second table. Of both, a row counts as visible when the file of its commit is there.
+The floor is a stream of the same topic with the same options and the same trigger, whose batch appends one row to one
+Delta table: no filter, no fold, no second table. For both, a row counts as visible when the file of its commit exists.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _round(harness: Harness, topic: str, groups: int, label: str, epochs: Iterat
 
 
 def _has_all(harness: Harness, topic: str, table: Path) -> bool:
-    """Return whether the batches of the floor have counted every record of the topic."""
+    """Return whether the floor's batches have counted every record of the topic."""
     if not DeltaTable.is_deltatable(str(table)):
         return False
     counted = DeltaTable(table).to_pyarrow_table()["records"].to_pylist()
@@ -92,7 +92,7 @@ def _has_all(harness: Harness, topic: str, table: Path) -> bool:
 
 @contextmanager
 def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
-    """Run the stream that does next to nothing."""
+    """Run the stream of the floor."""
     config = harness.config(topic, topic)
     properties = client_properties(config.bootstrap_server, None)
     described = describe_offsets_topic(harness.spark, properties, topic)
@@ -106,6 +106,6 @@ def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        time.sleep(2)  # the last batch is in the checkpoint then; one that is repeated would count its records twice
+        time.sleep(2)  # until the checkpoint has the last batch: if that were repeated, its records would count twice
         stop.set()
         query.stop()

@@ -1,7 +1,7 @@
-"""How long it takes from a broker's acknowledgement of a group's records until a query can see the group's new row.
+"""Measures the time from a broker's acknowledgement of a group's records until a query can see the group's new row.
 
-A row counts as visible when the file of its Delta commit is there, which a query then confirms: the query's own time is
-not counted. An append is of one rebalance of one group. `floor` and `soak` measure with it.
+A row counts as visible when the file of its Delta commit exists. A query then confirms it; the duration of the query
+does not count. An append is one rebalance of one group. `floor` and `soak` use this module.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CATCH_UP_SECONDS = 900.0
 
 
 def percentile_95(seconds: list[float]) -> float:
-    """Return the value that 95 of 100 do not exceed."""
+    """Return the 95th percentile."""
     return sorted(seconds)[round(0.95 * len(seconds)) - 1]
 
 
 def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, float]:
-    """Append the records of a rebalance of a group; return the offset of the last one, and when it was acknowledged."""
+    """Append the records of a rebalance of a group; return the last offset and the time of the acknowledgement."""
     sent = [
         harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
         for key, value in group_records(group_id(number), epoch)
@@ -37,13 +37,13 @@ def append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, 
 
 
 def is_visible(warehouse: Path, number: int, offset: int) -> bool:
-    """Return whether the row of a group has the record at `offset`."""
+    """Return whether the row of a group contains the record at `offset`."""
     query = f"SELECT last_offset FROM groups WHERE group_id = {quote(group_id(number))}"
     return bool(WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset)
 
 
 def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> float:
-    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to it."""
+    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to the commit."""
     looked_at: set[Path] = set()
     while time.time() - appended < _GIVE_UP_SECONDS:
         for commit in sorted(path for path in (table / "_delta_log").glob("*.json") if path not in looked_at):
@@ -56,11 +56,11 @@ def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> f
 
 
 def await_groups(warehouse: Path, groups: int) -> None:
-    """Wait until so many groups are in the table."""
+    """Wait until the table has so many groups."""
     ends = time.monotonic() + _CATCH_UP_SECONDS
     while time.monotonic() < ends:
         time.sleep(0.5)
-        with suppress(WarehouseError):  # its tables are still being made
+        with suppress(WarehouseError):  # the job may still be creating the tables
             counted = WarehouseReader(warehouse).rows("SELECT count(*) AS n FROM groups")
             if counted[0]["n"] == groups:
                 return

@@ -1,8 +1,8 @@
-"""What a job costs while nothing happens, or while a few commits come all the time: processor time, files and memory.
+"""The cost of a job while nothing happens, or while commits keep coming: processor time, files and memory.
 
-Streams groups with a member each that only sends heartbeats, which leave no record, and groups that have committed
-offsets of topics with records. The job runs as by default: its passes over the lag, task copies, self-check, alerts and
-heartbeat go on. What its start takes is not counted.
+Streams groups have one member each, which only sends heartbeats; these leave no record. Other groups have committed
+offsets of topics with records. The job runs with its defaults: lag passes, task copies, self-check, alerts and
+heartbeat go on. The start-up does not count.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.support.waiting import wait_until
 
 _STREAMS_GROUPS, _GROUPS = 20, 50
 _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 100
-_SECONDS = 180.0  # to catch up
-_SETTLE_SECONDS = 120.0  # after which a job that has just started does what it does every hour
+_SECONDS = 180.0  # to catch up, at most
+_SETTLE_SECONDS = 120.0  # after the start, until only work remains that the job does in every hour
 _HEARTBEAT_SECONDS = 5.0
-_TRICKLE = 15  # commits a second, of the groups in turns
+_TRICKLE = 15  # commits a second, by the groups in turns
 
 
 class Totals(NamedTuple):
-    """What a job has used and written so far."""
+    """The totals that a job has used and written."""
 
     at: float
     processor: dict[str, float]
@@ -39,7 +39,7 @@ class Totals(NamedTuple):
 
 
 def run(harness: Harness, minutes: float, *, trickle: bool = False) -> None:
-    """Print what these minutes cost, as for an hour."""
+    """Print the cost of these minutes, converted to an hour."""
     members = _prepare(harness)
     warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
     numbers = itertools.count()

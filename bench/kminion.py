@@ -1,10 +1,10 @@
-"""From the start of a process until all committed offsets are known, against kminion, which reads them as well.
+"""From the start of a process until it knows all committed offsets: the job against kminion.
 
-Both read the same `__consumer_offsets`: many commits of groups whose topics do not exist, and those of groups that read
-topics of this broker, whose lag both show. kminion reads everything at each start: its reading is done when its own
-count of the records is complete, and `/ready` says so at the next of its steps of 15 s. The job is done when both of
-its streams have caught up, at its first start and at a later one. At the end the lag of both is compared, partition by
-partition.
+Both read the same `__consumer_offsets`. It has many commits of groups whose topics do not exist, and commits of groups
+that read topics of this broker, for which both show the lag. kminion reads everything at each start. It has read all
+when its own count of records is complete; its `/ready` says so at the next of its steps of 15 s. The job is done when
+both of its streams have caught up; its first start and a later one are measured. At the end the benchmark compares the
+lag of both, partition by partition.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
 _GROUPS = 20
 _SECONDS = 600.0
 _READING, _KMINION = "kminion, reading", "kminion, ready"
-_ADMIN = "__admin_client"  # the client id with which a broker lets clients write to internal topics
+_ADMIN = "__admin_client"  # with this client id a broker lets clients write to internal topics
 _CONSUMED = re.compile(r"^kminion_exporter_offset_consumer_records_consumed_total (\S+)", re.MULTILINE)
 _POLL_SECONDS = 0.5
 _SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
@@ -46,22 +46,22 @@ Lag = dict[tuple[str, str, int], int]
 
 
 class Start(NamedTuple):
-    """A process, once it knew all commits."""
+    """The measurements of a process at the time when it knew all commits."""
 
     seconds: float
-    reading: float  # seconds of them until all records were read; only kminion says
+    reading: float  # seconds until all records were read; only kminion reports it
     megabytes: float
     lag: Lag
 
 
 def run(harness: Harness, commits: int, keys: int) -> None:
-    """Print the seconds of both, of rounds in turns, the ratio, the memory at the end, and where the lag differs."""
+    """Print the seconds of both for rounds in turns, the ratio, the memory at the end, and differences of the lag."""
     program = _find_kminion(harness.directory)
     if isinstance(program, str):
         print(f"kminion: skipped, {program}", flush=True)
         return
-    lag = _commit(harness)  # the first commit of all makes the broker create the topic
-    # Compaction would remove half of the records while others still have to read them.
+    lag = _commit(harness)  # the very first commit makes the broker create the topic
+    # Compaction would remove half of the records before the later rounds have read them.
     _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
     partitions = len(harness.client.end_offsets(TOPIC))
     write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
@@ -89,7 +89,7 @@ def run(harness: Harness, commits: int, keys: int) -> None:
 
 
 def _find_kminion(directory: Path) -> Path | str:
-    """Return kminion's program: that on the PATH, or one that Go builds; or why there is none."""
+    """Return the path of kminion: on the PATH, or built by Go; or a text that says why there is none."""
     if found := shutil.which("kminion"):
         return Path(found)
     if not shutil.which("go"):
@@ -106,7 +106,7 @@ def _find_kminion(directory: Path) -> Path | str:
 
 
 def _commit(harness: Harness) -> Lag:
-    """Let groups commit offsets of topics with records; return the lag of each partition."""
+    """Let groups commit offsets of topics with records; return the lag by partition."""
     lag: Lag = {}
     for topic in (f"kminion-{number}" for number in range(_TOPICS)):
         harness.client.create_topic(topic, _PARTITIONS)
@@ -176,7 +176,7 @@ def _their_lag(url: str) -> Lag:
 
 
 def _our_lag(warehouse: Path, wanted: Lag) -> Lag:
-    """Wait for a pass over the lag."""
+    """Wait for a lag pass, and return its lag."""
     sql = "SELECT group_id, topic, partition, lag FROM lag WHERE group_id LIKE 'kminion-group-%' AND lag IS NOT NULL"
 
     def find() -> Lag:

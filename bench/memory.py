@@ -1,7 +1,7 @@
-"""How much memory, processor time and files a job takes: what the kernel counts for each of its processes.
+"""The memory, processor time and files of a job, as the kernel counts them for each of its processes.
 
-Pages that Python's workers share would be counted as resident (RSS) for each. The proportional size (PSS) divides them
-among the processes; reading it takes milliseconds.
+Resident size (RSS) would count pages that Python's workers share once for each worker. The proportional size (PSS)
+divides them among the processes; reading it takes milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def proportional_by_process(pid: int) -> Counter[str]:
-    """Return the proportional size in bytes by kind of process, of a job with this process id and all it started."""
+    """Return the proportional size in bytes by kind of process, for the job with this process id and its children."""
     sizes: Counter[str] = Counter()
     for one in _tree(pid):
         sizes[_kind(one, pid)] += _proportional(one)
@@ -29,7 +29,7 @@ def proportional_by_process(pid: int) -> Counter[str]:
 
 
 def run_and_sample(command: Sequence[str]) -> tuple[str, float, Counter[str]]:
-    """Run a job to its end; return what it printed, its seconds, and the most bytes by kind of process and in `sum`."""
+    """Run a job to its end; return its output, seconds, and maximum bytes by kind of process (total: `sum`)."""
     peak: Counter[str] = Counter()
     started = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
@@ -44,12 +44,12 @@ def run_and_sample(command: Sequence[str]) -> tuple[str, float, Counter[str]]:
 
 
 def format_megabytes(sizes: Counter[str]) -> str:
-    """Return the sizes, the largest first."""
+    """Return the sizes as text, largest first."""
     return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in sizes.most_common())
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of the job with this process id, and of all that it started and that still runs."""
+    """Return the processor time of the job with this process id and of all its children that still run."""
     return sum(processor_seconds_by_process(pid).values())
 
 
@@ -63,7 +63,7 @@ def processor_seconds_by_process(pid: int) -> dict[str, float]:
 
 
 def file_sizes(warehouse: Path) -> list[int]:
-    """Return the bytes of each file below a directory, while a job writes and removes them."""
+    """Return the bytes of each file below a directory; a job may write and remove files meanwhile."""
     sizes = []
     for file in warehouse.rglob("*"):
         with suppress(FileNotFoundError):  # removed meanwhile
@@ -73,14 +73,14 @@ def file_sizes(warehouse: Path) -> list[int]:
 
 
 def _tree(pid: int) -> Iterator[int]:
-    """Yield this process and all below it, but for those between fork and exec: their memory is that of the JVM."""
+    """Yield this process and all below it, except processes between fork and exec, which share the JVM's memory."""
     return process_tree(pid, leaving_out=lambda parent, child: _is_java(parent) and _is_java(child))
 
 
 def _is_java(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/exe").readlink().name == "java"
-    except OSError:  # it has just ended
+    except OSError:  # it has ended meanwhile
         return False
 
 

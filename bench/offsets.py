@@ -1,4 +1,4 @@
-"""Committed offsets as brokers write them, many of them, and the memory of a job that reads them."""
+"""Many committed offsets, as brokers write them, and the memory of a job that reads them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from streaming_app.tables.reader import WarehouseReader
 
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS
-_STRIDE = 30_011  # from a key to the next that is written; a prime number, so that all get their turn
+_STRIDE = 30_011  # from a key to the next one that is written; a prime number, so that every key gets its turn
 
 
 def run_memory(harness: Harness, keys: int) -> None:
-    """Print seconds and megabytes of a job that reads a commit of each of `keys` keys, and one for a tenth of them."""
+    """Print seconds and megabytes of a job that reads one commit per key, then new commits for a tenth of the keys."""
     topic = f"offsets-memory-{keys}"
     harness.client.create_topic(topic, PARTITIONS)
     write_commits(harness, topic, keys, keys)
@@ -41,9 +41,9 @@ def write_commits(
     partitions: int = PARTITIONS,
     client_id: str = "bench",
 ) -> None:
-    """Write offset commits as 4.4 writes them, through Spark: Python would take minutes.
+    """Write offset commits in the format of 4.4, with Spark: Python would take minutes.
 
-    Each key is written once before one is written again; they are in no order, as groups commit on their own.
+    Each key is written once before any is written again. The order is mixed, as groups commit independently.
     """
     what = {"offset": 0, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
     _, value = encode(1, {"group": "g", "topic": "t", "partition": 0}, what)

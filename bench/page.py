@@ -1,4 +1,4 @@
-"""The page: what a reading and an overview cost, 200 viewers, the layout of pictures, from a commit to the pixel."""
+"""The page: the cost of reading and rendering, 200 viewers, the layout of pictures, and from a commit to the screen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.warehouses import append
 _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
 _CHANGES = 20
-_PARTITIONS = 4  # with lag, of each group
+_PARTITIONS = 4  # with lag, per group
 _NODES = (40, 120, 400)
 _IN_SUBTOPOLOGY = 10  # topics of each
 
@@ -45,7 +45,7 @@ class Usage(NamedTuple):
 
 
 def run_costs() -> None:
-    """Print what reading and rendering cost in processor time, without a browser."""
+    """Print the processor time of reading and rendering, without a browser."""
     for groups in (_FEW, _MANY):
         with _warehouse(groups) as warehouse:
             _processor_time(groups, warehouse)
@@ -110,7 +110,7 @@ def _processor_time(groups: int, warehouse: Path) -> None:
 
 @contextmanager
 def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
-    """Run `streams-groups web`; give its address, process id, and the seconds to its first answer."""
+    """Run `streams-groups web`; give its address, its process id, and the seconds to its first answer."""
     code = "from streaming_app.cli.main import main; main()"
     command = [sys.executable, "-c", code, "web", "--warehouse", str(warehouse), "--listen", "127.0.0.1:0"]
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def _server(warehouse: Path) -> Iterator[tuple[str, int, float]]:
 
 
 async def _viewers(warehouse: Path, url: str, pid: int) -> None:
-    """Let viewers watch the overview, change a group, and print what that costs the server."""
+    """Let viewers watch the overview, change a group, and print the cost for the server."""
     received: list[float] = []
 
     async def watch(client: httpx2.AsyncClient, ready: asyncio.Semaphore) -> None:
@@ -206,7 +206,7 @@ _LONG_TASKS = (
 
 
 def _slowed(browser: Browser, url: str) -> None:
-    """Print when the overview can be used on a processor that is four times slower: after the last task over 50 ms."""
+    """Print when the overview is usable on a processor slowed down by four: after the last task of more than 50 ms."""
     found = []
     for _ in range(6):  # the first one fills caches of the server
         with view(browser, url, own_context=True) as seen:
@@ -229,7 +229,7 @@ def _lag(groups: int) -> Iterator[dict[str, object]]:
 
 
 def _consumer_groups(groups: int) -> Iterator[dict[str, object]]:
-    """Yield the records of half as many consumer groups."""
+    """Yield the records of consumer groups, half as many as `groups`."""
     now = datetime.now(timezone.utc)
     for number in range(groups // 2):
         for place, record_type in enumerate((3, 6, 5, 8)):
@@ -240,7 +240,7 @@ def _consumer_groups(groups: int) -> Iterator[dict[str, object]]:
 
 
 def _commits(groups: int) -> Iterator[dict[str, object]]:
-    """Yield the committed offsets of these and of the streams groups."""
+    """Yield the committed offsets of the consumer groups and of the streams groups."""
     now = datetime.now(timezone.utc)
     names = [f"application-{n:05}" for n in range(groups)] + [f"consumer-{n:05}" for n in range(groups // 2)]
     for number, name in enumerate(names * _PARTITIONS):

@@ -1,4 +1,4 @@
-"""How benchmarks print: tables, and rivals that run in turns over the same records."""
+"""Output of benchmarks: tables, and results of rivals that run in turns over the same records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of texts; the first column is named by none."""
+    """Print rows of texts; the first column has no title."""
     table = Table("", *columns, title=f"{title}; load {os.getloadavg()[0]:.1f}")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -21,7 +21,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def print_rounds(title: str, seconds: Mapping[str, Sequence[float]], records: int) -> None:
-    """Print the seconds of each round, and the records a second of the median; ratios are to the first label."""
+    """Print the seconds of each round, and the records per second of the median; ratios are to the first label."""
     medians = {label: statistics.median(each) for label, each in seconds.items()}
     base = next(iter(medians.values()))
     rows = [

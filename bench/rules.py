@@ -1,8 +1,8 @@
 """Seconds of one evaluation of all groups by the engine: verdicts, rules, and the life cycle of the alerts.
 
-One group in a hundred has a problem, the others are Stable; another one in a hundred was restarted lately. The first
-evaluation judges all of them, and matches every group id against the settings' patterns; later ones look at what has
-changed. Seconds are those of the processor, not of the clock: a busy machine changes little.
+One group in a hundred has a problem; another one in a hundred was restarted recently; the others are Stable. The first
+evaluation judges all groups, and matches every group id against the patterns in the settings. Later ones only process
+changed groups. Times are processor times, so a busy machine changes them little.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def facts(groups: int) -> list[GroupSnapshot]:
-    """As many groups of five teams: 99 of 100 are Stable with their description stored."""
+    """Return so many groups of five teams: 99 of 100 are Stable, with their description stored."""
     well = replace(healthy_group(AGO), first_seen_at=AGO - timedelta(days=30))
     never_stored = replace(well, description_status="NEVER_STORED", stored_description_epoch=-1)
     wrong = (

@@ -1,7 +1,7 @@
-"""Whether a busy job stays as it was: memory, files and freshness at the beginning, on the way, and at the end.
+"""Shows whether a busy job changes over time: memory, files and freshness at the beginning, in between and at the end.
 
-10,000 streams groups, 5,000 offset commits a second of 50,000 keys, and a rebalance of a random group now and then; the
-job runs as by default. What it takes to catch up is not counted.
+There are 10,000 streams groups, 5,000 offset commits a second of 50,000 keys, and sometimes a rebalance of a random
+group. The job runs with its defaults. The catch-up does not count.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from offsets_decoder import encode
 from tests.support.waiting import wait_until
 
 GROUPS, COMMITS_PER_SECOND, KEYS = 10_000, 5_000, 50_000
-_TOPICS, _PARTITIONS = 10, 5  # that each of the groups with commits reads
+_TOPICS, _PARTITIONS = 10, 5  # read by each of the groups with commits
 _ROUNDS, _APPENDS, _WARM_UP = 4, 20, 10
 _CATCH_UP_SECONDS = 600.0
 _LONGEST_PAUSE_SECONDS = 3.0
 
 
 def run(harness: Harness, minutes: float) -> None:
-    """Print the figures in so many rounds, the last one after these minutes."""
+    """Print the figures in several rounds, the last one after `minutes`."""
     topic = "soak"
     harness.client.create_topic(topic, PARTITIONS)
     for number in range(_TOPICS):

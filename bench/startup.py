@@ -1,4 +1,4 @@
-"""From the start of a process until 40 new records are in the tables, against a process with a bare Spark session.
+"""From the start of a process until 40 new records are in the tables: the job against a process with a bare session.
 
 Both resume from a checkpoint. The bare session has the job's settings; its batch appends one row to one Delta table.
 """
@@ -21,12 +21,12 @@ from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.support.encoded import FIRST_EPOCH
 
 ROUNDS, GROUPS = 6, 100
-_APPENDS = 5  # groups whose rebalance is new: each has 8 records
+_APPENDS = 5  # groups with a new rebalance: each has 8 records
 BARE, JOB = "a bare session", "the job"
 
 
 def run(harness: Harness, rounds: int = ROUNDS) -> None:
-    """Print the seconds of both, of rounds in turns after a first one that creates the tables, and the ratio."""
+    """Print the seconds of both for rounds in turns, and the ratio. A first, extra round creates the tables."""
     topic, epochs = "startup", count(FIRST_EPOCH + 1)
     harness.client.create_topic(topic, PARTITIONS)
     harness.write_groups(topic, GROUPS)
@@ -50,7 +50,7 @@ def run(harness: Harness, rounds: int = ROUNDS) -> None:
 
 
 def _start(harness: Harness, topic: str, label: str) -> float:
-    """Start the process, wait until everything is in its tables, and end it; return how long it took."""
+    """Start the process, wait until all records are in its tables, and end it; return the seconds."""
     directory, server = harness.directory / topic, harness.broker.bootstrap_server
     bare = [sys.executable, "-m", "bench.bare_start", server, topic, str(directory / "bare")]
     directory.mkdir(exist_ok=True)
@@ -65,7 +65,7 @@ def _start(harness: Harness, topic: str, label: str) -> float:
                     raise RuntimeError(f"It failed, see {directory / 'output.log'}")
                 time.sleep(0.05)
             taken = time.monotonic() - started
-            if label == JOB:  # the other one ends by itself, and has to write its checkpoint
+            if label == JOB:  # the bare session ends by itself, since it must write its checkpoint
                 process.terminate()
     return taken
 

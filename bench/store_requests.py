@@ -1,8 +1,8 @@
-"""Requests to an object store in an hour in which nothing happens, and in one with commits and rebalances.
+"""Requests to an object store: in an hour without changes, and in an hour with commits and rebalances.
 
 The store is moto's S3 on loopback, which needs `moto_server` on the PATH or in `build/deploy-tools`; its log has a line
-for each request. What the start of the job takes is not counted. Streams groups whose members only send heartbeats are
-there in both parts; in the second one, a thousand offsets are committed each second, and a group rebalances every five.
+for each request. The start-up of the job does not count. In both parts there are streams groups whose members only send
+heartbeats. In the second part, a thousand offsets are committed each second, and a group rebalances every five seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 _GROUPS, _TOPIC, _PARTITIONS = 20, "stored", 10
 _COMMITS, _COMMITTING_GROUPS = 1_000, 100
-_EVERY = 5  # seconds a heartbeat, and a rebalance
+_EVERY = 5  # seconds between heartbeats, and between rebalances
 _SETTLE_SECONDS, _START_SECONDS = 60.0, 180.0
 _TOOLS = Path(__file__).parents[1] / "build" / "deploy-tools" / "bin"
 _REQUEST = re.compile(rf'"(\w+) /{stores.BUCKET}[/?]?(\S*) HTTP')
@@ -33,7 +33,7 @@ _OF_A_TABLE = re.compile(r"(?:\w+/)?w/(\w+)")
 
 
 def run(harness: Harness, minutes: float) -> None:
-    """Print the requests of an hour, by method and by what they are for."""
+    """Print the requests of an hour, by method and by purpose."""
     moto = shutil.which("moto_server", path=os.pathsep.join((str(_TOOLS), os.environ["PATH"])))
     assert moto, "needs moto_server: .venv/bin/pip install 'moto[server]'"
     harness.client.create_topic(_TOPIC, _PARTITIONS)

@@ -1,9 +1,9 @@
-"""How fast the job goes through offset commits to find the groups among them, against Spark's bare count of the topic.
+"""How fast the job reads offset commits to find the groups among them, against Spark that only counts the records.
 
-Both read the same topic with the same consumer settings in the same session, in turns. The job has a session that is
-warm, its tables are made, and it does not read committed offsets: `offsets` measures that. Its batches are timed as its
-lines tell, each up to the last commit into the tables; the run is timed from asking the cluster about the topic to the
-end of the stream, which a job does once.
+Both read the same topic with the same consumer settings in the same session, in turns. The job has a warm session and
+existing tables, and it does not read committed offsets (`offsets` measures that). The times of its batches are those in
+its log lines, up to the last commit into the tables. The whole run is timed from the request for the topic's
+description to the end of the stream; a job does both once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEYS = 50_000
 
 
 def run(harness: Harness, commits: int, groups: int) -> None:
-    """Print how long both take for `commits` offset commits and the records of `groups` groups, and the ratio."""
+    """Print the seconds of both for `commits` offset commits and the records of `groups` groups, and the ratio."""
     harness.client.create_topic(TOPIC, PARTITIONS)
     write_commits(harness, TOPIC, commits // 2, _KEYS)
     written = harness.write_groups(TOPIC, groups)
@@ -50,7 +50,7 @@ def _timed_count(harness: Harness, total: int) -> float:
 
 
 def _timed_job(harness: Harness, warehouse: str) -> tuple[float, float]:
-    """Seconds in batches, and of the whole run."""
+    """Return the seconds in batches, and of the whole run."""
     TableWriter(harness.spark, str(harness.directory / warehouse), "default").prepare()
     started = time.monotonic()
     lines = harness.run_once(TOPIC, warehouse, offsets={"enabled": False})

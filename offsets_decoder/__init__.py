@@ -1,8 +1,9 @@
-"""Bytes of `__consumer_offsets` to records and back. No Spark and no I/O may live here.
+"""Decodes and encodes the bytes of `__consumer_offsets` records. No Spark and no I/O may live here.
 
-`decode` is the fast path, generated from the definitions in `schemas/records/`; `reference_decode` uses Construct and
-decides what is correct; `encode` builds bytes with the same Constructs. The last two import Construct when first
-called. What this module exports is public; the modules of the package are private, and may change with any release.
+`decode` is the fast path, generated from the definitions in `schemas/records/`. `reference_decode` uses Construct, and
+decides what is correct. `encode` builds bytes with the same Constructs. The last two import Construct when first
+called. The names that this module exports are public; the modules of the package are private, and may change with any
+release.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from offsets_decoder.wire import (
 TAGS = "_tags"  # no field name of Kafka's starts with an underscore
 _PRESENT = 0x01
 NULL = 0xFF
-NULL_IN_TAG = 0x00  # in a tagged field the byte is a varint, as in ConsumerGroupMemberMetadataValue (4.4.0)
+NULL_IN_TAG = 0x00  # in a tagged field the presence byte is a varint, as in ConsumerGroupMemberMetadataValue (4.4.0)
 
 
 class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
-    """An array behind its length; `size` is the minimum size of an element in bytes."""
+    """An array after its length; `size` is the minimum size of an element in bytes."""
 
     def __init__(self, subcon: Construct, prefix: str, *, nullable: bool, size: int) -> None:
         super().__init__(subcon)
@@ -52,7 +52,7 @@ class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
 
 
 class NullableStruct(Subconstruct):  # type: ignore[misc]
-    """A struct behind a byte that tells whether it is present; `null` is the byte for null.
+    """A struct after a byte that says whether it is present; `null` is the byte for null.
 
     Kafka accepts other values than these two, but never writes them.
     """
@@ -76,8 +76,8 @@ class NullableStruct(Subconstruct):  # type: ignore[misc]
 class TaggedFields(Construct):  # type: ignore[misc]
     """The section of tagged fields at the end of a flexible struct: `known` is (name, construct, default) by tag.
 
-    It parses to the fields that are present, by name. Unknown ones are appended to the list `unknown` that is passed
-    to the parsing methods.
+    It parses to a dict of the present fields, by name. Unknown ones are appended to the list `unknown`, an argument of
+    the parsing methods.
     """
 
     def __init__(self, known: dict[int, tuple[str, Construct, Any]]) -> None:
@@ -120,14 +120,14 @@ class TaggedFields(Construct):  # type: ignore[misc]
 
 
 def field_path(path: str) -> str:
-    """Convert Construct's path, "(parsing) -> activeTasks[0] -> _tags", to ours: "activeTasks[0]"."""
+    """Convert Construct's path "(parsing) -> activeTasks[0] -> _tags" to our form "activeTasks[0]"."""
     return ".".join(part for part in path.split(" -> ")[1:] if part != TAGS)
 
 
 class DictAdapter(Adapter):  # type: ignore[misc]
-    """Converts Construct's Container to a dict: without `_io`, tagged fields in order, absent ones at their defaults.
+    """Converts Construct's Container to a dict without `_io`: tagged fields in order, absent ones with their defaults.
 
-    `names` is (name of the field, key in the dict, function that returns the default or None where the field is always
+    `names` is (name of the field, key in the dict, function that returns the default; None: the field is always
     encoded).
     """
 

@@ -1,7 +1,8 @@
 """The entry point of decoding: the fast path, and the reference decoder for everything that the fast path rejects.
 
-Readers are generated per record type, version and dialect when a record first needs them. What they reject goes to
-`reference_decode`, which finds the error and its position, or the older layout that fits: each error is worded once.
+A reader is generated per record type, version and dialect when a record first needs it. Bytes that it rejects go to
+`reference_decode`, which finds the error and its position, or an older layout that fits. So only one place words
+errors.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
     Reader = Callable[[bytes, list[UnknownTag]], dict[str, Any]]
 
-# Everything that invalid bytes, or objects that are not bytes, can raise here. DecodeError is a ValueError.
+# All errors that invalid bytes, or objects that are not bytes, can raise here. DecodeError is a ValueError.
 _READ_ERRORS = (IndexError, ValueError, TypeError, AttributeError, struct.error)
 
 
 def decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record:
     """Decode one record of `__consumer_offsets`; a None value is a tombstone.
 
-    `dialect` is `shipped`, the tag numbers of the Kafka releases, or the name of other tag numbers (`kip-1331`).
-    Raises `UnknownRecordType`, `UnknownValueVersion` or `MalformedRecord`, and nothing that is not a `DecodeError`.
+    `dialect` is `shipped` (the tag numbers of the Kafka releases) or the name of other tag numbers (`kip-1331`).
+    Raises `UnknownRecordType`, `UnknownValueVersion` or `MalformedRecord`, and only subclasses of `DecodeError`.
     """
     try:
         readers = _readers[dialect][key[:2]]
@@ -53,7 +54,7 @@ def _to_bytes(data: bytes | None) -> bytes | None:
 
 
 class _ValueReaders(dict[bytes, "tuple[int, Reader]"]):
-    """Versions and readers of the values of one record type, by the version's two bytes; generated at first use."""
+    """Versions and readers of the values of one record type, by the version's two bytes; generated on first use."""
 
     def __init__(self, record_type: int, dialect: str) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class _RecordReaders(NamedTuple):
 
 
 class _ReadersByType(dict[bytes, _RecordReaders]):
-    """The readers of one dialect, by the first two bytes of the key; generated at first use."""
+    """The readers of one dialect, by the first two bytes of the key; generated on first use."""
 
     def __init__(self, dialect: str) -> None:
         super().__init__()

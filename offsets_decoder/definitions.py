@@ -1,18 +1,19 @@
 """The definitions of the records, as data classes, loaded from `schemas/records/*.toml`. No record is named here.
 
-They are among the data files of `schemas/`: `schemas` in this package is a link to the folder next to it, and a wheel
-has a copy. A package `schemas` of its own would hide a user's module of that name, or be hidden by it.
+`schemas` in this package is a link to the folder next to the package; a wheel contains a copy. A package `schemas` of
+its own would hide a user's module with that name, or be hidden by it.
 
-A definition file is named after its type and contains `type`, `name`, `since`, `kip` and `about` of a record, and
+A definition file is named after its type. It contains `type`, `name`, `since`, `kip` and `about` of a record, and
 
 * `[key]` and `[value]`: `fields`, and for values `versions` ("0", "0-4") and `flexible` ("0+", "none"),
-* `[structs]`: lists of fields by the name that a field's `type` refers to,
-* `[layouts."R"]`: the value as releases up to R wrote it, where a later release changed it incompatibly,
-* `[dialects.D]`: other tag numbers for the value's fields, for clusters built from something other than the release.
+* `[structs]`: lists of fields, by the name to which the `type` of a field refers,
+* `[layouts."R"]`: the value as releases up to R wrote it, if a later release changed it incompatibly,
+* `[dialects.D]`: other tag numbers for the value's fields, for brokers that were not built from a release.
 
-A field without `since` or `kip` has its record's. A field without `default` has its type's zero: arrays are empty,
-structs have zeros in their fields. That holds for nullable fields too: a null is then encoded as null, and an absent
-field is empty. (Kafka's schemas give some of them the default null without quotes, which its generator ignores.)
+A field without `since` or `kip` takes those of its record. A field without `default` has the zero of its type: arrays
+are empty, structs have zeros in their fields. This also holds for nullable fields: null is encoded as null, and an
+absent field is empty. (Some of Kafka's schemas declare the default null without quotes, which Kafka's generator
+ignores.)
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _FIELD_KEYS = frozenset(
     {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
 )
 ZERO_UUID = "A" * 22
-"""The uuid of sixteen zero bytes, as Kafka prints it."""
+"""The uuid of sixteen zero bytes, in Kafka's text form."""
 
 
 class DefinitionError(ValueError):
@@ -82,10 +83,10 @@ class Versions:
 
 @dataclass(frozen=True)
 class Field:
-    """One field: `name` as in Kafka's schemas, `type` as `int32`, `string`, `[]int32`, `TaskIds` or `[]TaskIds`.
+    """One field: `name` as in Kafka's schemas, `type` such as `int32`, `string`, `[]int32`, `TaskIds` or `[]TaskIds`.
 
     `default` is the value of an absent field; None is null. The default of an array is null, or "" for an empty one.
-    `tag` is None for a field that is always encoded. `versions` are those of the value that have the field.
+    `tag` is None for a field that is always encoded. `versions` are the versions of the value that have the field.
     """
 
     name: str
@@ -122,7 +123,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Body:
-    """The fields of a key or of a value. The `versions` of a key are those of its schema, which are not encoded."""
+    """The fields of a key or of a value. The `versions` of a key are those of its schema; they are not encoded."""
 
     fields: tuple[Field, ...]
     versions: Versions
@@ -131,7 +132,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Tag numbers by field name, for clusters whose brokers do not have the tag numbers of the releases."""
+    """Tag numbers by field name, for clusters whose brokers do not use the tag numbers of the releases."""
 
     name: str
     about: str
@@ -177,7 +178,7 @@ def records() -> Mapping[int, RecordDefinition]:
 
 @cache
 def record(record_type: int) -> RecordDefinition | None:
-    """Return the definition of one record type, or None. Reads one file, so that a short run does not read them all."""
+    """Return the definition of one record type, or None. It reads one file, so a short run does not read all."""
     file = _files().get(record_type)
     return None if file is None else _record(tomllib.loads(file.read_text(encoding="utf-8")), record_type)
 

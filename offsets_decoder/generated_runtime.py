@@ -1,8 +1,8 @@
-"""What generated readers call for the rare cases: long varints, nulls, unknown tags. See `generator`.
+"""The functions that generated readers call in rare cases: long varints, nulls, unknown tags. See `generator`.
 
-The functions are named after Kafka's types. They take the buffer and a position and return a value and the position
-after it. None of them checks that a slice is complete: a position past the end makes the next read, or the check at
-the end, fail.
+The functions are named after Kafka's types. They take the buffer and a position, and return a value and the position
+after it. They do not check that a slice is complete: if the position is past the end, the next read fails, or the check
+at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def uvarint(buf: bytes, p: int) -> tuple[int, int]:
 
 
 def compact_length(buf: bytes, p: int) -> tuple[int, int]:
-    """Read the length of a compact type, plus one as it is encoded; it may not be null."""
+    """Read the length of a compact type; return length + 1, as it is encoded. It may not be null."""
     value, p = uvarint(buf, p)
     if not value:
         raise Rejected
@@ -74,7 +74,7 @@ def compact_nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
 
 
 def nullable_length(buf: bytes, p: int, size: int) -> tuple[int, int]:
-    """Read a length of 2 or 4 bytes, as versions that are not flexible have it; -1 is null."""
+    """Read a length of 2 or 4 bytes, for versions that are not flexible; -1 is null."""
     length = int.from_bytes(buf[p : p + size], "big", signed=True)
     if length < -1 or p + size > len(buf):
         raise Rejected
@@ -102,7 +102,7 @@ def nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
 
 
 def array_length(buf: bytes, p: int) -> tuple[int, int]:
-    """Read the length of an array from four bytes and return it plus one, as `compact_length` does."""
+    """Read the length of an array from four bytes; return length + 1, as `compact_length` does."""
     length, p = nullable_array_length(buf, p)
     if not length:
         raise Rejected
@@ -110,7 +110,7 @@ def array_length(buf: bytes, p: int) -> tuple[int, int]:
 
 
 def nullable_array_length(buf: bytes, p: int) -> tuple[int, int]:
-    """Read the length of an array or null from four bytes and return it plus one; 0 is null."""
+    """Read the length of an array or null from four bytes; return length + 1; 0 is null."""
     length, p = nullable_length(buf, p, 4)
     return length + 1, p
 
@@ -123,7 +123,7 @@ def is_present(byte: int, null: int) -> bool:
 
 
 def uuid(data: bytes) -> str:
-    """Return sixteen bytes as Kafka prints a uuid."""
+    """Return sixteen bytes in Kafka's text form of a uuid."""
     return b2a_base64(data, newline=False)[:22].translate(_URL_SAFE).decode()
 
 
@@ -142,12 +142,12 @@ def compact_nullable_numbers(buf: bytes, p: int, code: str) -> tuple[list[int] |
 
 
 def number_unpackers(code: str) -> list[Callable[..., tuple[Any, ...]]]:
-    """Return the `unpack_from` functions of arrays of numbers by their compact length: item n reads n - 1 of them."""
+    """Return `unpack_from` functions for arrays of numbers, by their compact length: item n reads n - 1 numbers."""
     return [Struct(f">{max(0, n - 1)}{code}").unpack_from for n in range(ONE_BYTE + 1)]
 
 
 def tag_header(buf: bytes, p: int, previous: int) -> tuple[int, int, int]:
-    """Read a tag greater than `previous` and its size; returns the tag and where its data starts and ends."""
+    """Read a tag greater than `previous` and its size; return the tag, and where its data starts and ends."""
     tag = buf[p]
     p += 1
     if tag > ONE_BYTE:
@@ -156,7 +156,7 @@ def tag_header(buf: bytes, p: int, previous: int) -> tuple[int, int, int]:
     p += 1
     if size > ONE_BYTE:
         high = buf[p]
-        if 0 < high <= ONE_BYTE:  # two bytes, as the epochs of 32 to 4,000 tasks take
+        if 0 < high <= ONE_BYTE:  # two bytes, for example for the epochs of 32 to 4,000 tasks
             size = high << 7 | size & ONE_BYTE
             p += 1
         else:
@@ -167,7 +167,7 @@ def tag_header(buf: bytes, p: int, previous: int) -> tuple[int, int, int]:
 
 
 def unknown_tags(buf: bytes, p: int, unknown: list[UnknownTag], path: str) -> int:
-    """Append tagged fields, none of which is known, to `unknown`; returns the position after them."""
+    """Append tagged fields, all of them unknown, to `unknown`; return the position after them."""
     count, p = uvarint(buf, p)
     tag = -1
     for _ in range(count):

@@ -1,11 +1,11 @@
-"""Generates, from a layout, the Python source of a reader for that one layout: the fast path.
+"""Generates the Python source of a reader from a layout, for this layout only: the fast path.
 
-Construct walks its objects for every field of every record. The layout is known in advance, so that walk can be done
-once, here. The source reads consecutive fixed-size fields with one `unpack_from`, decodes one-byte varints inline, and
-calls `generated_runtime` for every rare case. It does not report what is invalid: the reference decoder does.
+Construct walks its objects for every field of every record. The layout is known in advance, so the generator walks it
+once. The generated source reads consecutive fixed-size fields with one `unpack_from`, decodes one-byte varints inline,
+and calls `generated_runtime` in rare cases. It does not report errors: the reference decoder does.
 
-It needs few checks. Positions only grow, an index or `unpack_from` past the end raises, and a truncated slice leaves
-the position past the end, which the check at the end rejects.
+It needs few checks. Positions only grow. An index or `unpack_from` past the end raises. A truncated slice leaves the
+position past the end, which the check at the end rejects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from offsets_decoder.record import UnknownTag
 
 _PREFIX = 2  # bytes before the fields: a key's record type, a value's version
-# The function in `generated_runtime` that reads a type, by nullability: in flexible versions and in the older ones.
+# The function in `generated_runtime` that reads a type, by nullability: first for flexible versions, then for older
+# ones.
 _COMPACT_FUNCTIONS = {
     ("string", False): "compact_string",
     ("string", True): "compact_nullable_string",
@@ -36,13 +37,13 @@ _NON_COMPACT_FUNCTIONS = {
     ("string", True): "nullable_string",
     ("bytes", False): "non_nullable_bytes",
     ("bytes", True): "nullable_bytes",
-}  # strings that are not nullable are decoded inline
+}  # the reader decodes strings that are not nullable inline
 
 
 def compile_reader(layout: StructLayout, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
-    """Compile a function that reads a whole key or value and appends unknown tags to a list.
+    """Compile a function that reads a whole key or value, and appends unknown tags to a list.
 
-    It raises IndexError, ValueError or struct.error for what it does not read.
+    The function raises IndexError, ValueError or struct.error if it cannot read the bytes.
     """
     source, unpackers = generate_source(layout, part)
     namespace: dict[str, Any] = {**vars(generated_runtime), **unpackers}
@@ -64,7 +65,7 @@ def generate_source(layout: StructLayout, part: str) -> tuple[str, dict[str, Any
 
 
 class _SourceWriter:
-    """The lines generated so far. Methods append the code that reads something and return the expression for it."""
+    """The lines generated so far. Methods append code that reads something, and return the expression for its value."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -124,7 +125,7 @@ class _SourceWriter:
         return f"unpack_{codes}"
 
     def field(self, field: FieldLayout, path: str, *, flexible: bool) -> str:
-        """Read a field of any type, without regard to the fields before and after it."""
+        """Read a single field of any type."""
         target = self.new_name("v")
         if not field.is_array:
             self._element(field, target, path, flexible=flexible, nullable=field.nullable)

@@ -1,21 +1,21 @@
 r"""Records as the JSON that Kafka's own formatters and JSON converters print. No bytes are read here.
 
 The structure is that of Kafka's coordinator message formatters (since 4.1): type and data of the key, version and data
-of the value. Fields are in the order of the definition; tagged fields at their defaults, and fields that the version
+of the value. Fields are in the order of the definition. Tagged fields with their defaults, and fields that the version
 does not have, are omitted.
 
-`decode_lines` is what `streams-groups decode` does, without its files: lines of text to such objects. A line has a key
-and a value in one of three forms:
+`decode_lines` implements `streams-groups decode` without its files: it turns lines of text into such objects. A line
+has a key and a value in one of three forms:
 
-* `KEYHEX<TAB>VALUEHEX`. Hex may be in either case and start with 0x. Without a value, or with the word `null` for it,
-  the record is a tombstone.
-* What Kafka's console consumer prints with `print.key=true` and `BytesDeserializer` for both: printable ASCII
+* `KEYHEX<TAB>VALUEHEX`. Hex may be in either case and start with 0x. If the value is missing or the word `null`, the
+  record is a tombstone.
+* The output of Kafka's console consumer with `print.key=true` and `BytesDeserializer` for both: printable ASCII
   unchanged, any other byte as `\x0A`, and `null` for a tombstone. Every key starts with `\x00`.
-* A JSON object with `key` and `value` in hex, where a null or absent value is a tombstone. This is the output for a
-  record that could not be decoded, so that a newer version of this package can try it again.
+* A JSON object with `key` and `value` in hex; a null or absent value is a tombstone. This is also the output for a
+  record that cannot be decoded, so that a newer version of this package can try it again.
 
 `kafka-dump-log.sh`, and the console consumer with its other deserializers, print bytes as text, which loses some of
-them: those lines cannot be decoded. With a formatter they print JSON that is already decoded.
+them: such lines cannot be decoded. With a formatter these tools print JSON that is already decoded.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _TOMBSTONE = "null"
-_ESCAPED = re.compile(r"(?:[ -\[\]-~]|\\x[0-9A-Fa-f]{2})*")  # a backslash is escaped too
+_ESCAPED = re.compile(r"(?:[ -\[\]-~]|\\x[0-9A-Fa-f]{2})*")  # a backslash is also escaped
 _HEX = frozenset(string.hexdigits)
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """Return a record as an object that `json.dumps` takes.
+    """Return a record as an object for `json.dumps`.
 
-    Beyond Kafka's `key` and `value` it has `unknownTags` (path, tag, data in hex) if there are any, and `layout` if the
-    value was in an older layout of the same version.
+    In addition to Kafka's `key` and `value` it has `unknownTags` (path, tag, data in hex) if there are any, and
+    `layout` if the value had an older layout of the same version.
     """
     number = record.record_type
     result: dict[str, Any] = {"key": {"type": number, "data": _struct(key_layout(number), record.key)}, "value": None}
@@ -68,7 +68,7 @@ def error_json(key: bytes | None, value: bytes | None, error: DecodeError) -> di
 def decode_lines(lines: Iterable[str], *, dialect: str = SHIPPED) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield (object, whether it was decoded) for each line that is not blank, from `to_json` or `error_json`.
 
-    Raises `UnknownDialectError` immediately for an unknown dialect, and nothing for any line.
+    Raises `UnknownDialectError` immediately for an unknown dialect, and no error for any line.
     """
     check_dialect(dialect)
     return (_decode_line(line.strip("\r\n"), number, dialect) for number, line in enumerate(lines, 1) if line.strip())
@@ -103,7 +103,7 @@ def _decode_line(line: str, number: int, dialect: str) -> tuple[dict[str, Any], 
         key = parse(key_text, "key", number)
         value = None if value_text is None else parse(value_text, "value", number)
     except MalformedRecord as error:
-        # There are no bytes: the text of the line is returned in their place.
+        # There are no bytes, so return the text of the line instead.
         return error_json(None, None, error) | {"key": key_text, "value": value_text}, False
     try:
         return to_json(decode(key, value, dialect=dialect)), True
@@ -112,11 +112,11 @@ def _decode_line(line: str, number: int, dialect: str) -> tuple[dict[str, Any], 
 
 
 def _split_line(line: str) -> tuple[str, str | None]:
-    """Split a line into the text of its key and that of its value, which is None for a tombstone."""
+    """Split a line into the text of its key and the text of its value; the latter is None for a tombstone."""
     if line.lstrip().startswith("{"):
         return _split_json_line(line)
     key, tab, value = line.partition("\t")
-    # In the console consumer's form an empty text is a value of no bytes: a tombstone is the word null there.
+    # In the console consumer's form, empty text is a value without bytes: a tombstone is the word null there.
     absent = not tab if key.startswith("\\") else not value.strip()
     return key, None if absent or value.strip() == _TOMBSTONE else value
 

@@ -1,7 +1,7 @@
 """The layout of one version of one record, resolved from its definition. Pure data: no bytes are read here.
 
-Both the Constructs and the generator of the fast path start from a `StructLayout`: versions, tag dialects and older
-layouts are resolved here, once for both, and so are the sizes and limits of Kafka's scalar types.
+Both the Constructs and the generator of the fast path start from a `StructLayout`. So versions, tag dialects and older
+layouts are resolved once for both, and the sizes and limits of Kafka's scalar types are defined once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = {kind: calcsize(f">{code}") for kind, code in CODES.items()}
 """The size in bytes of each fixed-size type."""
 
 MAX_STRING = 0x7FFF
-"""Longest string in bytes: Kafka rejects longer ones on reading, also where the length is a varint."""
+"""The longest string in bytes: Kafka rejects longer ones on reading, even if the length is a varint."""
 
 MAX_UVARINT = 0xFFFFFFFF
 """The largest unsigned varint."""
@@ -62,14 +62,14 @@ class FieldLayout:
 
 @dataclass(frozen=True)
 class StructLayout:
-    """A struct in one version: its fields in the order of the definition. A flexible one ends in its tagged fields."""
+    """A struct in one version; fields are in the definition's order. A flexible struct ends with its tagged fields."""
 
     fields: tuple[FieldLayout, ...]
     flexible: bool
 
     @property
     def untagged(self) -> tuple[FieldLayout, ...]:
-        """The fields that are always encoded, in the order in which they are encoded."""
+        """The fields that are always encoded, in their order."""
         return tuple(field for field in self.fields if field.present and field.tag is None)
 
     @property
@@ -79,7 +79,7 @@ class StructLayout:
 
     @property
     def min_size(self) -> int:
-        """The minimum size of the struct in bytes; at least 1, so that a count can be compared with the bytes left."""
+        """The minimum size of the struct in bytes; at least 1, so that counts can be compared with the bytes left."""
         return max(1, sum(field_min_size(field, flexible=self.flexible) for field in self.untagged) + self.flexible)
 
 
@@ -131,7 +131,7 @@ def key_layout(record_type: int) -> StructLayout:
 
 @cache
 def value_layout(record_type: int, version: int, dialect: str, older: str | None = None) -> StructLayout:
-    """Return the layout of a value: the current one, or the one named `older` from the definition's `layouts`.
+    """Return the layout of a value: the current one, or the one named `older` in the definition's `layouts`.
 
     Raises `UnknownValueVersion` for a version that Kafka does not have, and KeyError for an unknown older layout.
     """
@@ -169,6 +169,6 @@ def _field_layout(
         present=version in field.versions,
         tag=tags.get(field.name, field.tag),
         default=field.default,
-        # A dialect renumbers the tags of the value itself; its structs number their tags separately.
+        # A dialect renumbers only the tags of the value itself: each struct in it numbers its own tags.
         struct=None if struct is None else _struct_layout(struct, definition, version, {}, flexible=flexible),
     )

@@ -1,4 +1,4 @@
-"""What decoding gives: a record, or the error that says why the bytes are none; and what encoding refuses.
+"""The results of decoding: a record, or an error that says why the bytes are not one; and the error of encoding.
 
 Data only: neither reading nor writing may live here.
 """
@@ -21,10 +21,10 @@ class UnknownTag(NamedTuple):
 class Record:
     """One record of `__consumer_offsets`.
 
-    `key` and `value` map field names in snake_case to int, str (also uuids, in Kafka's base64), bytes, None, lists, and
-    dicts for structs. Every field of the definition is present: absent ones have their defaults. `value` and
-    `value_version` are None for a tombstone. `layout` is None for the layout that Kafka has written since 4.1, else the
-    name of the older layout, the only one that the bytes fit.
+    `key` and `value` map field names in snake_case to int, str (also for uuids, in Kafka's base64), bytes, None, lists,
+    and dicts for structs. Every field of the definition is present; absent ones have their defaults. `value` and
+    `value_version` are None for a tombstone. `layout` is None for the layout that Kafka has written since 4.1; else it
+    is the name of the older layout, which is the only one that fits the bytes.
     """
 
     record_type: int
@@ -37,7 +37,7 @@ class Record:
 
     @property
     def drift(self) -> bool:
-        """Whether the writer knew fields that the definitions (in the requested dialect) do not have."""
+        """Whether the writer knew fields that are not in the definitions (in the requested dialect)."""
         return bool(self.unknown_tags)
 
 
@@ -50,7 +50,7 @@ class UnknownDialectError(DecodeError):
 
 
 class UnknownRecordType(DecodeError):  # noqa: N818 - the names are public
-    """The key's first two bytes are not a record type that Kafka has released. `record_type` is that int16."""
+    """The first two bytes of the key, the int16 `record_type`, are not a record type that Kafka has released."""
 
     def __init__(self, record_type: int, reason: str) -> None:
         super().__init__(record_type, reason)
@@ -78,8 +78,8 @@ class UnknownValueVersion(DecodeError):  # noqa: N818
 class MalformedRecord(DecodeError):  # noqa: N818
     """Bytes that violate the layout.
 
-    `path` is the field as Kafka's JSON names it, below `key` or `value`: `value.activeTasks[0].partitions`.
-    `offset` counts bytes from the start of the key or value, its leading type or version included.
+    `path` is the field in the notation of Kafka's JSON, below `key` or `value`: `value.activeTasks[0].partitions`.
+    `offset` counts bytes from the start of the key or value, including its leading type or version.
     """
 
     def __init__(self, reason: str, path: str, offset: int) -> None:

@@ -1,10 +1,10 @@
-"""Records by interpreted Construct: `reference_decode` defines which results and errors are correct, `encode` writes.
+"""Decoding and encoding with Construct: `reference_decode` defines which results and errors are correct.
 
-Slow: the fast path leaves to this what it cannot read. Writing is for tests, benchmarks and generated topics.
+It is slow, and only reads what the fast path rejects. `encode` is for tests, benchmarks and generated topics.
 
-Two layouts can have the same type and version (11 and 15 in Kafka 4.0 and since 4.1). The newer one is used if it fits
-to the last byte; else an older one if it fits to the last byte and holds no unknown tag, which no 4.0 broker wrote.
-Both cannot fit: type 11 has 5 bytes after the version in 4.0 and at least 13 since; for type 15 the newer layout
+Two layouts can have the same type and version (types 11 and 15 in Kafka 4.0 and since 4.1). The newer layout is used if
+it fits to the last byte; else the older one if it fits to the last byte and has no unknown tag, which no 4.0 broker
+wrote. Both cannot fit: type 11 has 5 bytes after the version in 4.0 and at least 13 since. For type 15 the newer layout
 always reads the end of a 4.0 struct, a zero byte, as the length of an array, and zero means null.
 """
 
@@ -51,7 +51,7 @@ _PREFIX = 2  # bytes: a key's record type, a value's version
 
 
 def reference_decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record:
-    """Decode one record as `offsets_decoder.decode` does, with the same results and errors, through Construct alone."""
+    """Decode one record with Construct alone, with the same results and errors as `offsets_decoder.decode`."""
     check_dialect(dialect)
     record_type = _read_prefix(key, "key", "a record type")
     name = released_definition(record_type).name
@@ -120,11 +120,11 @@ def encode(  # noqa: PLR0913 - all but the first three are keyword arguments
     dialect: str = SHIPPED,
     layout: str | None = None,
 ) -> tuple[bytes, bytes | None]:
-    """Return the key and value of a record as `decode` takes them; a None value is a tombstone.
+    """Return the key and value of a record, as `decode` takes them; a None value is a tombstone.
 
-    `record_type` is the number or Kafka's name ("StreamsGroupMetadata"). Omitted fields have their defaults. `version`
-    is that of the value, by default the newest; `layout` is the name of an older layout. Raises `EncodeError` for
-    anything that cannot be encoded.
+    `record_type` is the number or Kafka's name ("StreamsGroupMetadata"). Omitted fields get their defaults. `version`
+    is the version of the value, by default the newest; `layout` is the name of an older layout. Raises `EncodeError`
+    for anything that cannot be encoded.
     """
     try:
         check_dialect(dialect)
@@ -191,15 +191,15 @@ def _field_value(field: FieldLayout, value: Any, path: str) -> Any:  # noqa: ANN
 
 @cache
 def key_construct(record_type: int) -> Construct:
-    """Return the Construct of a key's fields, which follow its record type."""
+    """Return the Construct for the fields of a key, which follow the record type."""
     return struct_construct(key_layout(record_type))
 
 
 @cache
 def value_construct(record_type: int, version: int, dialect: str = SHIPPED, older: str | None = None) -> Construct:
-    """Return the Construct of a value's fields, which follow its version.
+    """Return the Construct for the fields of a value, which follow the version.
 
-    Parsing needs the argument `unknown=[]`, the list that unknown tags are appended to.
+    Parsing needs the argument `unknown=[]`, a list to which unknown tags are appended.
     """
     return struct_construct(value_layout(record_type, version, dialect, older))
 

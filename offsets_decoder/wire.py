@@ -1,7 +1,7 @@
-"""Kafka's scalar, string and bytes types as Constructs, stricter than Construct's own. No record is known here.
+"""Kafka's scalar, string and bytes types as Constructs that are stricter than Construct's own. No record is known here.
 
-Construct accepts varints of any length, and its errors give neither the array index nor the offset. These classes
-reject what Kafka does not write and raise `LayoutError`, which carries both.
+Construct accepts varints of any length, and its errors have neither the array index nor the offset. These classes
+reject bytes that Kafka does not write, and raise `LayoutError`, which has both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LayoutError(ConstructError):  # type: ignore[misc]
 
 
 def read_exactly(stream: BytesIO, size: int, path: str) -> bytes:
-    """Return exactly `size` bytes. The stream returns no more than it has, so a wrong size allocates nothing."""
+    """Return exactly `size` bytes. The stream never returns more than it has, so a wrong size allocates nothing."""
     start = stream.tell()
     data = stream.read(size)
     if len(data) != size:
@@ -83,7 +83,7 @@ def write_uvarint(stream: BytesIO, value: int) -> None:
 
 
 def write_length(stream: BytesIO, length: int, prefix: str) -> None:
-    """Write what `read_length` reads; -1 is null."""
+    """Write a length in the form that `read_length` reads; -1 is null."""
     if prefix == "compact":
         write_uvarint(stream, length + 1)
     else:
@@ -100,13 +100,13 @@ class Integer(FormatField):  # type: ignore[misc]
         return int.from_bytes(read_exactly(stream, self.length, path), "big", signed=self.fmtstr[1].islower())
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        if type(obj) is not int:  # a bool would be accepted as a number
+        if type(obj) is not int:  # bool is a subclass of int
             raise FormatFieldError(f"not an integer: {obj!r}", path=path)
         return super()._build(obj, stream, context, path)
 
 
 class _LengthPrefixed(Construct):  # type: ignore[misc]
-    """A length, and so many bytes; no bytes where the length means null."""
+    """A length, followed by so many bytes; no bytes if the length means null."""
 
     def __init__(self, prefix: str, *, nullable: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Many items, some at a time, as `itertools.batched` of Python 3.12 gives them."""
+"""Divides many items into lists of a given size, as `itertools.batched` of Python 3.12 does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The status of the job that writes one cluster, and what follows from it: whether it is live, ready, late, and why.
+"""The status of the job that writes one cluster, and whether the job is live, ready or late, and why.
 
-The stream reports it; alerts, metrics, probes and commands read it. Pure: the job sets the times, a caller passes its
-own.
+The stream updates it; alerts, metrics, probes and commands read it. Pure: the job sets the times, and callers pass the
+current time.
 
 Liveness is for a supervisor that would restart the job, readiness for readers of the tables. A job that no broker
 answers, or whose topic does not exist yet, is live, because a restart would not help, but not ready. A batch may take

@@ -1,7 +1,7 @@
-"""Regular expressions that meet text which tenants of the cluster choose, such as group ids and names of topics: RE2.
+"""Regular expressions (RE2) for text that tenants of the cluster choose, such as group ids and names of topics.
 
-RE2 takes time linear in the text, whatever the expression and the text are; Python's `re` may take for ever. It has no
-look-around and no back-references. `.` matches every character, since an id may hold any.
+RE2 takes time linear in the text, whatever the expression and the text are; Python's `re` may take for ever. RE2 has no
+look-around and no back-references. Here `.` matches every character, since an id may hold any.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines for the operator: what takes one, and what keeps the same line from being reported again and again."""
+"""Lines for the operator: the type of functions that take one, and a filter against repeated lines."""
 
 from __future__ import annotations
 

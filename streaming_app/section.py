@@ -1,7 +1,7 @@
-"""What the sections of the configuration are made of: their base class, and the types of their values.
+"""The base class of the sections of the configuration, and the types of their values.
 
-A value that several sections have, such as a duration or an address, has its type here, and so has a file that holds a
-secret its reader. The sections themselves are in `config`, and those of the sinks with their sinks.
+Types of values that several sections have, such as a duration or an address, are here, and so is the reader of files
+with a secret. The sections themselves are in `config`; the sections of sinks are next to the sinks.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""Text for people, and what people write: numbers, names, times, durations, sizes, and escapes of what is unsafe.
+r"""Formats and parses text for users: numbers, names, times, durations, sizes; and escapes unsafe characters.
 
-Every room words these the same way, with these functions; a command and a setting read a duration the same way. Pure:
-the caller passes the time. What belongs to one room only, such as the texts of an alert, stays there.
+All packages format these values with these functions, and commands and settings parse durations in the same way. Pure:
+the caller passes the time. Texts of one package only, such as those of an alert, stay in that package.
 
-Escapes are for text that others chose, such as a group id, where control characters would be obeyed: terminals, logs,
-JSON. A character is escaped unless it is shown as itself: control characters (C0 and C1, so that no terminal obeys
-them), marks that change the direction of text, characters of no width or without a glyph (two ids would look the same),
-line separators, unpaired surrogates. Letters of every script, accents and symbols stay.
+Text that others chose, such as a group id, is escaped for terminals, logs and JSON. Escaped are: control characters (C0
+and C1, which terminals obey), marks that change the direction of text, characters without width or glyph (with which
+two ids would look the same), line separators, and unpaired surrogates. Letters of every script, accents and symbols
+stay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Times that recur, in the syntax of Alertmanager's `time_intervals`: nights, the last days of a month. Pure.
+"""Recurring times, in the syntax of Alertmanager's `time_intervals`: nights, the last days of a month. Pure.
 
 https://prometheus.io/docs/alerting/latest/configuration/#time_interval-0 has the syntax. A time is in an interval if it
-matches every field that is given, by the clocks at its location; a minute that they show twice is in it twice, one that
-they leave out never. No library has this syntax for Python.
+matches every given field, by the local time of the interval's location. So when clocks are set back, a minute occurs
+twice in the interval; a minute that clocks skip never does. No Python library supports this syntax.
 """
 
 from __future__ import annotations

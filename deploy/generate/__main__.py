@@ -1,4 +1,4 @@
-"""Writes every generated file outside of `docs/`: `python -m deploy.generate`, or `make generate`."""
+"""Writes every generated file outside `docs/`: `python -m deploy.generate`, or `make generate`."""
 
 from __future__ import annotations
 

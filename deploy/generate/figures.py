@@ -1,6 +1,7 @@
-"""The figures that several files of `deploy/` and the documents repeat, such as the version, ports and memory.
+"""The figures that occur in several files of `deploy/` and in documents, such as the version, ports and memory.
 
-Each has one source: a value of the code, or its line below. A pattern says where a file repeats it; `@` stands for it.
+Each figure has one source: a value in the code, or a line below. A pattern says where a file repeats it; `@` is its
+place.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _IMAGE = "streams-groups:@"
 
 
 class Figure(NamedTuple):
-    """A value, and the patterns by file in which it occurs, each at least once."""
+    """A value, and by file the patterns in which it occurs, each at least once."""
 
     value: str
     places: Mapping[str, tuple[str, ...]]
@@ -125,7 +126,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def files() -> dict[str, str]:
-    """Return the text of every file with a figure by its path in the project. Raises ValueError for a lost pattern."""
+    """Return the text of every file with a figure, by its path in the project. Raises ValueError for a lost pattern."""
     texts: dict[str, str] = {}
     for name, figure in FIGURES.items():
         for file, patterns in figure.places.items():

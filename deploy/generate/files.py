@@ -1,4 +1,4 @@
-"""Which files outside of `docs/` are generated, and from what."""
+"""The list of generated files outside `docs/`, and the generator of each."""
 
 from __future__ import annotations
 

@@ -20,16 +20,16 @@ The job serves the metrics at `/metrics` of the address in `metrics.listen`, in 
 OpenMetrics, depending on the `Accept` header. All have the label `cluster`. Counters start at 0 when the job starts,
 unless their description says otherwise.
 
-`/health` returns 503 while a thread is stuck: no alert was evaluated, or the stream made no progress, for 15 minutes,
+`/health` returns 503 while a thread is stuck: for 15 minutes no alert was evaluated, or the stream made no progress,
 although brokers respond. Restart the job then. It returns 200 while the stream fails: the job starts it again, and ends
-by itself if that does not help. `/ready` returns 200 once the job has caught up with the topic, and 503 before that,
-while it is far behind, while its stream fails, and while no broker responds: the tables are then out of date, but a
-restart would not help. Both return the reason as JSON.
+by itself if that does not help. `/ready` returns 200 once the job has caught up with the topic. It returns 503 before
+that, while the job is far behind, while its stream fails, and while no broker responds: the tables are then out of
+date, but a restart would not help. Both return the reason as JSON.
 
 ## Cardinality
 
 A group has at most {len(GROUP_METRICS) + 9} series, and at most {MAX_GROUPS:,} groups have series of their own
-(`metrics.max_groups`). If there are more groups, those that were first seen the longest ago have series;
+(`metrics.max_groups`). If there are more groups, the ones that were first seen the longest ago have series;
 `streams_groups_left_out` counts the others. `metrics.groups` is a regular expression that
 must match the whole group id. The counts by state in `streams_groups` always include all groups. Deleted groups have
 no series.
@@ -40,12 +40,12 @@ leaves the state.
 
 """
 _LAG = f"""\
-Groups of any type that match `metrics.groups`. A value that is not known is absent, never -1. `metrics.lag_by` is what
-has series: `group`, `topic` (by default) or `partition`; labels that are finer are absent. A query makes coarser sums:
-`sum by (cluster, group) (streams_group_lag_offsets)`, `max by (cluster, group) (streams_group_lag_seconds)`. Of each
-metric at most {MAX_LAG_SERIES:,} series are served, those of the oldest groups: all of a group, or none.
-`streams-groups lag --by process` sums it by process, and so for subtopology, task and host; so can SQL over the table
-`lag`.
+These metrics are for groups of any type that match `metrics.groups`. An unknown value is absent, never -1.
+`metrics.lag_by` chooses what has series: `group`, `topic` (the default) or `partition`; finer labels are absent.
+Queries can compute coarser sums: `sum by (cluster, group) (streams_group_lag_offsets)`,
+`max by (cluster, group) (streams_group_lag_seconds)`. Each metric has at most {MAX_LAG_SERIES:,} series. The oldest
+groups have them: a group has all its series or none. `streams-groups lag --by process` adds up the lag by process, and
+in the same way by subtopology, task and host; so does SQL over the table `lag`.
 `streams_groups_job_input_timestamp_seconds` is the time at which each broker last returned its end offsets.
 
 """

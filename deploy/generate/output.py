@@ -1,4 +1,4 @@
-"""What a generator does with the texts of its files: it writes them, or with `--check` says which are out of date."""
+"""Writes the texts of a generator to their files, or with `--check` reports the files that are out of date."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 def finish(root: Path, texts: Mapping[str, str], too_long: Mapping[str, int], arguments: Sequence[str]) -> int:
     """Write the texts to their paths below `root`, and return 0.
 
-    With `--check` nothing is written: each file that has another text, or more lines than `too_long` says, is a line on
-    the standard error, and the result is 1 if there is one.
+    With `--check` it writes nothing. Each file that differs, or has more lines than `too_long` allows, gives a line on
+    standard error, and the result is then 1.
     """
     parser = argparse.ArgumentParser(description="Write the generated files.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is out of date")

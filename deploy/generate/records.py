@@ -18,11 +18,11 @@ Generated from `schemas/records/` by `python -m deploy.generate`: change those f
 compares them with the schemas in the jars of Kafka 4.0 to 4.4.
 
 A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
-null value is a tombstone. Integers are big-endian. In *flexible* versions lengths are varints of length + 1 and every
-struct ends with its tagged fields; in earlier ones the length of a string has two bytes, that of bytes and arrays four.
-An absent tagged field has its default; where the table has none, that is zero, an empty string or array, the zero uuid,
-or a struct of these. *null* after a type means that the field is nullable. *Since* is the Kafka release and the KIP
-that added the field.
+null value is a tombstone. Integers are big-endian. In *flexible* versions, lengths are varints of length + 1, and every
+struct ends with its tagged fields. In other versions, the length of a string has two bytes; the length of bytes and
+arrays has four. An absent tagged field has its default. If the table has no default, it is zero, an empty string or
+array, the zero uuid, or a struct of these. *null* after a type means that the field is nullable. *Since* is the Kafka
+release and the KIP that added the field.
 
 """
 _HEADER = "| field | type | versions | tag | default | since | description |\n|---|---|---|---|---|---|---|\n"
@@ -71,7 +71,7 @@ def _body(title: str, body: Body, definition: RecordDefinition) -> str:
 
 
 def _fields(fields: tuple[Field, ...], definition: RecordDefinition, prefix: str) -> Iterator[tuple[str, Field]]:
-    """Yield every field with its path, each struct followed by its fields."""
+    """Yield every field with its path; after a struct come its fields."""
     for field in fields:
         yield prefix + field.name, field
         struct = definition.structs.get(field.element, ())

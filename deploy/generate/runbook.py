@@ -1,7 +1,7 @@
-"""The parts of `deploy/RUNBOOK.md` and `docs/alerts.md` that are generated from the code.
+"""The generated parts of `deploy/RUNBOOK.md` and `docs/alerts.md`.
 
-These parts are between markers. They are generated from the rules' own entries and from the tables in
-`groups/state_rules.py`; the text outside the markers is written by hand, in that file.
+These parts are between markers. They come from the rules' own entries and from the tables in `groups/state_rules.py`.
+The text outside the markers is written by hand, in these files.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from streaming_app.text import format_duration
 PAGE = Path(__file__).parents[2] / "deploy" / "RUNBOOK.md"
 ALERTS_PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 OUTPUTS = Path(__file__).parents[2] / "deploy" / "outputs"
-"""What the command of each rule printed on a real broker: `tests/long/runbook` writes it."""
+"""The output of each rule's command on a real broker: `tests/long/runbook` writes it."""
 
 _JOB, _DESCRIPTION = "StreamsGroups", "Description"
 
 
-# For each row of STATE_RULES, in the same order: when it applies, and what it means for the application.
+# For each row of STATE_RULES, in the same order: the condition, and its meaning for the application.
 _STATES = (
     ("the group was deleted, or a classic group has taken over its id", "nothing runs"),
     ("the log has no group epoch yet", "wait for the next record of the group"),
@@ -44,7 +44,7 @@ _STATES = (
     ("none of the above", "all tasks are where they should be"),
 )
 
-# The same for STATUS_RULES: when each applies.
+# The same for STATUS_RULES: the condition of each.
 _STATUSES = (
     "the log has no topology yet",
     "stored = the topology's epoch",
@@ -55,7 +55,7 @@ _STATUSES = (
 )
 
 _EPOCH = 3
-# (stored, failed) before -> stored after, with members or without; and what has happened.
+# (stored, failed) before -> stored after, with members or without; and what happened.
 _PUSHES = (
     ((NONE, NONE), UNCERTAIN, True, "the first push starts"),
     ((UNCERTAIN, NONE), _EPOCH, True, "a push succeeds"),
@@ -73,7 +73,7 @@ def pages() -> dict[str, str]:
 
 
 def render_page(text: str) -> str:
-    """Return the page with its generated parts replaced. Raises ValueError for a marker that names no part."""
+    """Return the page with its generated parts replaced. Raises ValueError for a marker with an unknown name."""
 
     def replace_part(match: re.Match[str]) -> str:
         name = match["name"]
@@ -116,7 +116,7 @@ def _fires_after(rule: Rule) -> str:
 
 
 def section(rule: Rule) -> str:
-    """Return what the runbook says of a rule."""
+    """Return the runbook's section about a rule."""
     head = f"{rule.summary} **{rule.severity.capitalize()}**, `for: {format_duration(rule.for_seconds)}`."
     parts = [
         f"### {rule.name}",

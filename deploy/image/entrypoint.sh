@@ -1,7 +1,7 @@
 #!/bin/sh
-# The arguments are those of the command. Spark on Kubernetes passes the single argument `executor`.
+# The arguments are those of `streams-groups`. Spark on Kubernetes passes the single argument `executor`.
 [ "$1" = executor ] && exec /opt/streams-groups/image/executor.sh
-# What is wrong is in the log before the job starts; it starts anyway, since it waits for brokers that are down.
+# The log shows failed checks before the job starts. The job starts anyway, since it waits for brokers that are down.
 # With options, `run` is not checked: `check` does not have all of them.
 [ "$*" != run ] || [ "${STREAMS_GROUPS_CHECK:-yes}" = no ] || streams-groups check >&2 || true
 exec streams-groups "$@"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Grants the ACLs that the job needs. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
-# VERIFY=yes also grants what `streams-groups verify` and the job's self-check need, APPLICATIONS=yes what these and the
-# reasons of NotReady groups need of the applications' topics, FACTS=yes what the table broker_facts needs besides.
+# These variables grant further ACLs: VERIFY=yes on the groups, for `streams-groups verify` and the self-check;
+# APPLICATIONS=yes on the applications' topics, for these and the reasons of NotReady groups;
+# FACTS=yes for the table broker_facts, in addition to the others.
 set -eu
 
 server=${1:?BROKER:PORT} principal=${2:?User:NAME}

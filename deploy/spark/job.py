@@ -17,7 +17,7 @@ import streaming_app
 
 
 def main(file: str, *options: str) -> None:
-    """Run the job in the session of the application until SIGTERM, with `--once` until all records are processed."""
+    """Run the job in the session of the application until SIGTERM; with `--once` until all records are processed."""
     settings = yaml.safe_load(Path(file).read_text("utf-8"))
     spark = SparkSession.builder.appName("streams-groups").getOrCreate()
     stop = threading.Event()

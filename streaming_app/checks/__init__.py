@@ -1,7 +1,6 @@
-"""Does it hold? What must hold before the first start of the job, and that the tables say what the brokers say.
+"""Checks before the first start of the job (`check`), and comparisons of the tables with the brokers (`verify`).
 
-Of the first kind each module returns `Result`s about this machine, the brokers, the warehouse or the sinks, which the
-command `check` prints. Nothing there changes anything, except for a test file that is written and removed, jars that
-are fetched, and test notifications if they are asked for. Of the second kind `compare` looks at one group, and
-`verification` at all groups of a cluster.
+For `check`, each module returns `Result`s about this machine, the brokers, the warehouse or the sinks. These checks
+change nothing, except that they write and remove a test file, fetch jars, and send test notifications on request. For
+`verify`, `compare` compares one group, and `verification` all groups of a cluster.
 """

@@ -1,1 +1,1 @@
-"""The `streams-groups` command: its options, and what commands print. What they do is in other packages."""
+"""The `streams-groups` command: its options and its output. The work of the commands is in other packages."""

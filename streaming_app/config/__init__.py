@@ -1,1 +1,1 @@
-"""The configuration: read from a YAML file, the environment and flags, checked, and printed."""
+"""The configuration: reads a YAML file, the environment and options, checks the settings, and prints them."""

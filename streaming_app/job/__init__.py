@@ -1,1 +1,1 @@
-"""The job: what it starts, in which order, and how it ends. `run` composes the other packages."""
+"""The job: its services and streams, the order in which they start, and how they end. `run` composes all packages."""

@@ -1,8 +1,8 @@
-"""The service of the alerts: observes the cluster every few seconds, lets the engine step, stores the alerts, sends.
+"""The alert service: every few seconds it observes the cluster, runs the alert engine, stores the alerts, sends.
 
-It runs whether or not records arrive, because most alerts are about something that does not happen. An error of its
-own, such as a table that cannot be written, is reported once and retried at each evaluation; it neither ends the loop
-nor keeps alerts from the sinks.
+It runs whether or not records arrive, because most alerts are about something that does not happen. If the service
+itself fails, for example because a table cannot be written, it reports the error once and tries again at each
+evaluation. The loop goes on, and the sinks still get the alerts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AlertConfig:
 class AlertService(Service):
     """Evaluates the rules every few seconds, until it is closed."""
 
-    close_seconds: ClassVar[float] = 60.0  # an evaluation that has begun ends: what it changed is stored
+    close_seconds: ClassVar[float] = 60.0  # for the running evaluation, so that its changes are stored
 
     def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
@@ -68,7 +68,7 @@ class AlertService(Service):
 
         `observe` returns what is known of the cluster by now, without the sinks that fail.
         `report` gets a line for the operator when something fails; `on_evaluated` is called after each evaluation with
-        the status of the sinks. Nothing is sent once `fence` shows that another job sends the alerts.
+        the status of the sinks. Once `fence` shows that another job sends the alerts, this one sends nothing.
         """
         self._wakeable = WakeableEvent()
         super().__init__("alerts", report, interval=config.interval, stopping=self._wakeable)
@@ -90,7 +90,7 @@ class AlertService(Service):
             descriptions,
             verdicts,
         )
-        # the result of an attempt is stored at once: after a crash it would be sent again
+        # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
         outboxes = [Outbox(sink, problems) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, report)
@@ -104,7 +104,7 @@ class AlertService(Service):
         return self._sender.status()
 
     def tick(self) -> None:
-        """Evaluate the rules if that is due; store what has changed. Raises the first error, after all was tried."""
+        """Evaluate the rules if that is due, and store the changes. Raises the first error, after trying all steps."""
         if self._fence:
             self._fence.check_owner()
         if time.monotonic() < self._evaluate_at:
@@ -115,7 +115,7 @@ class AlertService(Service):
         self._evaluated = True
 
     def pause(self, seconds: float) -> float:
-        """Return the seconds until the next evaluation; the result of a notification wakes the service before that."""
+        """Return the seconds until the next evaluation; the result of a notification wakes the service earlier."""
         del seconds
         return max(0.0, self._evaluate_at - time.monotonic())
 
@@ -124,7 +124,7 @@ class AlertService(Service):
         return f"alerts: {text}; trying again"
 
     def succeeded(self) -> None:
-        """Note that a tick has succeeded: nothing has while the last evaluation failed, or rows wait for the table."""
+        """Note that a tick succeeded, unless the last evaluation failed or rows are not written yet."""
         if self._evaluated and not self._engine.lifecycle.unsaved:
             super().succeeded()
 
@@ -136,7 +136,7 @@ class AlertService(Service):
         self._end(send_seconds)
 
     def end(self, send_seconds: float) -> None:
-        """Close without another evaluation; what was not sent is sent after the next start."""
+        """Close without another evaluation; unsent notifications are sent after the next start."""
         super().close()
         self._end(send_seconds)
 
@@ -156,7 +156,7 @@ class AlertService(Service):
             self._check_coverage(job, observed.groups)
         with self._sender.changing():
             self._engine.step(replace(observed, job=job), now)
-        # stored before they are sent, so that a crash in between loses none
+        # Store before sending, so that a crash in between loses no notification.
         self._try(self._save, self._publish)
 
     def _publish(self) -> None:
@@ -164,7 +164,7 @@ class AlertService(Service):
             self._engine.lifecycle.publish()
 
     def _save(self) -> None:
-        """Write what is not written yet. What cannot be written is kept, and tried again after a while."""
+        """Write the changes that are not written yet. On failure they are kept, and tried again later."""
         if time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + _RETRY_SECONDS
@@ -199,11 +199,11 @@ class AlertService(Service):
         return problem.alert_id if problem else None
 
     def verdicts(self) -> Mapping[str, Verdict]:
-        """Return the newest verdict on each group."""
+        """Return the newest verdict of each group."""
         return self._engine.board.verdicts()
 
     def newcomers_left_out(self) -> Mapping[str, int]:
-        """Return how many new groups have no alerts, and how many no verdict yet, since others came first."""
+        """Return how many new groups have no alerts, and how many no verdict yet, because older groups come first."""
         return {"alerts": self._engine.without_alerts, "verdicts": len(self._engine.board.put_off)}
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
@@ -212,7 +212,7 @@ class AlertService(Service):
             self.report_failure(self.failed(error_text(error)))
 
     def _try(self, *steps: Callable[[], None]) -> None:
-        """Take every step, whatever the others raise. Raises the first error; the others are reported."""
+        """Take every step, whatever the others raise. Raises the first error, and reports the others."""
         errors = [error for step in steps if (error := _error_of(step))]
         for error in errors[1:]:
             self.report_failure(self.failed(error_text(error)))
@@ -220,13 +220,13 @@ class AlertService(Service):
             raise errors[0]
 
     def _check_coverage(self, job: JobStatus, group_ids: Collection[str]) -> None:
-        """Report settings that leave no group to watch, such as an override whose pattern matches everything."""
+        """Report settings that exclude every group, such as an override whose pattern matches everything."""
         if self._checked_coverage or not (job.caught_up and group_ids):
             return
         self._checked_coverage = True
         if not watches_any(group_ids, self._config.engine.rule_settings_of):
             self.report(
-                f"alerts: of the {count(len(group_ids), 'group')} none has a rule that is enabled: "
+                f"alerts: no rule is enabled for any of the {count(len(group_ids), 'group')}: "
                 "check groups, ignore_groups, rules and overrides below `alerts:`"
             )
 
@@ -234,6 +234,6 @@ class AlertService(Service):
 def _error_of(step: Callable[[], None]) -> Exception | None:
     try:
         step()
-    except Exception as error:  # noqa: BLE001 - one step must not keep the others from being taken
+    except Exception as error:  # noqa: BLE001 - one failed step must not prevent the others
         return error
     return None

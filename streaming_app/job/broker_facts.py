@@ -1,11 +1,11 @@
-"""The poller of the table `broker_facts`: what explains a group's lag, and only the brokers know.
+"""The service of the table `broker_facts`: facts that explain a group's lag and that only the brokers know.
 
-Each pass asks for the kinds of facts that are due. A kind that cannot be had now keeps what was known of it, with the
-time at which it was, also across a restart: a broker that is away, or an ACL that was taken away, makes facts old, and
-not wrong. Configs change rarely: they are asked for again after ten minutes, those of groups when there are others, and
-those of topics in ten passes if they are many.
+Each pass asks for the kinds of facts that are due. If a kind cannot be read now, because a broker is away or an ACL was
+removed, its earlier facts stay, with the time at which they were true, even across a restart: they are old, not wrong.
+Configs change rarely. So the service asks for them again after ten minutes, for configs of groups also when the groups
+change, and for configs of topics within ten passes if there are many.
 
-The table is replaced in one commit when a fact has changed, and every ten minutes for the times.
+The table is replaced in one commit when a fact has changed, and every ten minutes to update the times.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from streaming_app.tables.rust_table import RustTable
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
 _RARELY = timedelta(minutes=10)
-_MOST_WRITERS = 10_000  # facts: anybody who may write can name transactions as they like
+_MOST_WRITERS = 10_000  # facts: everybody who may write can choose transactional ids
 _WRITTEN_EVERY = timedelta(minutes=10)
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
 
@@ -49,31 +49,31 @@ class _Asked(NamedTuple):
     groups: Sequence[str]
     """Streams groups."""
     topics: Sequence[str]
-    """That they read, and keep their state in."""
+    """The topics that the groups read, and in which they keep their state."""
     internal: Sequence[InternalTopic]
 
 
 class _Source(NamedTuple):
-    """Where facts of some kinds are from."""
+    """The source of facts of some kinds."""
 
     of: Sequence[str]
     ask: Callable[[Admin, _Asked], Sequence[BrokerFact]]
     rarely: Callable[[_Asked], object] | None = None
-    """It is asked rarely, and when what this returns has changed; None: at each pass."""
+    """If set, the source is asked rarely, and when the result of this function changes; None: at each pass."""
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a kind."""
+    """The known facts of a kind."""
 
     facts: Sequence[BrokerFact]
     observed_at: datetime
     about: object = "stored"
-    """What its source depends on, when it was asked."""
+    """The value on which its source depends, as of the last request."""
 
     @cached_property
     def differing(self) -> Sequence[BrokerFact]:
-        """Those that say of something that it is not as a group asked for."""
+        """The facts that name a difference from what a group asked for."""
         return [one for one in self.facts if one.group_id and ASKED_FOR in one.value]
 
 
@@ -81,7 +81,7 @@ class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
     def __init__(self, job: PolledBy) -> None:
-        """Prepare it for the groups of a job, whose rows it keeps."""
+        """Prepare for the groups of a job; the facts of its cluster are in the table."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._topic_configs = read.TopicConfigs()
@@ -114,7 +114,7 @@ class BrokerFacts(Poller):
         return closing(connect(self._job.properties))
 
     def tick(self) -> None:
-        """Make one pass. Raises the errors of tables, and an error of the brokers after every kind was tried."""
+        """Make one pass. Raises errors of tables, and, after every kind was tried, an error of the brokers."""
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
         with self._connect() as admin:
@@ -134,11 +134,11 @@ class BrokerFacts(Poller):
             raise errors[0]
 
     def retention(self) -> Mapping[str, float]:
-        """Return for how many seconds each topic keeps records, of those that delete them by their age."""
+        """Return for how many seconds a topic keeps records, for the topics that delete records by age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
 
     def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
-        """Return by group what of internal topics is not as its topology asks for; None before it is known."""
+        """Return by group the differences between internal topics and its topology; None before the first pass."""
         known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._job.groups()
         if known is None:
             return None
@@ -150,7 +150,7 @@ class BrokerFacts(Poller):
         return found
 
     def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
-        """Note the facts of a kind, with the values that they had before, and since when they have others."""
+        """Note the facts of a kind, with their earlier values and the time of the last change."""
         before = {(one.subject, one.name): one for one in self._facts(kind)}
         facts = []
         for fact in found:
@@ -164,7 +164,7 @@ class BrokerFacts(Poller):
         return known.facts if known else ()
 
     def _asked(self) -> _Asked:
-        """Return the groups, and the topics that they read and keep their state in."""
+        """Return the groups, and the topics that they read and in which they keep their state."""
         rows = self._rows("group_id, source_topics, repartition_source_topics, state_changelog_topics", "subtopologies")
         internal = sorted({topic for row in rows for topic in _internal_topics(row)})
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
@@ -172,7 +172,7 @@ class BrokerFacts(Poller):
         return _Asked(groups, sorted(sources.union(topic.name for topic in internal)), internal)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
-        """Return those that are overdue, and what was ever seen of groups that exist: some have none open now."""
+        """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""
         found, groups = read.transactions(admin, asked.topics), self._job.groups()
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
@@ -180,9 +180,9 @@ class BrokerFacts(Poller):
         return overdue + [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
 
     def _left_over(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
-        """Return the internal topics of earlier topologies that none asks for now.
+        """Return the internal topics of earlier topologies that no current topology has.
 
-        Every group may name any topic: one that another group, of any type, may have made is not among them.
+        Every group may name any topic. So a topic that another group, of any type, may have created is not returned.
         """
         running = set(asked.groups)
         wanted = {topic.name for topic in asked.internal if topic.group_id in running}
@@ -204,7 +204,7 @@ class BrokerFacts(Poller):
         return WarehouseReader(self._job.config.warehouse).rows(query)
 
     def _read(self) -> dict[str, _Known]:
-        """Return what the table has."""
+        """Return the facts in the table."""
         rows = self._rows(", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")), NAME)
         stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
@@ -242,7 +242,7 @@ def _internal_topics(row: Mapping[str, Any]) -> Iterator[InternalTopic]:
 
 
 def _earlier_names(row: Mapping[str, Any]) -> set[str]:
-    """Return the internal topics of a row of `topologies` whose names are such as Kafka Streams makes for its group."""
+    """Return the internal topics in a row of `topologies` whose names Kafka Streams could have given for its group."""
     return {
         topic["name"]
         for subtopology in row["subtopologies"] or ()
@@ -253,5 +253,5 @@ def _earlier_names(row: Mapping[str, Any]) -> set[str]:
 
 
 def _owners(topic: str) -> Iterator[str]:
-    """Yield the ids of the groups for which an internal topic may be: what comes before each dash."""
+    """Yield the ids of the groups that may own an internal topic: each prefix of its name before a dash."""
     return (topic[:place] for place, character in enumerate(topic) if character == "-")

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-The log says when a description was stored, and the brokers' plugin has it. So a group is asked for once each time the
-log says so, one group a request and not more than `_MOST` a pass, as each request is a call of the plugin. Once a day
-it is asked for again: a plugin can lose a description, or fail to return it, and the log does not show that. Then what
-was fetched stays, with the status that the broker gave; the group is asked for again after an hour. `lost` says so to
-the rules.
+The log says when a description was stored; the brokers' plugin has its content. So the service asks for a group once
+each time the log says so, one group per request and at most `_MOST` per pass, since each request is a call of the
+plugin. It asks again once a day: a plugin can lose a description or fail to return it, and the log does not show that.
+Then the fetched description stays, with the status that the broker returned, and the service asks again after an hour.
+`lost` reports such groups to the rules.
 
-The rows of the groups of a pass are replaced in one commit, so a job that dies leaves the old rows or the new ones, and
-asks again. Rows that were not confirmed for as long as the retention are removed: those of descriptions that were
-replaced, and of groups that are gone.
+The rows of the groups of a pass are replaced in one commit. So if the job dies, the table has the old rows or the new
+ones, and the job asks again. Rows that were not confirmed within the retention are removed: they belong to descriptions
+that were replaced, or to deleted groups.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from streaming_app.text import EPOCH, count
 NAME = "descriptions"
 _NEEDS = "topology descriptions need Describe on the groups and on their topics"
 _MOST = 60
-"""Groups that are asked for in a pass."""
-_MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they are in memory until they are written
+"""The most groups that a pass asks for."""
+_MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they stay in memory until they are written
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
 
 
 class _Asked(NamedTuple):
-    """When and about what a group was last asked for, and what the broker said."""
+    """The last request for a group: when, for what, and the broker's answer."""
 
     topology_epoch: int | None
     stored_at: datetime | None
     asked_at: datetime
     status: str | None
-    """None: nothing that is stored, as the group may not be described, is gone, or its broker is older."""
+    """None: no description, because the group may not be described, does not exist, or its broker is older."""
     status_since: datetime
 
 
@@ -64,11 +64,11 @@ class DescriptionsService(Poller):
         self._report_denial = ReportOnce(job.report)
 
     def lost(self) -> Mapping[str, LostDescription] | None:
-        """Return by group what is stored, by the log, and the plugin did not return last; None before a pass."""
+        """Return by group what the log has as stored, but the plugin did not return; None before the first pass."""
         return self._lost
 
     def tick(self) -> None:
-        """Make one pass. Raises the errors of tables, and those of brokers that do not answer."""
+        """Make one pass. Raises the errors of tables, and errors of brokers that do not answer."""
         if self._asked is None:
             self._asked = self._read_asked()
         asked, now = self._asked, self._now()
@@ -93,7 +93,7 @@ class DescriptionsService(Poller):
         self._table.maintain(older_than("asked_at", self._job.config.retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
-        """Return what is new of each group, and the error if a broker did not answer; note what was asked."""
+        """Return the new columns of each group, and an error if a broker did not answer; note the requests."""
         found: dict[str, dict[str, Any]] = {}
         denied, characters = 0, 0
         with StreamsGroupClient.of(self._job.properties) as client:
@@ -106,7 +106,7 @@ class DescriptionsService(Poller):
                     if error.code not in AUTHORIZATION_CODES:
                         return found, error
                     answer = {"error_code": error.code}
-                except Exception as error:  # noqa: BLE001 - what kafka-python raises; what was fetched is kept
+                except Exception as error:  # noqa: BLE001 - whatever kafka-python raises; the fetched ones are kept
                     return found, error
                 denied += answer["error_code"] in AUTHORIZATION_CODES
                 row = _row(group, answer, now)
@@ -130,7 +130,7 @@ class DescriptionsService(Poller):
         return asked
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the rows of these groups by what is known of them now, in one commit."""
+        """Replace the rows of these groups by their new ones, in one commit."""
         if not found or self.stopping.is_set():
             return
         condition = f"group_id IN ({', '.join(map(quote, sorted(found)))})"
@@ -150,7 +150,7 @@ class DescriptionsService(Poller):
 
 
 def _stored_at(group: GroupSnapshot) -> datetime | None:
-    """Return when the log says that the description was stored, or that another one was pushed in its place."""
+    """Return when the description was stored by the log, or when another one was pushed in its place."""
     times = (group.description_since, group.last_unsolicited_push_at)
     return max((time for time in times if time is not None), default=None)
 
@@ -162,12 +162,12 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
 
 
 def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
-    """Return the place of a group among those to ask for: new ones come first, then those asked for longest ago."""
+    """Return the sort key of a group to ask for: new ones first, then the longest unasked ones."""
     return asked is not None, asked.asked_at if asked else group.first_seen_at or EPOCH, group.group_id
 
 
 def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] | None:
-    """Return what a broker's answer says of the description; None if it says nothing of one."""
+    """Return the columns that a broker's answer gives about the description; None if it says nothing about one."""
     status = STATUSES.get(answer.get("topology_description_status", 0))
     if answer["error_code"] or status is None:
         return None
@@ -188,7 +188,7 @@ def _row(group: GroupSnapshot, answer: Fields, now: datetime) -> dict[str, Any] 
 
 
 def _merged(stored: list[dict[str, Any]], new: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a group once `new` is known: earlier descriptions stay, and one that the plugin lost does."""
+    """Yield the rows of a group with `new`: earlier descriptions stay, as does one that the plugin lost."""
     newest = next((row for row in stored if row["is_newest"]), None)
     if new["content_hash"] is None and newest and newest["topology_epoch"] == new["topology_epoch"]:
         new = {**newest, **{name: new[name] for name in ("status", "status_since", "asked_at", "stored_at")}}

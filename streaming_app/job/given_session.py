@@ -1,9 +1,9 @@
-"""The job in a Spark session that somebody else made, and which stays as it was: `streaming_app.run`.
+"""Runs the job in a user's Spark session without changing that session: `streaming_app.run`.
 
-The job needs a dozen settings of SQL, some of which would change the results of the user's own queries, and without one
-of them Spark's Kafka source finds no partition of an internal topic. So it runs in a session that is derived from the
-given one: of the same application, with the given session's settings and then its own. It runs in a thread of its own,
-since Spark also keeps settings and the active session for each thread.
+The job needs a dozen SQL settings. Some would change the results of the user's own queries; without one of them Spark's
+Kafka source finds no partition of an internal topic. So the job runs in a session that is derived from the given one:
+in the same application, with the given session's settings and then its own. It runs in its own thread, since Spark also
+keeps settings and the active session per thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "streaming_app.run"
-"""The public function, which errors name."""
+"""The name of the public function, for errors."""
 _SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _DEFAULT_FS = "fs.defaultFS"
 _LOG = "the log of Spark's driver"
@@ -44,7 +44,7 @@ def run(
     stop: threading.Event | None,
     report: Callable[[str], None],
 ) -> None:
-    """Do what `streaming_app.run` says; `values` are the keys of the configuration."""
+    """See `streaming_app.run`; `values` are the keys of the configuration."""
     stop = stop or threading.Event()
     try:
         kept, removed = without_removed(values)
@@ -66,12 +66,12 @@ def _job_config(values: Mapping[str, Any], *, once: bool) -> JobConfig:
 
 
 def _wait_for(result: Future[None], stop: threading.Event) -> None:
-    """Wait for the end of the job. Ctrl-C, or what interrupts a notebook, stops it cleanly before it is raised."""
+    """Wait for the end of the job. Ctrl-C, or interrupting a notebook, stops it cleanly before it is raised."""
     try:
         result.result()
     except KeyboardInterrupt:
         stop.set()
-        with suppress(Exception):  # whatever failed then, failed since the job ends
+        with suppress(Exception):  # errors of a job that is ending are not reported
             result.result(STOP_SECONDS)
         raise
 
@@ -88,7 +88,7 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
             run_with(session, config, report, stop, _LOG, owner)
     except Exception as error:
         if stop.is_set():
-            report(STOPPED)  # whatever failed then, failed since the job ends
+            report(STOPPED)  # errors of a job that is ending are not reported
         elif isinstance(error, Py4JError | PySparkException | ConnectionError):
             raise JobError(f"Spark failed, or its JVM has exited: {java_error_message(error)}") from error
         else:
@@ -97,11 +97,11 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
 
 @contextmanager
 def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSession]:
-    """Give a session for the job, and stop its queries after the block. Raises JobError if `spark` cannot have one."""
+    """Give a session for the job, and stop its queries after the block. Raises JobError if it cannot be derived."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
 
     _require_classic(spark)
-    active = SparkSession._activeSession  # noqa: SLF001 - what `SparkSession.active()` returns, in every thread
+    active = SparkSession._activeSession  # noqa: SLF001 - the result of `SparkSession.active()` in every thread
     try:
         _require_connector(spark)
         session = _derive(spark, config)
@@ -114,7 +114,7 @@ def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSes
 
 
 def _require_classic(spark: object) -> None:
-    """Raise JobError for a session without a JVM: those of Spark Connect."""
+    """Raise JobError for a session without a JVM, such as one of Spark Connect."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
 
     if isinstance(spark, SparkSession):
@@ -133,9 +133,9 @@ def _require_connector(spark: SparkSession) -> None:
         found: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
         for part in _KAFKA_SOURCE.split("."):
             found = getattr(found, part)
-    except Exception as error:  # noqa: BLE001 - what a platform raises that forbids it
+    except Exception as error:  # noqa: BLE001 - whatever a platform raises that forbids it
         raise JobError(
-            f"Python may not call the JVM of the session, which the job has to ({java_error_message(error)}); "
+            f"Python may not call the JVM of the session, but the job has to ({java_error_message(error)}); "
             "see deploy/spark/README.md"
         ) from None
     if not isinstance(found, JavaClass):
@@ -146,19 +146,19 @@ def _require_connector(spark: SparkSession) -> None:
 
 
 def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
-    """Return a session with the settings of `spark`, those that the job needs, and `conf`. Raises JobError."""
+    """Return a session with the settings of `spark`, then the job's, then `conf`. Raises JobError."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 - only the job loads Spark
 
     given, session = spark.conf.getAll, spark.newSession()
     inherited = session.conf.getAll
     for name, value in given.items():
         if inherited.get(name) != value:
-            with suppress(PySparkException):  # a setting of the whole application, which the new session has, too
+            with suppress(PySparkException):  # a setting of the application, which the new session shares
                 session.conf.set(name, value)
     own = dict(SESSION_CONF)
-    if spark.conf.get(_SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:  # too many for small batches
+    if spark.conf.get(_SHUFFLE_PARTITIONS) == _DEFAULT_SHUFFLE_PARTITIONS:  # the default is too many for small batches
         own[_SHUFFLE_PARTITIONS] = str(spark.sparkContext.defaultParallelism)
-    if config.warehouse.is_local:  # a path without a scheme is one of this machine for delta-rs, and so for Spark
+    if config.warehouse.is_local:  # delta-rs takes a path without a scheme as a local one, so Spark must, too
         own[_DEFAULT_FS] = "file:///"
     for name, value in own.items():
         session.conf.set(name, value)
@@ -173,10 +173,10 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
 
 
 def _stop_queries(session: SparkSession) -> None:
-    """Stop the queries of the job that an error has left. In a session of its own its end does it."""
+    """Stop the queries that remain after an error. The end of the job's own Spark session would stop them."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-    with suppress(Py4JError, PySparkException, ConnectionError):  # the JVM has ended, or a query takes too long to
+    with suppress(Py4JError, PySparkException, ConnectionError):  # the JVM has exited, or a query does not stop in time
         for query in session.streams.active:
             query.stop()

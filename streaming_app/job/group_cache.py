@@ -1,18 +1,18 @@
-"""The latest snapshot of every group in memory, for the rules and the metrics: an evaluation need not query the tables.
+"""The latest snapshot of every group in memory, for the rules and the metrics, so that they need no queries.
 
 Theory of operation
 -------------------
-The stream calls the cache after a batch is in the tables: the rows of a small batch are passed along and queued, of a
-large one it only learns that there was one. The thread of the alerts applies this before each evaluation. Rows that are
-read from the tables are at least as new as those that were queued before, so after such a read a queued row is used
-only if its offset is higher.
+The stream calls the cache once a batch is in the tables. For a small batch it passes the rows, which are queued; for a
+large one it only reports that there was one. The alert thread applies both before each evaluation. Rows that it reads
+from the tables are at least as new as all rows that were queued before. So after such a read a queued row is used only
+if its offset is higher.
 
-A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved, and is then
+A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved. Then it is
 removed.
 
-The events of the last hour or so are kept, see `health.history`; after a start they are read from the tables. What the
-stream passes along was written after the job had last read everything, which corrects the times of brokers whose clocks
-are wrong, see `groups.snapshot`.
+The cache keeps the events of about the last hour (see `health.history`); after a start it reads them from the tables.
+Rows that the stream passes were written after the job had last read everything. This corrects the times of brokers
+whose clocks are wrong (see `groups.snapshot`).
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 
-_QUEUED_ROWS = 50_000  # beyond that, reading the table again is cheaper than keeping them
-_SLICE = 10_000  # rows of which there are Python objects at a time
-_READ = 200  # unsettled members of one group, those with the oldest records: it may have thousands
+_QUEUED_ROWS = 50_000  # for more, reading the table again is cheaper than keeping them
+_SLICE = 10_000  # rows that are Python objects at a time
+_READ = 200  # unsettled members of one group, the ones with the oldest records: there may be thousands
 _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target", "pending_revocation")
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
 
 
 _Batch = tuple[pa.Table, WrittenBetween]
-"""Rows that the stream passed along, and when their records were written."""
+"""Rows that the stream passed, and when their records were written."""
 
 
 class GroupCache:
     """The groups of one cluster, as a `GroupListener` of the stream.
 
-    `on_rows` and `on_bulk_change` are called by the stream's thread, and `refresh` by one other thread; all other
-    methods are safe in any thread. `read_all_at` returns when the job had last read everything since it started, None
-    if it has not.
+    The stream's thread calls `on_rows` and `on_bulk_change`, and one other thread calls `refresh`. All other methods
+    are safe in any thread. `read_all_at` returns when the job had last read everything since it started; None if it has
+    not.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class GroupCache:
         read_all_at: Callable[[], datetime | None] = lambda: None,
     ) -> None:
         self._warehouse, self._cluster, self._now, self._read_all_at = warehouse, cluster, now, read_all_at
-        self._lock = threading.Lock()  # guards the two that the stream's thread writes
+        self._lock = threading.Lock()  # guards the two fields that the stream's thread writes
         self._queue: list[_Batch] = []
         self._reload = True
         self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
@@ -83,7 +83,7 @@ class GroupCache:
         self._is_complete = False
 
     def on_rows(self, folded: pa.Table) -> None:
-        """Queue the folded rows of a small batch: the columns of `groups`, and events, see `stream.outputs`."""
+        """Queue the folded rows of a small batch: the columns of `groups`, and events (see `stream.outputs`)."""
         bounds = WrittenBetween(self._read_all_at(), self._now())
         with self._lock:
             columns = [*COLUMNS, "members", "assignments", EVENTS.column, RETRACTED]
@@ -92,12 +92,12 @@ class GroupCache:
                 self._queue, self._reload = [], True
 
     def on_bulk_change(self) -> None:
-        """Read the tables at the next `refresh`: more rows changed than were passed to `on_rows`."""
+        """Read the tables at the next `refresh`: more rows have changed than `on_rows` got."""
         with self._lock:
             self._reload = True
 
     def refresh(self) -> None:
-        """Bring the cache up to date. Raises WarehouseError when tables cannot be read; the next call tries again."""
+        """Update the cache. Raises WarehouseError when tables cannot be read; the next call tries again."""
         with self._lock:
             queue, self._queue = self._queue, []
             reload, self._reload = self._reload, False
@@ -105,7 +105,7 @@ class GroupCache:
         try:
             self._apply(queue, now, reload=reload)
         except BaseException:
-            self.on_bulk_change()  # what was queued is in the tables
+            self.on_bulk_change()  # the queued rows are in the tables
             raise
         self._is_complete |= had_read_all
         self._histories.prune(self._groups, now)
@@ -149,26 +149,26 @@ class GroupCache:
                 self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
-        """Return the groups by id, as of the last `refresh`: as long as nothing changes, the same object."""
+        """Return the groups by id, as of the last `refresh`; the same object until something changes."""
         return self._groups
 
     def is_complete(self) -> bool:
-        """Return whether a `refresh` that began after the job had read everything is done: then no group is missing."""
+        """Return whether a `refresh` is done that began after the job had read everything: then no group is missing."""
         return self._is_complete
 
     def histories(self) -> Mapping[str, GroupHistory]:
-        """Return what happened lately to each group to which something did.
+        """Return the recent events by group, for groups that have any.
 
-        For the thread that calls `refresh`; the mapping is valid until the next call.
+        Only for the thread that calls `refresh`; the mapping is valid until the next call.
         """
         return self._histories.groups()
 
     def rebalances_total(self, group_id: str) -> int:
-        """Return how many new assignments the group got, by the broker's time, since this cache was created."""
+        """Return how many new assignments the group got since this cache was created, by the broker's time."""
         return self._rebalances.get(group_id, 0)
 
     def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
-        """Read from the tables the groups that are not Dead or are in `known`."""
+        """Read from the tables the groups that are not Dead, or that are in `known`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         states = ", ".join(map(quote, REBALANCING))
         members = dict[str, Mapping[str, Any]]()
@@ -202,7 +202,7 @@ def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iter
 
 
 def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield rows as dicts; within a slice of them, equal texts of a column and equal times are one object."""
+    """Yield rows as dicts; within a slice, equal texts of a column are one object, and equal times, too."""
     for start in range(0, rows.num_rows, _SLICE):
         part, times = rows.slice(start, _SLICE), dict[int, datetime]()
         for row in zip(*(to_values(part[name], times) for name in names), strict=True):
@@ -210,7 +210,7 @@ def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the group and the events of this column that the histories keep."""
+    """Yield the group and the events in this column, if the histories keep them."""
     for batch in rows.combine_chunks().to_batches():
         nested = batch[column]
         events = pa.Table.from_struct_array(nested.flatten()).append_column(
@@ -229,7 +229,7 @@ def _is_in(column: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:
 
 
 def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
-    """Return by group id the columns `members`, `assignments` and `unsettled_count` that `group_snapshot` needs.
+    """Return by group id the columns `members`, `assignments` and `unsettled_count` for `group_snapshot`.
 
     `rows` has the columns group_id, assignment_epoch, members and assignments of groups.
     """
@@ -260,7 +260,7 @@ def _unsettled(members: pa.Table, assignment_epoch: int | None) -> pa.Table:
     if assignment_epoch is None:
         return members
     settled = (pc.field("member_state") == "STABLE") & (pc.field("member_epoch") == assignment_epoch)
-    return members.filter(~pc.coalesce(settled, pc.scalar(False)))  # noqa: FBT003 - what null counts as
+    return members.filter(~pc.coalesce(settled, pc.scalar(False)))  # noqa: FBT003 - null counts as unsettled
 
 
 def _tasks(assignments: pa.Table, members: pa.Table) -> list[dict[str, Any]]:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Heartbeat(Service):
-    """Writes the file while the job runs, whatever the evaluation of the alerts does, and once more when it ends.
+    """Writes the file while the job runs, even if the evaluation of the alerts fails, and once more when it ends.
 
-    The file says when the alerts were last evaluated: the two are different news.
+    The file also says when the alerts were last evaluated, since that is a separate fact.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Heartbeat(Service):
         report: Report,
         fence: Fence | None = None,
     ) -> None:
-        """Prepare; `descriptions` is written, too, so that the next run starts from what this one knows."""
+        """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge."""
         self._every = max(config.alerts.interval, config.warehouse.pause)
         super().__init__("heartbeat", report, interval=self._every)
         self._job, self._descriptions, self._fence = health, descriptions, fence
@@ -42,21 +42,21 @@ class Heartbeat(Service):
         self._sinks: tuple[SinkStatus, ...] = ()
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
-        """Note that the alerts have just been evaluated, and what the sinks do."""
+        """Note that the alerts were just evaluated, and the status of the sinks."""
         self._job.evaluated()
         self._sinks = tuple(sinks)
 
     def tick(self) -> None:
-        """Write the file. Raises OSError, and OtherOwnerError once it is another job's."""
+        """Write the file. Raises OSError, and OtherOwnerError once another job owns the cluster."""
         if self._fence:
             self._fence.check_owner()
         self._write(self._sinks, stopped=False)
 
     def ended(self, sinks: Iterable[SinkStatus]) -> None:
-        """Write that the job ended in an orderly way, unless another one has taken over, and writes the file."""
+        """Write that the job ended cleanly, unless another job has taken over and writes the file."""
         if self._fence and self._fence.is_lost:
             return
-        with suppress(OSError):  # e.g. a full disk: the error that ended the job matters more
+        with suppress(OSError):  # e.g. a full disk: the error that ended the job is more important
             self._write(sinks, stopped=True)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:

@@ -1,10 +1,10 @@
-"""The ends of the logs, as a pass over the lag asks for them: what is kept of leaders and starts from pass to pass.
+"""The ends of the logs, which a lag pass asks for; keeps leaders and log starts from pass to pass.
 
 Theory of operation
 -------------------
-The leaders of all topics are asked for now and then. Meanwhile an answer that is an error, and a broker that does not
-answer, say that they may be others by now: then the topics are described again, and the new leaders asked in the same
-pass. What has no leader yet, or one that does not answer, is left to the next pass, which `lag_service` makes soon.
+Every few minutes the pass asks for the leaders of all topics. In between, an error or a missing answer means that the
+leaders may have changed: then the pass describes the topics again, and asks the new leaders. If a partition has no
+leader yet, or its leader does not answer, the next pass tries again; `lag_service` starts it soon.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for all leaders, for starts of logs, and for reads that were denied
-_MOST_MISSING = 1_000  # topics that are asked for at each pass, as somebody may create them
+_MOST_MISSING = 1_000  # missing topics that are asked for at each pass, since somebody may create them
 _MOST_READ = 200  # partitions in a pass
 _SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
 
 
 class Ends(NamedTuple):
-    """The ends of a pass, and what the brokers did not answer."""
+    """The ends that a pass got, and what the brokers did not answer."""
 
     ends: Mapping[TopicPartition, LogEnds]
     errors: Mapping[str, Collection[str]]
-    """By the name of the error: the topics that it is about; not of partitions whose broker is away."""
+    """Topics by the name of the error; without partitions whose broker is away."""
     away: Mapping[str, Collection[str]]
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
     answered_at: Mapping[int, float]
-    """When each broker that leads one of them last answered."""
+    """By broker that leads one of the partitions: when it last answered."""
     may_come: bool
-    """An election, or a leader that begins to answer, may give some of the ends that are not known."""
+    """Whether some unknown ends may soon be known, after an election or once a leader answers."""
 
 
 class LogEndsReader:
-    """What is kept from pass to pass of one cluster; for one thread."""
+    """The state that is kept from pass to pass of one cluster; for one thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.topics: dict[str, TopicLeaders] = {}
-        """Those that were needed, as they were last described."""
-        self._starts: dict[TopicPartition, tuple[int, float]] = {}  # and when they were asked for
+        """The needed topics, as last described."""
+        self._starts: dict[TopicPartition, tuple[int, float]] = {}  # with the time of the request
         self._slow_at = 0.0
-        self._is_slow = True  # this pass asks for what is asked for now and then
+        self._is_slow = True  # this pass also makes the requests that are made only every few minutes
         self._answered_at: dict[int, float] = {}
-        self._leaders: dict[TopicPartition, int | None] = {}  # the last ones that were known
+        self._leaders: dict[TopicPartition, int | None] = {}  # the last known leaders
         self._tails: dict[TopicPartition, Tail] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
-        """Ask for the leaders of all topics now and then; else of new ones, missing ones, and those created again.
+        """Every few minutes ask for the leaders of all topics; else of new, missing and recreated topics.
 
         Raises KafkaError when no broker answers.
         """
@@ -105,7 +105,7 @@ class LogEndsReader:
             topic, leader = self.topics.get(key[0]), self._leaders[key]
             last_stable, topic_id = _offset(stable.get(key)), topic.topic_id if topic else None
             if last_stable is not None and end is not None:
-                last_stable = min(last_stable, end)  # it is asked for later
+                last_stable = min(last_stable, end)  # the two requests are made one after the other
             answered_at = None if leader is None else self._answered_at.get(leader)
             ends[key] = LogEnds(end, start, last_stable, topic_id, at[key], start_at, leader, answered_at)
         return Ends(ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self._stale(latest)))
@@ -113,11 +113,11 @@ class LogEndsReader:
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, LogEnds]:
-        """Find out whether records lie between commits that rest and the ends of their logs; return the ends with that.
+        """Find out whether records lie between commits at rest and the ends of their logs; return the ends with that.
 
-        Each is read from the highest commit on, which in most cases is proof for all others; where one answer does not
-        reach the end, the next pass goes on from there. What is known of an end is known until it moves; a read that
-        was denied is tried again after some minutes. Raises KafkaError when no broker answers.
+        Each log is read from the highest commit on, which in most cases also proves it for the other commits. If an
+        answer does not reach the end, the next pass continues there. The result for an end holds until the end moves.
+        A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
         """
         self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
         starts: dict[TopicPartition, int] = {}
@@ -138,13 +138,14 @@ class LogEndsReader:
         ends: Mapping[TopicPartition, LogEnds],
         now: float,
     ) -> dict[TopicPartition, list[tuple[int, float]]]:
-        """Find earlier end offsets of partitions by record times.
+        """Find earlier end offsets of partitions by record timestamps.
 
-        `new` has the time of the newest commit of each: whether a record waited already then is asked for exactly.
+        `new` has the time of the newest commit of each partition: for this time the result is exact, so that it shows
+        whether a record waited already then.
 
-        An answer that is the start of the log proves nothing: older records were deleted, or there were none. "No
-        record is so new" proves that all are older only where records have times: those of some producers have none. A
-        record that is stamped ahead of now proves nothing, either.
+        An answer with the start of the log proves nothing: older records were deleted, or there were none. "No record
+        is as new" proves that all are older only if records have timestamps; some producers write none. A record with
+        a timestamp in the future also proves nothing.
         """
         client = LogEndsClient(admin)
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
@@ -155,19 +156,19 @@ class LogEndsReader:
             answers = client.list_offsets(new, self.topics, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
-                if isinstance(answer, str) or answer.timestamp > now * 1000:  # stamped ahead: it says nothing
+                if isinstance(answer, str) or answer.timestamp > now * 1000:  # a timestamp in the future proves nothing
                     continue
                 written = end if answer.offset < 0 else answer.offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
-                if at is new and answer.offset >= 0:  # the first record after the commit: it is there from its time on
+                if at is new and answer.offset >= 0:  # the first record after the commit existed from its timestamp on
                     found[key] += [(answer.offset + more, answer.timestamp / 1000) for more in (0, 1)]
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
     def _stale(self, found: Offsets) -> list[TopicPartition]:
-        """Return the partitions whose leaders should be asked for again: most errors may come of an election.
+        """Return the partitions whose leaders should be asked for again: most errors may come from an election.
 
-        Not a denial, and not of a topic whose newest description is itself an error: then no leader was even asked.
+        Denials do not, nor errors of a topic whose newest description is itself an error: no leader was asked then.
         """
         return [
             key
@@ -177,7 +178,7 @@ class LogEndsReader:
         ]
 
     def _read_starts(self, client: LogEndsClient, answered: Collection[TopicPartition]) -> None:
-        """Ask for the starts of the logs that are due."""
+        """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
             starts = client.list_offsets(due, self.topics, EARLIEST)
@@ -187,7 +188,7 @@ class LogEndsReader:
             self._slow_at = now
 
     def _note_leaders(self, latest: Offsets) -> None:
-        """Note who leads each partition; while it has no leader, the last one; and who has answered."""
+        """Note the leader of each partition (without one, the last leader), and which leaders have answered."""
         found = {key: leader_of(self.topics, key) for key in latest}
         self._leaders = {
             key: leader if isinstance(leader, int) else self._leaders.get(key) for key, leader in found.items()
@@ -236,5 +237,5 @@ def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
     if found.record_at is not None:
         return tail._replace(record_at=max(tail.record_at, found.record_at))
     begin = tail.empty_from if start == tail.empty_to else start
-    meets = begin <= tail.empty_from <= found.reached  # what was known to be empty begins there
+    meets = begin <= tail.empty_from <= found.reached  # the known empty range begins within the new one
     return tail._replace(empty_from=begin, empty_to=max(found.reached, tail.empty_to if meets else 0))

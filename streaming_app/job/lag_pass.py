@@ -1,7 +1,7 @@
-"""One pass over the lag of a cluster: commits, then the ends of the logs, then the rows of the tables.
+"""One lag pass over a cluster: reads commits, then the ends of the logs, then makes the rows of the tables.
 
-The order matters: a commit that is read before the end of its log is never beyond it. Only partitions are asked for
-that some group has committed, or that the topology of a streams group reads.
+The order matters: a commit that is read before the end of its log is never beyond it. The pass only asks about
+partitions that some group has committed, or that the topology of a streams group reads.
 """
 
 from __future__ import annotations
@@ -39,44 +39,44 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
-_UNREADABLE = "whether records wait or only markers of transactions (TOPIC_AUTHORIZATION_FAILED)"
+_UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
 
 
 class PassResult(NamedTuple):
-    """The rows, what the brokers did not answer, by the name of the error, and how long the pass took."""
+    """The rows of a pass, the missing answers by the name of the error, and the duration."""
 
     rows: list[LagRow]
     errors: Mapping[str, Collection[str]]
-    """Error to the topics or groups that it is about."""
+    """By error: the topics or groups."""
     at: float
     seconds: float
     work: Mapping[str, GroupWork] = MappingProxyType({})
-    """What waits for each group."""
+    """The waiting work of each group."""
     away: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
 
-    Those of the offsets topic, too: groups that are kept there have no coordinator, and nothing is read of them.
+    Includes partitions of the offsets topic: groups in such a partition have no coordinator, and cannot be read.
     """
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
-    """Until when its inputs are known."""
+    """Up to when its inputs are known."""
     types: Mapping[str, int] = MappingProxyType({})
-    """How many groups of the cluster there are of each type."""
+    """The number of groups of the cluster by type."""
     may_come: bool = False
     """As in `Ends`."""
 
 
 class _KnownGroup(NamedTuple):
-    """What a pass needs of a streams group: a part of its row, which can have thousands of members and assignments."""
+    """The part of a streams group's row that a pass needs; the row can have thousands of members and assignments."""
 
     tasks: GroupTasks
     row: Mapping[str, Any] | None
-    """For a topology with regular expressions: its tasks depend on the topics that exist."""
+    """Set for a topology with regular expressions: its tasks depend on the topics that exist."""
     version: int
-    """Of the row, see `LagTables.group_versions`."""
+    """The version of the row, see `LagTables.group_versions`."""
 
 
 class LagPass:
-    """What is kept from pass to pass of one cluster; for one thread."""
+    """The state that is kept from pass to pass of one cluster; for one thread."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LagPass:
         self._matched_topics: frozenset[str] = frozenset()
 
     def restore(self) -> None:
-        """Begin with what an earlier run left in the tables. Raises WarehouseError."""
+        """Start with the tables of an earlier run. Raises WarehouseError."""
         reader = self._store.reader()
         for sample in self._store.samples(reader):
             self.tracker.restore_samples(*sample)
@@ -104,7 +104,7 @@ class LagPass:
             self.tracker.restore_row(row)
 
     def run(self, admin: Admin) -> PassResult:
-        """Do one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
+        """Make one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
         began = time.monotonic()
         log = self._read_until()
         reader = self._store.reader()
@@ -128,7 +128,7 @@ class LagPass:
         new = self.tracker.unseen(commits, ends.ends, now)
         for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
             self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
-        known = {  # the stream of commits reads members of groups of other types
+        known = {  # the stream of commits reads the members of groups of other types
             one: ReadUntil(
                 self._committed.known_until(one, log.commits), log.members if one in self._known else log.commits
             )
@@ -150,11 +150,11 @@ class LagPass:
         )
 
     def has_news(self, admin: Admin) -> bool:
-        """Tell whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
+        """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
         return admin.alive_brokers() != self._brokers
 
     def _read_groups(self, reader: Any) -> None:  # noqa: ANN401 - a WarehouseReader
-        """Read the rows of the streams groups that have changed since the pass before."""
+        """Read the rows of the streams groups that have changed since the last pass."""
         gone, changed = set(self._known), dict[str, int]()
         for group_id, version in self._store.group_versions(reader):
             gone.discard(group_id)
@@ -183,12 +183,12 @@ class LagPass:
         return {group_id: known.tasks for group_id, known in self._known.items()}
 
     def _match(self, pattern: str) -> Collection[str]:
-        """Return the known topics that match, by RE2, which takes linear time: whoever joins a group chooses it."""
+        """Return the known topics that match. RE2 takes linear time: every group member can choose a pattern."""
         found = self._matches.get(pattern)
         if found is None:
             names = pa.array(sorted(self._matched_topics), pa.string())
             found = ()
-            with suppress(pa.ArrowInvalid):  # a regular expression of Java's only
+            with suppress(pa.ArrowInvalid):  # the regular expression is valid only in Java
                 found = names.filter(pc.match_substring_regex(names, f"^(?:{pattern})$")).to_pylist()
             self._matches[pattern] = found
         return found
@@ -196,7 +196,7 @@ class LagPass:
     def _add_partitions_without_commit(
         self, commits: dict[CommitKey, Commit], groups: Mapping[str, GroupTasks]
     ) -> None:
-        """Add the partitions that a streams group reads and has no offset of."""
+        """Add the partitions that a streams group reads but has no committed offset for."""
         none = Commit(None)
         for group_id, tasks in groups.items():
             for topic in tasks.subtopology_of or ():
@@ -206,7 +206,7 @@ class LagPass:
 
 
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
-    """Return the tasks with those equal parts that other groups have, too, from `shared`."""
+    """Return the tasks; parts that equal those of other groups are replaced by the objects in `shared`."""
     topics = tasks.subtopology_of
     owners = {
         one: Owner(one.member_id, *(shared.setdefault(text, text) for text in one[1:]))
@@ -222,9 +222,9 @@ def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
 
 
 def describe_errors(errors: Mapping[str, Collection[str]], away: Mapping[str, Collection[str]]) -> str | None:
-    """Return one line about what the brokers did not answer; None if there was nothing."""
+    """Return one line about missing answers of the brokers; None if there are none."""
     parts = [
-        f"{broker} does not answer; it leads, or alone has, {first_of(sorted(partitions), _EXAMPLES)}"
+        f"{broker} does not answer; it is the leader or only replica of {first_of(sorted(partitions), _EXAMPLES)}"
         for broker, partitions in sorted(away.items())
     ]
     for error, subjects in sorted(errors.items()):
@@ -240,7 +240,7 @@ def _errors(
     unreadable = {topic for (topic, _), one in ends.items() if one.tail is not None and one.tail.is_denied}
     denied = defaultdict[str, set[str]](set)
     for group_id, error in of_groups.items():
-        if is_denied(error):  # of any other group the log is believed for this pass
+        if is_denied(error):  # for other errors this pass uses the commits in the log
             denied[error].add(f"group {group_id}")
     return _both(_both(of_topics, denied), {_UNREADABLE: unreadable} if unreadable else {})
 

@@ -1,7 +1,7 @@
-"""The service that makes the passes over the lag while the job runs, and writes the tables.
+"""The service that makes the lag passes while the job runs, and writes the tables.
 
-While passes fail, the tables stay as they are. The service may die at any point: each table is replaced or added to in
-one commit, and the next run begins with what is there.
+While passes fail, the tables stay as they are. The service may die at any point: each write to a table is one commit,
+and the next run starts from the tables.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
-_LOOK_SECONDS = 3.0  # between two looks at which brokers there are
-_MOST_DOUBLED = 20  # times, until the next try
+_LOOK_SECONDS = 3.0  # between two checks of the list of brokers
+_MOST_DOUBLED = 20  # how often the pause until the next try is doubled
 _NEEDS = "the lag needs Describe on the groups and on their topics"
 _HISTORY_SECONDS = 60.0  # between two rows of a partition in the history
-_OLD_PASSES = 4  # after so many intervals without a pass, the lag is not known
+_OLD_PASSES = 4  # after so many intervals without a pass, the lag counts as unknown
 _SAVE_SECONDS = 60.0  # between two writes of the samples
-_SAVE_SHARE = 50  # a write that takes a second is done once in fifty at most
-_UNCHANGED_SECONDS = 300.0  # after that, rows are written although only `observed_at` has changed
+_SAVE_SHARE = 50  # a write that takes a second is done at most every fifty seconds
+_UNCHANGED_SECONDS = 300.0  # after this, rows are written even if only `observed_at` has changed
 
 
 class LagService(Service):
-    """Runs from `start` to `close`; or makes one pass, with `finish`.
+    """Runs from `start` to `close`; or makes one pass with `finish`.
 
-    Between two passes it looks at the brokers every few seconds: when one has come or gone, the next pass is due at
-    once. After a pass that failed, or could not ask all leaders, the next ones come sooner than after the interval.
+    Between two passes it checks the list of brokers every few seconds: when a broker has come or gone, the next pass is
+    due at once. After a pass that failed, or could not ask all leaders, the next passes come sooner than the interval.
     """
 
     def __init__(  # noqa: PLR0913 - each is one thing it needs
@@ -71,12 +71,12 @@ class LagService(Service):
     ) -> None:
         """Prepare. `connect` returns a connection to the brokers; `report` gets lines for the operator.
 
-        `on_pass` is called after each pass, with the error of one that failed, else with the time at which each broker
-        last answered about the ends of its logs.
+        `on_pass` is called after each pass: with the error if it failed, else with the time at which each broker last
+        answered about the ends of its logs.
 
         `read_until` is as in `LagPass`; `late_seconds` and `patience` are as in `lag.model.GroupPass`.
 
-        No pass begins unless `may_begin`: the job reads old records, or has itself reported that no broker answers.
+        No pass begins unless `may_begin`: the job may read old records, or may have reported that no broker answers.
         """
         super().__init__("lag", report, interval=settings.interval, describe_error=describe_error, may_tick=may_begin)
         self._settings, self._store, self._connection = settings, store, KeptConnection(connect)
@@ -92,15 +92,15 @@ class LagService(Service):
         self._gaps: frozenset[str] = frozenset()
         self._next_at = self._look_at = 0.0
         self._tries = 0
-        """Passes in a row that failed, or could not ask all leaders, since the newest news."""
+        """Passes in a row that failed or could not ask all leaders, since the list of brokers last changed."""
 
     def finish(self) -> None:
-        """Do one pass now, for a run that ends; the first one saves the samples, too."""
+        """Make one pass now, for a run that ends; if it is the first one, also save the samples."""
         self.attempt()
         self._disconnect()
 
     def is_ready(self) -> bool:
-        """Return whether a pass may begin, and is due."""
+        """Return whether a pass is due and may begin."""
         if not super().is_ready():
             return False
         now = time.monotonic()
@@ -109,11 +109,11 @@ class LagService(Service):
             with suppress(KafkaError):
                 if not self._pass.has_news(self._connection.get()):
                     return False
-            self._tries, self._next_at = 0, now  # there is news, or the pass says what is wrong
+            self._tries, self._next_at = 0, now  # a broker came or went, or the pass will report the error
         return now >= self._next_at
 
     def pause(self, seconds: float) -> float:
-        """Return the time until a pass may be due: one that takes long leaves as much time to others."""
+        """Return the time until a pass may be due: after a long pass, at least as much time goes to other services."""
         interval = self._settings.interval
         if self._tries:
             interval = min(interval, _LOOK_SECONDS * 2 ** min(self._tries - 1, _MOST_DOUBLED))
@@ -123,7 +123,7 @@ class LagService(Service):
         return min(pause, self.poll_seconds)
 
     def failed(self, text: str) -> str:
-        """Tell the job of a pass that failed, and return the line about it."""
+        """Note a failed pass in the job's health, and return the line about it."""
         self._disconnect()
         self._tries += 1
         self._on_pass(text, None)
@@ -144,7 +144,7 @@ class LagService(Service):
         self._disconnect()
 
     def work(self) -> Mapping[str, GroupWork] | None:
-        """Return what waits for each group; None if the newest pass says nothing of now."""
+        """Return the waiting work of each group; None if the newest pass is too old."""
         return self.result.work if self.result and self._is_new() else None
 
     def away(self) -> Mapping[str, Collection[str]]:
@@ -159,7 +159,7 @@ class LagService(Service):
         return 0 <= self._clock() - result.at < longest
 
     def types(self) -> Mapping[str, int]:
-        """Return how many groups there are of each type, as of the newest pass; nothing before the first one."""
+        """Return the number of groups by type, as of the newest pass; empty before the first one."""
         return self.result.types if self.result else {}
 
     def rows(self) -> Sequence[LagRow] | None:
@@ -167,7 +167,7 @@ class LagService(Service):
         return self.result.rows if self.result else None
 
     def tick(self) -> None:
-        """Make one pass, and write what it gives. Raises the errors of kafka-python, of delta-rs and our own."""
+        """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
             self._pass.restore()
             self._is_restored = True
@@ -194,19 +194,19 @@ class LagService(Service):
         self._maintain()
 
     def _maintain(self) -> None:
-        """Keep the tables small; a failure is reported and tried again at the next time, and loses no pass."""
+        """Keep the tables small. A failure is reported, and tried again the next time; the pass counts."""
         try:
             self._store.maintain(self._settings.history_days)
         except (OSError, UserError) as error:
             self.report(f"lag: {error}")
 
     def _write_history(self, rows: list[LagRow], now: float) -> None:
-        """Write the rows that differ from their newest one in the history, or come an hour after it."""
+        """Write the rows that differ from their newest row in the history, or that come an hour after it."""
         new, known = list[LagRow](), self._history
         history: dict[tuple[str, str, int], tuple[float, object]] = {}
         for row in rows:
             key = (row.group_id, row.topic, row.partition)
-            if row.lag is None and key not in known:  # it never was
+            if row.lag is None and key not in known:  # the lag was never known
                 continue
             value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
             history[key] = at, before = known.get(key, (0.0, None))
@@ -222,7 +222,7 @@ class LagService(Service):
         self._saved_at, self._save_seconds = now, time.monotonic() - began
 
     def _report_gaps(self, result: PassResult) -> None:
-        """Report what brokers do not tell when some of it was not so at the pass before, and the end of all."""
+        """Report missing answers of the brokers if they are new since the last pass, and when all are there again."""
         before, self._gaps = self._gaps, frozenset({*result.errors, *result.away})
         if self._gaps - before and (text := describe_errors(result.errors, result.away)):
             self.report(f"lag: {escape(text)}")
@@ -241,7 +241,7 @@ def make_lag_service(
     report: Report,
     fence: Fence | None = None,
 ) -> LagService:
-    """Return the service of a job, whose term is that of `fence`. Raises WarehouseError if the tables do not exist."""
+    """Return the service of a job; `fence` has its term. Raises WarehouseError if the tables do not exist."""
 
     def read_until() -> ReadUntil:
         status = health.status

@@ -1,19 +1,20 @@
-"""Which job writes the rows of a cluster: one works and gives signs of life, others wait until it is gone.
+"""Decides which job writes the rows of a cluster: one job works and gives signs of life, others wait until it is gone.
 
 Theory of operation
 -------------------
-A table without rows, `_jobs/CLUSTER.owner`, has a commit for each sign of life of the job that owns the cluster, with
-its host, its process and its term (see `tables.fence`). A commit is a conditional put in a store, a file that may not
-exist yet in a directory: of jobs that take the cluster at the same moment one gets it, with the next term.
+The table `_jobs/CLUSTER.owner` has no rows. For each sign of life, the job that owns the cluster makes a commit with
+its host, its process and its term (see `tables.fence`). A commit is a conditional put in a store, or creates a file
+that must not exist in a directory. So if several jobs take the cluster at the same moment, one of them gets it, with
+the next term.
 
-A job takes it from an owner that has ended, or of which no sign came for so long. It measures that by its own clock
-that only counts seconds, so the clocks of other hosts do not matter. An owner that was killed on this host is known at
-once: the kernel has released its lock, a file in a local directory that has the id of the last owner next to it. The
-host counts, too, as some network file systems give each host a lock of its own.
+A job takes the cluster from an owner that has ended, or that has given no sign for `SILENT_SECONDS`. It measures this
+with its own monotonic clock, so clocks of other hosts do not matter. If an owner was killed on this host, the job knows
+it at once, because the kernel has released the owner's lock: a file in a local directory, next to a file with the id of
+the last owner. The host is also compared, since some network file systems give each host its own lock.
 
-An owner that was only paused may go on after that. Before it does anything after a pause it gives a sign, which is
-refused, and ends with a line that names the new owner. What it was about to commit is refused by the tables, to which
-the new owner commits its term before it reads them.
+An owner that was only paused may continue after that. Before it does anything after a pause it gives a sign. That
+commit is rejected, and the job ends with a line that names the new owner. The tables reject the other commits that it
+was about to make, since the new owner commits its term to them before it reads them.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.table_creation import create_table
 
 SIGN_SECONDS = 15.0
-"""Between two signs of life of an owner."""
+"""The time between two signs of life of an owner."""
 SILENT_SECONDS = 50.0
-"""An owner of which no sign came for so long is gone."""
+"""An owner that has given no sign for this time is gone."""
 _POLL_SECONDS = 5.0
 _SAY_SECONDS = 60.0
 _SIGNS_PER_CHECKPOINT = 100
@@ -59,22 +60,22 @@ _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 
 
 class OwnerRecord(NamedTuple):
-    """What a sign of life says."""
+    """The content of a sign of life."""
 
     host: str
     pid: str
     run_id: str
     has_ended: str = ""
-    """Not empty: in an orderly way."""
+    """Not empty if the owner ended cleanly."""
 
     @property
     def text(self) -> str:
-        """The owner, for people; empty if it has ended."""
+        """The owner, as text for users; empty if it has ended."""
         return "" if self.has_ended else f"{self.host} (pid {self.pid})"
 
 
 def state_directory(warehouse: Location, configured: Path | None) -> Path:
-    """Return the directory of the lock and of Spark's log: both need a local file system."""
+    """Return the directory for the lock and Spark's log: both need a local file system."""
     if configured is not None:
         return configured.absolute()
     if warehouse.is_local:
@@ -83,22 +84,22 @@ def state_directory(warehouse: Location, configured: Path | None) -> Path:
 
 
 def owner_location(warehouse: Location, cluster: str) -> Location:
-    """Return where the signs of life are."""
+    """Return the location of the signs of life."""
     return warehouse / "_jobs" / f"{cluster}.owner"
 
 
 class Owner(Fence):
-    """The term of the job that owns a cluster, with its signs of life."""
+    """The term of the job that owns a cluster, and its signs of life."""
 
     def __init__(self, place: Location, cluster: str, term: int, monotonic: Callable[[], float]) -> None:
-        """Prepare for a term, which is to be committed to the table at `place`."""
+        """Prepare for a term that is not yet committed to the table at `place`."""
         super().__init__(cluster, term)
         self.record = OwnerRecord(socket.gethostname(), str(os.getpid()), uuid.uuid4().hex)
         self._place, self._monotonic, self._lock = place, monotonic, threading.Lock()
         self._signed_at = monotonic()
 
     def sign(self) -> None:
-        """Give a sign of life. Raises OtherOwnerError once another job has taken over, JobError if it cannot."""
+        """Give a sign of life. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
         with self._lock:
             while True:
                 with _opened(self._place) as kept:
@@ -112,16 +113,16 @@ class Owner(Fence):
                     return
 
     def check_owner(self) -> None:
-        """Raise OtherOwnerError if another job has taken over, which it can only after this one gave no sign."""
-        if not self.is_lost and self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # it was paused, or cut off
+        """Raise OtherOwnerError if another job has taken over. It can do so only if this job has given no sign."""
+        if not self.is_lost and self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # paused, or cut off
             with suppress(JobError):  # e.g. a store that is away
                 self.sign()
         super().check_owner()
 
     def end(self) -> None:
-        """Record that this job has ended, unless another one has taken over. What still runs of it does no more."""
+        """Record that this job has ended, unless another job has taken over. From now on it commits nothing."""
         self.record = self.record._replace(has_ended="true")
-        with suppress(JobError):  # e.g. a store that is away: what ended the job matters more
+        with suppress(JobError):  # e.g. a store that is away: the error that ended the job is more important
             self.sign()
         self.is_lost = True
 
@@ -146,8 +147,8 @@ def owning(  # noqa: PLR0913 - each is one thing it needs
 ) -> Iterator[Owner]:
     """Own the rows of a cluster until the end of the block, with a lock in a local directory.
 
-    Waits while another job owns them, and then calls `on_wait` with who that is; `once` raises JobError instead. Raises
-    JobError also if the warehouse or the directory is no good, and StopRequestedError once `stop` is set.
+    Waits while another job owns them, and calls `on_wait` with the owner; with `once` it raises JobError instead. Also
+    raises JobError if the warehouse or the directory is unusable, and StopRequestedError once `stop` is set.
     """
     waiting = _Waiting(warehouse, cluster, directory, monotonic, once=once)
     try:
@@ -173,10 +174,10 @@ class _Waiting:
         self._place = owner_location(warehouse, cluster)
         self.lock, self._last_holder = FileLock(directory / f"{cluster}.lock", timeout=0), directory / f"{cluster}.run"
         self._sign: object = None
-        """What differs after each sign of life of the owner."""
+        """A value that changes with each sign of life of the owner."""
         self._seen_at = monotonic()
         self._is_alive = False
-        """A sign came since the first look."""
+        """Whether a sign came since the first look."""
 
     def take(self, report: Report, stop: threading.Event, on_wait: Callable[[str], None]) -> Owner:
         say_at = self._monotonic()
@@ -184,7 +185,7 @@ class _Waiting:
             try:
                 found = self._attempt()
             except JobError as error:
-                if self._once or self._sign is None:  # at the start; a job that waits lives through what passes
+                if self._once or self._sign is None:  # at the start; while it waits, an error may be temporary
                     raise
                 found = str(error)
             if isinstance(found, Owner):
@@ -197,14 +198,14 @@ class _Waiting:
                 raise StopRequestedError
 
     def _attempt(self) -> Owner | str:
-        """Return the ownership if it is free, else who has it. Raises JobError."""
+        """Return the ownership if it is free, else the owner's name. Raises JobError."""
         has_lock = self._has_lock()
         with _opened(self._place) as kept:
             record, version = _record_in(kept), kept.table.version()
             who, sign = (record.text, version) if record else self._by_heartbeat()
             silent = self._look(sign)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
-                places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first one may be lost
+                places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
                 owner = Owner(self._place, self._cluster, newest_term(self._cluster, places) + 1, self._monotonic)
                 if owner.commit(kept, owner.record._asdict()):
                     if has_lock:
@@ -217,7 +218,7 @@ class _Waiting:
         return f"cluster {self._cluster} is written by {who}, {seen}"
 
     def _look(self, sign: object) -> float:
-        """Note a sign of life; return for how many seconds there was no new one."""
+        """Note the sign of life; return for how many seconds there was no new one."""
         now = self._monotonic()
         if sign != self._sign:
             self._is_alive = self._sign is not None
@@ -225,7 +226,7 @@ class _Waiting:
         return now - self._seen_at
 
     def _by_heartbeat(self) -> tuple[str, object]:
-        """Return as of an owner's record who owns the cluster, and its sign, for a release that writes no records."""
+        """Return the owner and its sign from the heartbeat file, for a release that writes no owner record."""
         with suppress(WarehouseError):
             if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
                 return f"{beat.host} (pid {beat.pid})", beat.at
@@ -243,21 +244,21 @@ class _Waiting:
         return True
 
     def _held_lock(self, record: OwnerRecord | None) -> bool:
-        """Tell whether an owner held the lock that this job has now."""
+        """Return whether this owner held the lock that this job has now."""
         if record is None or record.host != socket.gethostname():
             return False
         return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id
 
 
 def _record_in(kept: KeptTable) -> OwnerRecord | None:
-    """Return the newest sign of life in the table; None if its newest commit is none. Raises OSError."""
+    """Return the newest sign of life in the table; None if its newest commit is no sign. Raises OSError."""
     commit = kept.commit_info(kept.table.version())
     return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 
 @contextmanager
 def _opened(place: Location) -> Iterator[KeptTable]:
-    """Give the table of the signs of life, which is made if there is none. Raises JobError, also for its use."""
+    """Give the table of the signs of life, and create it if missing. Raises JobError, also for errors in the block."""
     with ExitStack() as stack:
         try:
             try:

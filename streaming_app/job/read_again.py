@@ -1,7 +1,8 @@
-"""Which groups are to be read again: an operator releases them, another release set them aside, or their rows differ.
+"""Decides which groups are read again: an operator releases them, another release set them aside, or their rows differ.
 
-The stream starts again for that, and reads the partitions of these groups from their start, see `stream.start`. A group
-whose row differs again within an hour is only reported: to read the same once more would give the same.
+For this the stream starts again, and reads the partitions of these groups from their start (see `stream.start`). A
+group whose row differs again within an hour is only reported: reading the same records once more would give the same
+row.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ _PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
 
 
 class GroupsToReadAgain:
-    """Those of one job. Every method may be called from any thread."""
+    """The groups that one job must read again. Every method may be called from any thread."""
 
     def __init__(self, warehouse: Location, cluster: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._warehouse, self._cluster, self._monotonic = warehouse, cluster, monotonic
         self._requests = ReleaseRequests(warehouse, cluster)
         self._lock = Lock()
-        self._differing: dict[str, float] = {}  # when each was asked for, within the last hour
+        self._differing: dict[str, float] = {}  # by group, when it was requested; the last hour only
         self._released = set[str]()
         self._waiting = set[str]()
         self._has_tried_others = False
 
     def ask(self, group_ids: Iterable[str]) -> set[str]:
-        """Have groups read again whose rows differ, unless they were less than an hour ago; return those that are."""
+        """Request groups whose rows differ, except those requested within the last hour; return the requested ones."""
         now = self._monotonic()
         with self._lock:
             self._differing = {one: at for one, at in self._differing.items() if now - at < _PAUSE_SECONDS}
@@ -41,7 +42,7 @@ class GroupsToReadAgain:
         return chosen
 
     def due(self) -> set[str]:
-        """Return the groups that are to be read again now. Raises WarehouseError."""
+        """Return the groups that must be read again now. Raises WarehouseError."""
         released = set(self._requests.group_ids())
         others = set() if self._has_tried_others else self._of_other_releases()
         with self._lock:
@@ -49,7 +50,7 @@ class GroupsToReadAgain:
             return self._released | self._waiting | others
 
     def done(self, group_ids: Iterable[str]) -> None:
-        """Note that the stream reads these from now on. Raises WarehouseError."""
+        """Note that the stream now reads these groups again. Raises WarehouseError."""
         with self._lock:
             self._has_tried_others = True
             self._waiting.difference_update(group_ids)

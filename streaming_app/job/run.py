@@ -1,4 +1,4 @@
-"""The job from start to end: what is checked, what is built, what runs, and how it ends."""
+"""The job from start to end: checks, construction, running, and the end."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event 
 def owned(
     config: JobConfig, report: Callable[[str], None], stop: threading.Event
 ) -> Iterator[tuple[Owner, Callable[[], None]]]:
-    """Own the cluster until the end of the block. Gives also what ends the probes of a job that had to wait.
+    """Own the cluster until the end of the block. Also gives a function that ends the probes of a job that waited.
 
-    Raises JobError if the warehouse or the client properties are no good, or with `once` another job writes the
+    Raises JobError if the warehouse or the client properties are unusable, or with `once` if another job writes the
     cluster, and StopRequestedError.
     """
     own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
     mend_logs(own, report)
-    # Checked again with Spark; without it an error is found in a second.
+    # This is checked again with Spark; without Spark an error is found in a second.
     existing_tables(config.warehouse)
     client_properties(config.bootstrap_server, config.command_config)
     directory = state_directory(config.warehouse, config.state_dir)
@@ -68,13 +68,13 @@ def owned(
 
             try:
                 serve(config, CollectorRegistry(), health, report, probes)
-            except SetupError as error:  # the other job does so on this host
+            except SetupError as error:  # the other job on this host uses the port
                 report(str(error))
         health.waits_for(owner)
 
     owning_it = owning(config.warehouse, config.cluster, directory, report, stop, once=config.once, on_wait=wait_for)
     with probes, owning_it as owner:
-        if health.status.waits_for:  # the last owner may have ended in a power cut
+        if health.status.waits_for:  # the last owner may have ended because of a power cut
             mend_logs(own, report)
         health.waits_for(None)
         yield owner, probes.close
@@ -84,7 +84,7 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
     """Run the job once it owns the cluster."""
 
     def poll() -> None:
-        if stop.is_set():  # a download takes minutes
+        if stop.is_set():  # a download may take minutes
             raise StopRequestedError
 
     try:
@@ -101,17 +101,17 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
     except Exception:
         if not stop.is_set():
             raise
-        report(STOPPED)  # whatever failed then, failed since the job ends
+        report(STOPPED)  # errors of a job that is ending are not reported
 
 
 class _Lines:
-    """What the job reports, until its last line. Spark may tell of a batch after that."""
+    """The lines that the job reports, up to its last line. Spark may report a batch after that."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report, self._lock, self._ended = report, threading.Lock(), False
 
     def report(self, line: str) -> None:
-        """Report a line, unless the last one was reported."""
+        """Report a line, unless the last line was already reported."""
         with self._lock:
             if not self._ended:
                 self._report(line)
@@ -131,13 +131,13 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     log_file: Path | str,
     fence: Fence | None = None,
 ) -> None:
-    """Run the job in a Spark session that is the job's own, or derived for it: its settings change.
+    """Run the job in a Spark session of its own, or one derived for it: its settings are changed.
 
-    Raises OtherOwnerError once another job than that of the `fence` writes the cluster.
+    Raises OtherOwnerError once a job other than that of the `fence` writes the cluster.
     """
     lines = _Lines(report)
     report = lines.report
-    # Imported here: these load Spark, and a job that cannot start should report that sooner.
+    # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
@@ -147,7 +147,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
-    writer.prepare(report)  # what follows reads the tables
+    writer.prepare(report)  # the following steps read the tables
     health = Health(Health() if config.offsets.enabled else None)
 
     def say_offsets(line: str) -> None:
@@ -176,7 +176,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
                 running.start(stream.maintenance_service())
         for supervisor in supervisors:
             supervisor.wait(stop)
-        # After a complete run, evaluate the alert rules once more. Errors end it with the exception.
+        # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.
         if not stop.is_set():
             services.finish()
     lines.end_with(STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -1,15 +1,16 @@
-"""The service that compares the tables with the brokers while the job runs, and has groups read again that differ.
+"""The service that compares the tables with the brokers while the job runs; groups that differ are read again.
 
 Theory of operation
 -------------------
-All groups are compared once after each start of the stream, when the job is at the end of the topic, and then every
-`interval`. A group that differs is compared again a minute later. The comparison itself (`checks.verification`) already
-waits until the job has processed what the brokers described; the second one leaves out what happens while a broker or
-the job restarts. A difference lasts if both found it in the same field. Its value may have changed meanwhile.
+The service compares all groups once after each start of the stream, when the job is at the end of the topic, and then
+every `interval`. If a group differs, it compares the group again a minute later. The comparison (`checks.verification`)
+itself waits until the job has processed the records up to the brokers' answers; the second one excludes differences
+while a broker or the job restarts. A difference is confirmed if both comparisons found it in the same field. Its value
+may have changed meanwhile.
 
-A group with a difference that lasts is reported, and its records are read again. It is compared once more after that,
-and at each later comparison. One that cannot be completed, for example since an ACL is missing, is tried again after
-`interval`.
+The service reports a group with a confirmed difference, and its records are read again. It compares the group once more
+after that, and at each later comparison. If a comparison cannot be completed, for example because an ACL is missing,
+the service tries again after `interval`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
 
 CONFIRM_SECONDS = 60.0
-"""Between the two comparisons of a group that differs."""
-_TIMEOUT_SECONDS = 60.0  # of a comparison, for the job to catch up and for groups to stop changing
+"""The time between the two comparisons of a group that differs."""
+_TIMEOUT_SECONDS = 60.0  # of a comparison: for the job to catch up, and for groups to stop changing
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
-_MAX_GROUPS = 100  # that are read again after one check
+_MAX_GROUPS = 100  # read again after one check, at most
 _MAX_NAMES = 5  # of groups in a line
 
 
@@ -63,7 +64,7 @@ class SelfCheck(Service):
         """Prepare; the results go to `health`.
 
         `connect` opens a connection to the brokers for one check; `report` gets lines for the operator; `read_again`
-        has groups read again, and returns which: the query ends for that.
+        requests that groups are read again, and returns those that will be: the query ends for that.
         """
         super().__init__(
             "self-check", report, interval=self.poll_seconds, after=self.poll_seconds, describe_error=describe_error
@@ -73,22 +74,22 @@ class SelfCheck(Service):
         self._job = health
         self._status = health.status.self_check
         self._differing = set[str]()
-        self._start, self._checked_start = 0, -1  # of the stream: the present one, and that of the last comparison
+        self._start, self._checked_start = 0, -1  # number of the stream's start: current, and at the last comparison
         self._due_at = 0.0
         self._unconfirmed: set[tuple[str, str]] = set()  # groups that differed once, with each field
         self._report_denied = ReportOnce(report)
 
     def now(self) -> float:
-        """Return `time.monotonic()`; with `sleep` the clock of the comparison."""
+        """Return `time.monotonic()`; `now` and `sleep` are the clock of the comparison."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, but not longer than the job runs."""
+        """Wait, but end early when the job ends."""
         if self.stopping.wait(seconds):
             raise _StoppedError
 
     def is_ready(self) -> bool:
-        """Return whether a comparison is due, and the job at the end of the topic; `tick` makes it."""
+        """Return whether a comparison is due and the job is at the end of the topic; `tick` makes the comparison."""
         job, reading = self._job.status, self._job.reading
         self._start = reading or 0
         if reading is None or not job.caught_up or job.behind or job.failing_since or job.brokers_away_since:
@@ -99,7 +100,7 @@ class SelfCheck(Service):
         return has_started or self.now() >= self._due_at
 
     def tick(self) -> None:
-        """Make the comparison that is due. One during which the stream starts again counts for nothing."""
+        """Make the comparison that is due. It does not count if the stream starts again meanwhile."""
         try:
             with self._connect() as brokers:
                 if self._unconfirmed:
@@ -111,7 +112,7 @@ class SelfCheck(Service):
                 raise
 
     def failed(self, text: str) -> str:
-        """Publish that a comparison could not be completed, and return the line about it."""
+        """Publish that a comparison failed, and return the line about it."""
         self._compared(self._every, set())
         self._publish(failures=self._status.failures + 1, failed_at=datetime.now(timezone.utc), failure=text)
         return f"self-check: {text}"
@@ -139,7 +140,7 @@ class SelfCheck(Service):
             self._report_denied.clear()
 
     def _confirm(self, brokers: StreamsGroupClient) -> None:
-        """Compare the groups again that differed; report those that still do, and have them read again."""
+        """Compare the groups that differed again; report those that still differ, and request to read them again."""
         found: dict[str, list[str]] = {}
         for one in self._verify(brokers, {group_id for group_id, _ in self._unconfirmed}).differences:
             if (one.group_id, one.field) in self._unconfirmed:
@@ -153,7 +154,7 @@ class SelfCheck(Service):
         asked = self._read_again(sorted(found)[:_MAX_GROUPS])
         self._publish(repaired=self._status.repaired + len(asked))
         left = len(found) - len(asked)
-        rest = f"; left, as they were within the hour before or are very many: {left:,}" if left else ""
+        rest = f"; not again, because of the last hour or their number: {left:,}" if left else ""
         self.report(f"self-check: groups to be read again: {len(asked):,}{rest}")
 
     def _compared(self, next_in: float, unconfirmed: set[tuple[str, str]]) -> None:

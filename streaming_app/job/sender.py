@@ -1,8 +1,8 @@
-"""Sends notifications to the sinks: one thread for each, so that no sink delays another one, or the stream.
+"""Sends notifications to the sinks. Each sink has its own thread, so that no sink delays another one or the stream.
 
-What is due, to whom and when is decided by `notify.outbox`; here are the threads, the clock, and the lock around all
-that they share. Each notification is sent at least once: after a restart what the table `alerts` has as not sent is
-sent again, and receivers deduplicate it by its id.
+`notify.outbox` decides which notifications are due to which sink and when. This module has the threads, the clock, and
+the lock around the shared state. Each notification is sent at least once: after a restart, those that the table
+`alerts` does not have as sent are sent again. Receivers recognize a duplicate by its id.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from streaming_app.notify.sink import SinkError
 from streaming_app.report import Report
 
 _log = logging.getLogger(__name__)
-_PAUSE_SECONDS = 10.0  # after an error that nobody expects, where it cannot be known what to send
+_PAUSE_SECONDS = 10.0  # after an unexpected error, when it is not known what is due
 _LONGEST_PAUSE = 3600.0  # a change ends it
 
 
 class Sender:
-    """The threads of the sinks, and the lock around their outboxes, and around what else its owner guards with it."""
+    """The threads of the sinks, and the lock around their outboxes and around other state of the owner."""
 
     def __init__(self, outboxes: Iterable[Outbox], on_answer: Callable[[], None], report: Report) -> None:
         """Start a thread for each sink.
 
-        Those threads call `on_answer` after every attempt, and `report` with a line for the operator when a sink starts
+        The threads call `on_answer` after every attempt, and `report` with a line for the operator when a sink starts
         to fail and when it works again.
         """
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Sender:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Run the block with the lock; what is then due is sent."""
+        """Run the block with the lock; then send the notifications that are due."""
         try:
             with self._lock:
                 yield
@@ -57,9 +57,9 @@ class Sender:
             return tuple(one.outbox.status for one in self._sinks)
 
     def close(self, timeout: float) -> None:
-        """Send what is due within `timeout` seconds, also what waits to be sent with others, and stop the threads.
+        """Send all due notifications within `timeout` seconds, also those that wait for others; stop the threads.
 
-        A thread that takes longer is abandoned, and the result of its attempt is no longer noted.
+        A thread that takes longer is abandoned, and the result of its attempt is not noted.
         """
         ends_at = time.monotonic() + timeout
         with self.changing():
@@ -74,7 +74,7 @@ class Sender:
 
 
 class _SinkService(Service):
-    """Sends what is due to one sink."""
+    """Sends the due notifications to one sink."""
 
     def __init__(self, outbox: Outbox, lock: threading.Lock, on_answer: Callable[[], None], report: Report) -> None:
         self.wakeable = WakeableEvent()
@@ -83,7 +83,7 @@ class _SinkService(Service):
         self.outbox, self.ends_at, self._lock, self._on_answer = outbox, math.inf, lock, on_answer
 
     def tick(self) -> None:
-        """Send what is due, if anything is."""
+        """Send a due notification, if there is one."""
         with self._lock:
             notification = None if self.stopping.is_set() else self.outbox.take(time.monotonic())
         if notification is None:
@@ -93,7 +93,7 @@ class _SinkService(Service):
             self.outbox.sink.send(notification.problems, notification.event)
         except SinkError as refused:
             error = refused
-        except Exception as bug:  # noqa: BLE001 - in a sink; the problems that it can send are sent
+        except Exception as bug:  # noqa: BLE001 - a bug in a sink must not stop the other notifications
             error = SinkError(self._describe(bug), retry=False)
         with self._lock:
             if self.stopping.is_set():
@@ -104,7 +104,7 @@ class _SinkService(Service):
             self.report(line)
 
     def pause(self, seconds: float) -> float | None:
-        """Return the seconds until something is due; None when nothing more comes in time."""
+        """Return the seconds until something is due; None if nothing more is due before the end."""
         del seconds
         with self._lock:  # `close` sets both
             wakes_at, ends_at = self.outbox.wakes_at, self.ends_at
@@ -113,11 +113,11 @@ class _SinkService(Service):
         return None if wakes_at > ends_at else max(0.0, min(wakes_at - time.monotonic(), _LONGEST_PAUSE))
 
     def failed(self, text: str) -> str:
-        """Return the line about what nobody expected."""
+        """Return the line about an unexpected error."""
         return f"Alerts cannot be sent to {self.outbox.sink.name}: {text}. Retrying."
 
     def _describe(self, error: Exception) -> str:
-        """Log where it happened, once, but not the error's message: it may contain a secret."""
+        """Log the place of the error, once, but not its message, which may contain a secret."""
         kind = type(error).__name__
         if not self.report_failure.has_any:
             where = "".join(traceback.format_tb(error.__traceback__))

@@ -1,17 +1,17 @@
-"""What runs in the background of the job: how a service is started and ended, and what a failure does.
+"""The base of the job's background services: how a service starts and ends, and what a failure does.
 
 Theory of operation
 -------------------
-A service is a thread that calls `tick` until the job ends. A tick does what is due and returns. Whatever it raises is a
-failure of the service and of nothing else: it is reported in one line, not again until a tick has succeeded, and the
-next tick comes after the same pause. So no error ends the thread or the job, but one: where another job has taken over,
-each service ends, and the stream ends the job. A failure that comes while the job ends is none: it is not reported.
+A service is a thread that calls `tick` until the job ends. A tick does the work that is due, and returns. If it raises,
+only this service has failed: it reports the error in one line, reports it again only after a success, and makes the
+next tick after the usual pause. So no error ends the thread or the job, with one exception: once another job has taken
+over, each service ends, and the stream ends the job. Errors while the job ends are not reported.
 
-All services are asked to end before the first of them is waited for, and each is waited for only so long: a request
-that no broker answers, or a store, is left to its thread, which is a daemon and ends with the process. What a service
-writes must therefore be whole at any point.
+All services are asked to end before any of them is waited for, and the wait for each is limited. If a request to a
+broker or a store gets no answer, its thread is left behind: it is a daemon, and ends with the process. So everything
+that a service writes must be whole at any point.
 
-This module holds what all services have in common, and nothing of a single one.
+This module has only code that is common to all services.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
-"""How long the end of a service is waited for, once it was asked to end."""
-_POLL_SECONDS = 60.0  # between two passes over the groups: clients report their offsets once a minute by default
+"""How long to wait for the end of a service after it was asked to end."""
+_POLL_SECONDS = 60.0  # between two passes over the groups: by default clients report their offsets once a minute
 
 
 class Service:
-    """One service of the job: it calls a function at intervals. A subclass overrides what is otherwise with it.
+    """One service of the job: it calls a function at intervals. Subclasses override what differs.
 
     It is started once, and not again after `close`.
     """
@@ -51,7 +51,7 @@ class Service:
     close_seconds: ClassVar[float] = CLOSE_SECONDS
     """How long `close` waits."""
     poll_seconds: ClassVar[float] = 1.0
-    """How often `is_ready` is asked."""
+    """How often `is_ready` is called."""
 
     def __init__(  # noqa: PLR0913 - each may be otherwise with a service
         self,
@@ -65,35 +65,36 @@ class Service:
         may_tick: Callable[[], bool] = lambda: True,
         do: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare. `name` is that of the thread, and begins the lines about failures, which `report` gets.
+        """Prepare. `name` is the thread's name, and the start of lines about failures, which `report` gets.
 
-        `interval` is between two ticks, in seconds, None for a single tick; `after` before the first one. `stopping` is
-        set when the service has to end, by default by `close` alone. No tick begins unless `may_tick`. Each does `do`.
+        `interval` is in seconds between two ticks, None for a single tick; `after` is before the first one. `stopping`
+        is set when the service must end; by default only `close` sets it. A tick begins only if `may_tick`, and calls
+        `do`.
         """
         self.name, self.report, self.interval = name, report, interval
         self.stopping = stopping or threading.Event()
         self.report_failure = ReportOnce(report)
         self.failures = 0
-        """Ticks that have failed since the start."""
+        """The number of ticks that have failed since the start."""
         self._after, self._describe_error = after, describe_error or error_text
         self._may_tick, self._do = may_tick, do
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def tick(self) -> None:
-        """Do what is due. Called in the thread of the service."""
+        """Do the work that is due. Called in the thread of the service."""
         self._do()
 
     def is_ready(self) -> bool:
-        """Return whether a tick may begin that is due."""
+        """Return whether a due tick may begin."""
         return self._may_tick()
 
     def pause(self, seconds: float) -> float | None:
-        """Return the seconds until the next tick, after one that took so many, or None if it was the last one."""
+        """Return the seconds until the next tick; `seconds` is how long this one took. None: it was the last one."""
         del seconds
         return self.interval
 
     def failed(self, text: str) -> str:
-        """Note that a tick has failed, and return the line about it; `text` is its error."""
+        """Note that a tick has failed, and return the line about it; `text` is the error."""
         return f"{self.name}: {text}"
 
     def succeeded(self) -> None:
@@ -101,7 +102,7 @@ class Service:
         self.report_failure.clear()
 
     def leave(self) -> None:
-        """Do what is left after the last tick, within a fraction of `close_seconds`. In the thread of the service."""
+        """Do the work after the last tick, within a fraction of `close_seconds`. In the thread of the service."""
 
     @property
     def is_running(self) -> bool:
@@ -113,7 +114,7 @@ class Service:
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread for so many seconds; return whether it has ended, or was never started."""
+        """Wait up to `seconds` for the end of the thread; return whether it has ended, or was never started."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
         return not self.is_running
@@ -127,7 +128,7 @@ class Service:
         """Make one tick in this thread. A failure is noted and reported, not raised."""
         try:
             self.tick()
-        except BaseException as error:  # noqa: BLE001 - an exit of a library's, too: the job goes on
+        except BaseException as error:  # noqa: BLE001 - even if a library calls exit, the job goes on
             self._fail(error)
         else:
             self.succeeded()
@@ -150,11 +151,11 @@ class Service:
             while pause is not None and not self.stopping.wait(pause):
                 pause = self.turn()
             self.leave()
-        except BaseException as error:  # noqa: BLE001 - a defect of the service's; nobody else would tell of it
+        except BaseException as error:  # noqa: BLE001 - a bug of the service; nothing else would report it
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, OtherOwnerError):  # with this line the stream ends the job
+        if isinstance(error, OtherOwnerError):  # the stream ends the job with this line
             self.stopping.set()
         if self.stopping.is_set():
             return
@@ -166,26 +167,26 @@ class Service:
 
 @dataclass(frozen=True)
 class PolledBy:
-    """The job that polls: what its pollers are made of."""
+    """The properties of the job that its pollers need."""
 
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
     groups: Callable[[], Mapping[str, GroupSnapshot]]
     may_ask: Callable[[], bool]
-    """Whether a pass may begin."""
+    """Returns whether a pass may begin."""
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None
-    """That of the job's term."""
+    """The fence with the job's term."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
 
 class Poller(Service):
-    """A service whose ticks are passes over what brokers are asked."""
+    """A service whose ticks are passes that ask the brokers."""
 
     def __init__(self, name: str, job: PolledBy, needs: str) -> None:
-        """Prepare it for the groups of a job; `needs` is as for `describes_requests`."""
+        """Prepare for the groups of a job; `needs` is as for `describes_requests`."""
         super().__init__(
             name,
             job.report,
@@ -198,18 +199,18 @@ class Poller(Service):
 
 
 class Services:
-    """The services that run at a time: started one by one, ended together."""
+    """Services that run at the same time: started one by one, ended together."""
 
     def __init__(self) -> None:
         self._services: list[Service] = []
 
     def start(self, service: Service) -> None:
-        """Start a service, which ends with the others."""
+        """Start a service; `close` ends it with the others."""
         self._services.append(service)
         service.start()
 
     def close(self) -> list[str]:
-        """End all, the one that was started last first; return the names of those that did not end in time."""
+        """End all services, the last started first; return the names of those that did not end in time."""
         ending = self._services[::-1]
         self._services = []
         for service in ending:
@@ -219,7 +220,7 @@ class Services:
 
 
 class WakeableEvent(threading.Event):
-    """An event whose `wait` also ends early, once, when somebody calls `wake`: there is something to do."""
+    """An event whose `wait` also ends early, once, when somebody calls `wake`, because there is something to do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,7 +232,7 @@ class WakeableEvent(threading.Event):
         self._changed.set()
 
     def wake(self) -> None:
-        """Let `wait` end without setting it; the next one, if nobody waits."""
+        """Let `wait` end without setting the event; if nobody waits, the next wait ends at once."""
         self._changed.set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -242,7 +243,7 @@ class WakeableEvent(threading.Event):
 
 
 def error_text(error: Exception) -> str:
-    """Return what an error says, in one line; with its type, unless it is one of ours or of the operating system."""
+    """Return the text of an error in one line; with its type, unless it is ours or the operating system's."""
     return (
         _one_line(str(error)) or type(error).__name__ if isinstance(error, UserError | OSError) else _with_type(error)
     )
@@ -258,7 +259,7 @@ def _one_line(text: str) -> str:
 
 
 def describes_requests(properties: Mapping[str, str], needs: str) -> Callable[[Exception], str]:
-    """Return what makes a line of an error, for services that ask the brokers with these client properties.
+    """Return a function that makes a line of an error, for services that ask brokers with these client properties.
 
     `needs` is as for `error_message`.
     """
@@ -272,4 +273,4 @@ def describes_requests(properties: Mapping[str, str], needs: str) -> Callable[[E
     return describe
 
 
-_NETWORK_ERRORS = (KafkaError, ConnectionError, TimeoutError, SSLError, gaierror)  # of the errors that are OSErrors
+_NETWORK_ERRORS = (KafkaError, ConnectionError, TimeoutError, SSLError, gaierror)  # some of them are OSErrors

@@ -1,7 +1,7 @@
-"""What runs in the background of the stream: alerts, lag, metrics, the page, the heartbeat and the self-check.
+"""The list of the job's background services: alerts, lag, metrics, heartbeat, self-check and others.
 
-The services start before the topic is described: a job that waits for brokers serves metrics and probes, sends alerts
-and writes heartbeats.
+The services start before the topic is described. So a job that waits for brokers already serves metrics and probes,
+sends alerts and writes heartbeats.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
-_SEND_SECONDS = 10.0  # for notifications that are due when `--once` is done
+_SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
-_LATE_SECONDS = 120.0  # groups are judged by records that are read until then, and two triggers
+_LATE_SECONDS = 120.0  # plus two triggers: groups are judged if the records are read up to this age
 
 LAG, COPIES, FACTS, DESCRIPTIONS, SELF_CHECK = "lag", "task copies", "broker facts", "descriptions", "self-check"
-_SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # of those jobs that do not end by themselves
+_SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # for jobs without `once`
     LAG: lambda config: config.lag.enabled,  # with `once` there is one pass at the end
     COPIES: lambda config: config.task_copies.enabled,
     FACTS: lambda config: config.broker_facts.enabled and config.topic == TOPIC,
     DESCRIPTIONS: lambda config: config.descriptions.enabled and config.topic == TOPIC,
-    # The groups of a topic that is a copy are those of other brokers.
+    # If the topic is a copy, its groups are those of other brokers.
     SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
 }
 
 
 def wanted_services(config: JobConfig) -> frozenset[str]:
-    """Return the names of the services that a job has beside those that each has."""
+    """Return the names of the optional services that this job runs."""
     return frozenset(name for name, is_enabled in _SERVICES.items() if is_enabled(config) and not config.once)
 
 
 @dataclass
 class BackgroundServices:
-    """The running services: `group_cache` listens to the batches, `finish` ends a complete run."""
+    """The running services. `group_cache` listens to the batches; `finish` ends a complete run."""
 
     group_cache: GroupCache
     read_again: GroupsToReadAgain
@@ -85,11 +85,11 @@ class BackgroundServices:
             self._descriptions.plugin_absent(now)
 
     def finish(self) -> None:
-        """Find the lag and evaluate the rules once more after the last batch, and send what is due."""
+        """After the last batch, make a lag pass, evaluate the rules once more, and send due notifications."""
         if self._lag is not None:
             self._lag.finish()
         self._alerts.finish(_SEND_SECONDS)
-        for one in self._watchdogs:  # it is missed if no further run comes
+        for one in self._watchdogs:  # the receiver misses it if no further run comes
             one.attempt()
 
 
@@ -97,7 +97,7 @@ class BackgroundServices:
 def background_services(
     config: JobConfig, health: Health, report: Report, fence: Fence | None = None
 ) -> Iterator[BackgroundServices]:
-    """Start the services with what an earlier run knew, and end them with the block; `fence` is this job's."""
+    """Start the services from the state of the last run; end them with the block. `fence` has this job's term."""
     earlier = _restore(config, health)
     group_cache = GroupCache(config.warehouse, config.cluster, read_all_at=lambda: _read_all_at(health))
     descriptions = DescriptionSupport(
@@ -194,7 +194,7 @@ def background_services(
 
 
 def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report: Report, at_exit: ExitStack) -> None:
-    """Serve metrics and probes until `at_exit` ends, if the job is to. Raises SetupError."""
+    """Serve metrics and probes until `at_exit` ends, if the configuration says so. Raises SetupError."""
     if config.metrics.listen:
         server = monitoring_server(
             config.metrics.listen, registry, health, config.cluster, config.metrics.allowed_hosts
@@ -205,7 +205,7 @@ def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report
 
 
 def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
-    """Let `health` know what an earlier run knew; return the last heartbeat of that."""
+    """Restore `health` from an earlier run; return the last heartbeat of that run."""
     (row,) = WarehouseReader(config.warehouse).rows(
         f"SELECT count(*) AS n, max(timestamp) AS at FROM quarantine WHERE cluster = {quote(config.cluster)} "  # noqa: S608 - quoted
         "AND void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
@@ -214,7 +214,7 @@ def _restore(config: JobConfig, health: Health) -> HeartbeatRecord | None:
         health.quarantined_before(row["n"], row["at"])
     try:
         earlier = read_heartbeat(config.warehouse, config.cluster)
-    except WarehouseError:  # written by another release
+    except WarehouseError:  # another release wrote it
         return None
     if earlier:
         health.restore(earlier.facts)

@@ -1,8 +1,8 @@
 """Ends the job on SIGTERM and SIGINT within seconds, in whatever state it is.
 
-The job runs in a thread of its own, and the main thread only waits: Python calls signal handlers in the main thread,
-and a call into a library that waits for a broker or a store would delay them. Everything that the job does can be
-repeated after the next start, so what does not end by itself is abandoned.
+The job runs in its own thread, and the main thread only waits. Python calls signal handlers in the main thread, and a
+call into a library that waits for a broker or a store would delay them. The next start can repeat everything that the
+job does, so work that does not end in time is abandoned.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from streaming_app.jvm.spark_jvm import SparkJvm
 
 STOP_SECONDS = 9.0
-"""After a signal, the job has ended within this time, whatever it was doing."""
+"""After a signal, the job has ended within this time, whatever it did."""
 _SAY_SECONDS = 0.5
 _LOOK_SECONDS = 1.0
-_TERMINATE_SECONDS = 7.0  # the JVM may then have 2 s to remove its temporary files
+_TERMINATE_SECONDS = 7.0  # then the JVM has 2 s to remove its temporary files
 _SIGNAL, _END = "a signal arrived", "the job has ended"
 
-_Events = queue.SimpleQueue[str]  # its put() may be called by a signal handler
+_Events = queue.SimpleQueue[str]  # a signal handler may call its put()
 
 
 class StopRequestedError(Exception):
-    """The job was asked to stop, and does not finish what it was doing."""
+    """The job was asked to stop, and does not finish its current work."""
 
 
 def run_until_signal(
@@ -38,7 +38,7 @@ def run_until_signal(
     """Run `job`; on SIGTERM or SIGINT report that, set `stop`, and return when the job has ended.
 
     If it does not end in time, or at a second signal, kills `jvm` and raises SystemExit with the code 0. Raises what
-    `job` raises. In another thread than the main one, where Python allows no handlers, only runs `job`.
+    `job` raises. Outside the main thread, where Python allows no signal handlers, it only runs `job`.
     """
     if threading.current_thread() is not threading.main_thread():
         job()
@@ -46,11 +46,11 @@ def run_until_signal(
     with _signals() as events:
         result = in_thread(job)
         result.add_done_callback(lambda _: events.put(_END))
-        # The kernel may give a signal to another thread, which does not wake this one: it looks by itself, too.
+        # The kernel may deliver a signal to another thread, which does not wake this one: so look at intervals.
         while (event := _next(events, _LOOK_SECONDS)) is None:
             pass
         if event is _SIGNAL:
-            # First, so that it is the first of the lines about the end. Nobody may read the output, or it is blocked.
+            # Report first, so that this line comes first. The output may have no reader, or be blocked.
             wait([in_thread(lambda: report("Stopping ..."))], _SAY_SECONDS)
             stop.set()
             event = _next(events, _TERMINATE_SECONDS)
@@ -64,13 +64,13 @@ def run_until_signal(
 
 
 def in_thread(job: Callable[[], None]) -> Future[None]:
-    """Run a job in a thread of its own, which the interpreter does not wait for; return its end."""
+    """Run a job in its own daemon thread; return a future for its end."""
     result: Future[None] = Future()
 
     def run() -> None:
         try:
             job()
-        except BaseException as error:  # noqa: BLE001 - who waits for the end raises it
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the future raises it
             result.set_exception(error)
         else:
             result.set_result(None)

@@ -1,4 +1,4 @@
-"""A query of the job in Spark: how it is started, whether it writes a batch or makes progress, and why it failed."""
+"""A query of the job in Spark: how it starts, whether it writes a batch or makes progress, and why it failed."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 
 
 OFFSETS = "offsets"
-"""The name of the stream of committed offsets; that of the groups has none."""
-_ASKING = "Getting offsets"  # how Spark describes a query that asks the brokers up to where it may read
-_NEWEST = 40  # queries that are looked at: a batch runs few at a time, and there may be two streams
-_PROGRESS_SECONDS = 15.0  # between two looks at Spark's progress: executors report every 10 s
-_AT_ONCE = 4  # batches that a rest saves, which then come without a pause
+"""The name of the stream of committed offsets; the stream of groups has no name."""
+_ASKING = "Getting offsets"  # Spark's description of a query that asks the brokers for the ends of the logs
+_NEWEST = 40  # queries that are checked: a batch runs few at a time, and there may be two streams
+_PROGRESS_SECONDS = 15.0  # between two checks of Spark's progress: executors report every 10 s
+_AT_ONCE = 4  # batches after a rest that come without a pause
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 _ADD_JAR = ": add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
 _MAX_CAUSE = 500  # characters of a line about a failure
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""How the checkpoint is written in a local directory.
+"""The class that writes the checkpoint in a local directory.
 
-By default Spark goes by Hadoop's `FileContext`, which finds out by a process, `readlink`, whether a path is a link: 16
-processes for each batch, which took it two thirds of the time of an empty one. Both write a file under another name and
-rename it. That one rename overwrites where two jobs write at the same time does not matter: only the owner writes.
+By default Spark uses Hadoop's `FileContext`, which starts a process, `readlink`, to find out whether a path is a link:
+16 processes per batch, two thirds of the duration of an empty one. Both classes write a file under another name and
+rename it. With the one used here the rename overwrites, if two jobs write at the same time. That does not matter: only
+the owner writes.
 """
 
 
@@ -47,7 +48,7 @@ class StreamChangedError(Exception):
 
 
 class LogTruncatedError(StreamChangedError):
-    """The log no longer has what the query read: it reads on after a start, which compares both."""
+    """The log no longer has all records that the query read: after a start, which compares both, it reads on."""
 
 
 class StreamQuery:
@@ -61,7 +62,7 @@ class StreamQuery:
         self._no_batch = threading.Event()
         self._no_batch.set()
         self.lock = threading.Lock()
-        """Held by each batch; by whoever else writes the tables of the query, too."""
+        """Held by each batch, and by everything else that writes the tables of the query."""
 
     @property
     def is_writing(self) -> bool:
@@ -70,7 +71,7 @@ class StreamQuery:
 
     @property
     def start_description(self) -> str:
-        """The description, in Spark, of what is run to start this query."""
+        """Spark's description of the Spark jobs that start this query."""
         return f"start of the query of {self._checkpoint}"
 
     @property
@@ -83,12 +84,12 @@ class StreamQuery:
         self._no_batch.wait()
 
     def is_own(self, description: str) -> bool:
-        """Return whether Spark describes so what a batch of this query runs, or what was run to start it."""
+        """Return whether Spark gives this description to jobs of a batch of this query, or of its start."""
         return description == self.start_description or (self._id is not None and f"id = {self._id}" in description)
 
     @property
     def is_asking_for_ends(self) -> bool:
-        """Whether Spark asks the brokers for the ends of the logs: while a group coordinator is ill, without an end."""
+        """Whether Spark asks the brokers for the ends of the logs; if a group coordinator hangs, this never ends."""
         return self._query is not None and str(self._query.status["message"]).startswith(_ASKING)
 
     def start(
@@ -98,12 +99,12 @@ class StreamQuery:
         trigger_seconds: float | None,
         busy_seconds: float = 0.0,
     ) -> StreamingQuery:
-        """Start the query, with a batch every so many seconds; None: for what there is now.
+        """Start the query, with a batch every `trigger_seconds`; None: process only the available records.
 
-        While records keep coming, batches are `busy_seconds` apart if that is more; the first ones after a rest are
-        not. Raises StopRequestedError when the job ends.
+        While records keep coming, batches are at least `busy_seconds` apart, except the first ones after a rest. Raises
+        StopRequestedError when the job ends.
         """
-        due = -math.inf  # the clock may begin with the machine
+        due = -math.inf  # the monotonic clock may start at 0
 
         def write(batch: DataFrame, batch_id: int) -> None:
             nonlocal due
@@ -132,28 +133,28 @@ class StreamQuery:
         if self._stop.is_set():
             raise StopRequestedError
         query = self._query = stream.start()
-        self._id = query.id  # each question for it is two calls of the JVM
-        if self._stop.is_set():  # and nobody waits for the query any more
+        self._id = query.id  # reading it takes two calls of the JVM each time
+        if self._stop.is_set():  # then nobody waits for the query any more
             query.stop()
         return query
 
 
 def stop_query(query: StreamingQuery) -> None:
-    """Stop a query. It may not have ended then: Spark gives up after `spark.sql.streaming.stopTimeout`."""
+    """Stop a query. It may still run afterwards: Spark gives up after `spark.sql.streaming.stopTimeout`."""
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         query.stop()
     except (Py4JJavaError, PySparkException):  # a TimeoutException
-        with suppress(Py4JError):  # of another release of Spark
+        with suppress(Py4JError):  # another release of Spark
             _wake_consumers(query)
 
 
 def _wake_consumers(query: StreamingQuery) -> None:
-    """End the driver's waiting for a group coordinator, which is without a limit and cannot be interrupted.
+    """Wake the driver when it waits for a group coordinator: the wait has no limit and cannot be interrupted.
 
-    It is in `KafkaOffsetReaderConsumer` of Spark 4.0, where a consumer is made again after an error.
+    The wait is in `KafkaOffsetReaderConsumer` of Spark 4.0, which creates a new consumer after an error.
     """
     sources: Any = query._jsq.streamingQuery().sources()  # noqa: SLF001 - Spark has no public name for it
     for number in range(sources.size()):
@@ -163,15 +164,15 @@ def _wake_consumers(query: StreamingQuery) -> None:
 
 
 class SparkProgress(Service):
-    """Tells `health` while Spark makes progress with what a stream runs, for a batch that takes longer than any limit.
+    """Reports to `health` while Spark makes progress with a stream, for batches that take longer than any limit.
 
-    The measure is what Spark's own page of SQL queries shows: the metrics of the running queries, such as rows and
-    bytes read and written. Executors report those of running tasks every 10 s, so a task of an hour shows progress,
-    too. They do not change while tasks hang.
+    The measure is the one on Spark's page of SQL queries: the metrics of the running queries, such as rows and bytes
+    read and written. Executors report the metrics of running tasks every 10 s, so a task of an hour also shows
+    progress. The metrics do not change while tasks hang.
     """
 
     def __init__(self, spark: SparkSession, query: StreamQuery, health: Health, report: Report) -> None:
-        """Look while a batch is written or a start prepared; others may run queries in the session, such as a user."""
+        """Check while a batch is written or a start prepared; users may run other queries in the session."""
         super().__init__(
             "progress of Spark",
             report,
@@ -184,7 +185,7 @@ class SparkProgress(Service):
         self._last = ""
 
     def tick(self) -> None:
-        """Look at the queries."""
+        """Check the queries."""
         if self.has_changed():
             self._health.progressed()
 
@@ -204,14 +205,14 @@ class SparkProgress(Service):
 
 
 def is_lost_connection(error: Exception) -> bool:
-    """Return whether Spark's JVM does not answer any more."""
+    """Return whether Spark's JVM no longer answers."""
     from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
 
     return isinstance(error, (Py4JNetworkError, ConnectionError))
 
 
 def one_line(error: Exception) -> str:
-    """Return what an error of Spark says."""
+    """Return the text of an error of Spark in one line."""
     line = java_error_message(error)[:_MAX_CAUSE]
     return f"{line}{_ADD_JAR}" if _NO_FILE_SYSTEM.search(line) else line
 
@@ -221,7 +222,7 @@ def cause_of(failure: str) -> str:
     lines = [line.strip() for line in failure.splitlines() if line.strip()]
     summary = re.search(r"terminated with exception: (.+?)(?: SQLSTATE| ===|$)", lines[0])
     python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid): ", line)]
-    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # after the line of py4j's error
+    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]  # follows the line of py4j's error
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = [summary[1] if summary else lines[0], *java, *causes, *python]
     return ([one for one in found if not one.startswith("py4j.")] or found)[-1][:_MAX_CAUSE]

@@ -1,11 +1,11 @@
-"""The two streams of the job: how each query is started, each time, and whether it may go on.
+"""The two streams of the job: how each start of their queries works, and whether a running query may go on.
 
-Both read the offsets topic, each with a checkpoint and a health of its own: that of the streams groups, and that of the
-committed offsets and the groups of every type. The second one runs in a thread of its own, and in a pool of Spark's
-scheduler of its own, so that the streams groups wait neither for its batches nor for its failures.
+Both read the offsets topic: one for the streams groups, one for committed offsets and groups of all types. Each has its
+own checkpoint and health. The second one also has its own thread and its own pool in Spark's scheduler, so the streams
+groups wait neither for its batches nor for its failures.
 
-Everything that a start depends on may change while the job runs: the topic may get partitions, tables may be lost, the
-brokers may be away for longer than tombstones are kept. So each start of a query, and not only the first one of the
+Everything on which a start depends may change while the job runs: the topic may get partitions, tables may be lost, the
+brokers may be away for longer than they keep tombstones. So each start of a query, not only the first one of the
 process, describes the topic, creates missing tables and decides where to read from.
 """
 
@@ -75,14 +75,14 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
-_BUSY_SECONDS = 1.0  # between two batches of the groups: commits come all the time, and each batch has a price
-_LOOK_SECONDS = 1.0  # between two looks at what a query has done: each is some calls of the JVM
-_MAINTENANCE_SECONDS = 1.0  # it looks at what is due; that takes no time
+_BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost
+_LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
+_MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
 
 
 @dataclass(frozen=True)
 class StreamParts:
-    """What a stream is built of."""
+    """The objects of which a stream is built."""
 
     spark: SparkSession
     config: JobConfig
@@ -100,9 +100,9 @@ class TopicStream(ABC):
     watched: ClassVar[Sequence[str] | None] = None
     """The tables whose loss ends the query; None: all."""
     wanted: ClassVar[staticmethod[[DataFrame], DataFrame]]
-    """Returns what a batch has of the records of the Kafka source."""
+    """Selects the records of a batch from the records of the Kafka source."""
     busy_seconds = 0.0
-    """How far apart batches are while records keep coming, if that is more than the trigger."""
+    """The time between batches while records keep coming, if it is more than the trigger."""
 
     def __init__(
         self, parts: StreamParts, checkpoint: Location, trigger: float, maintenance: Callable[..., Maintenance]
@@ -122,7 +122,7 @@ class TopicStream(ABC):
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = parts.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
-        self._starts: Mapping[int, int] | None = None  # None: not known
+        self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
         self._client = OffsetsTopicClient(parts.properties, parts.config.topic, parts.spark)
         self._positions = LogPositions(
             parts.properties,
@@ -144,11 +144,11 @@ class TopicStream(ABC):
         self.query.wait_for_batch()
         self._writer.check_owner()
         context = self._spark.sparkContext
-        context.setJobDescription(self.query.start_description)  # of this thread's queries
-        if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream's
+        context.setJobDescription(self.query.start_description)  # for the queries of this thread
+        if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream
             context.setLocalProperty("spark.scheduler.pool", self.name)
         topic = self._client.describe()
-        with self.query.lock:  # a maintenance that runs would find tables that come and go
+        with self.query.lock:  # else a running maintenance would see tables that come and go
             self._before_start()
             self._writer.prepare(self.report)
             log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
@@ -191,7 +191,7 @@ class TopicStream(ABC):
                     self._rows_changed()
 
         self.progress.starting()
-        # As a part of the query: what is added to a batch is planned, and sent to the JVM, for each batch.
+        # A part of the query: anything that is added per batch would be planned, and sent to the JVM, for each batch.
         trigger = None if once else self._trigger
         return self.query.start(self.wanted(records), write, trigger, self.busy_seconds)
 
@@ -220,7 +220,7 @@ class TopicStream(ABC):
         self._check_coordinator()
 
     def _check_coordinator(self) -> None:
-        """Raise StreamChangedError if Spark waits for a coordinator that does not answer: another one may."""
+        """Raise StreamChangedError if Spark waits for a coordinator that hangs: with another one it may go on."""
         if self._topic is None or not self.query.is_asking_for_ends:
             return
         is_well = self._client.coordinator_answers(self._topic.group_id)
@@ -235,7 +235,7 @@ class TopicStream(ABC):
             self._starts = {**self._starts, **ends}
 
     def progress_service(self) -> Service:
-        """Return what reports the batches beside the stream, whose thread may wait for brokers."""
+        """Return the service that reports the batches; the thread of the stream itself may wait for brokers."""
         return Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
 
     def _look(self) -> None:
@@ -244,36 +244,36 @@ class TopicStream(ABC):
             if query is not None:
                 self.progress.look_at(query)
         except Exception as error:
-            if not is_lost_connection(error):  # which ends the stream
+            if not is_lost_connection(error):  # a lost connection ends the stream
                 raise
 
     def maintenance_service(self) -> Service:
-        """Return what runs the maintenance of the tables beside the stream, see `tables.maintenance`."""
+        """Return the service that maintains the tables next to the stream (see `tables.maintenance`)."""
         return Service("maintenance", self.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
 
     def _maintain(self) -> None:
-        # In the pool of the second stream: the batches of the streams groups go before.
+        # In the pool of the second stream: the batches of the streams groups have precedence.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", OFFSETS)
         self._maintenance.run()
 
     def finish(self) -> None:
-        """Note that the stream is done, with `once`, and run the maintenance that is due. Raises NothingReadError."""
+        """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
         self._maintenance.run()
 
     def close(self) -> None:
-        """Release what the stream holds."""
+        """Release the resources of the stream."""
         self._client.close()
         self._positions.close()
 
-    # What a stream may do otherwise.
+    # The methods that a stream may override.
 
     def _before_start(self) -> None:  # noqa: B027
-        """Do what the start depends on, once brokers have answered."""
+        """Prepare the start, once brokers have answered."""
 
     def _query_tables(self) -> QueryTables | None:
-        """Return the tables that the query writes; None for those of the groups."""
+        """Return the tables that the query writes; None for the tables of the groups."""
         return None
 
     def _groups_to_read_again(self) -> Collection[str]:
@@ -283,7 +283,7 @@ class TopicStream(ABC):
         """Note where the query starts, and that it reads these groups again."""
 
     def _rows_changed(self) -> None:  # noqa: B027
-        """Note that rows were deleted, not by a batch."""
+        """Note that rows were deleted outside a batch."""
 
     def _start_line(self, topic: OffsetsTopic, position: StartPosition) -> str:
         del topic
@@ -291,7 +291,7 @@ class TopicStream(ABC):
 
     @abstractmethod
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> Callable[[DataFrame, int], None]:
-        """Return what writes the batches of a query that starts there."""
+        """Return the function that writes the batches of a query with this start."""
 
 
 class GroupsStream(TopicStream):
@@ -311,16 +311,16 @@ class GroupsStream(TopicStream):
         self._plugin_read_at = -math.inf
 
     def check(self) -> None:
-        """Check as every stream, and read from time to time whether the brokers have a description plugin."""
+        """Check as every stream does, and sometimes read again whether the brokers have a description plugin."""
         super().check()
         with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
             if due := self._read_again.due():
-                raise StreamChangedError(f"Records of {count(len(due), 'group')} are to be read again")
+                raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._before_start()
 
     def _before_start(self) -> None:
-        """Read again whether the brokers have a description plugin: it may be configured or removed meanwhile."""
+        """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
         self._services.description_plugin(exists=has_description_plugin(self._properties))
 
@@ -359,9 +359,9 @@ class GroupsStream(TopicStream):
         )
 
     def _free_heap(self) -> None:
-        """Let the JVM collect what a large batch has left, and give the memory back: by itself it does so rarely.
+        """Let the JVM collect garbage after a large batch, and return the memory; it rarely does so by itself.
 
-        In a session of somebody else the heap may be large, and a collection stop what they do there.
+        In a user's session the heap may be large, and a collection would pause the user's work.
         """
         if not self.config.given_session:
             self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name

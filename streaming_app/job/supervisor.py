@@ -1,17 +1,17 @@
 """Keeps a stream running: watches it, starts it again when it fails or must change, and stops it when asked.
 
-The job waits for what is not there yet, however long: brokers that are restarted, a topic that the brokers create when
-the first group commits. It runs for months, so a single answer of the brokers does not end it either. Only four things
-that the regular check finds do: another topic of the same name, an ACL that is missing twice in a row, records that
-Spark does not return, and another job that has taken over. A stream that fails repeatedly although the topic can be
-read has a problem that waiting does not solve.
+The job waits, however long, for brokers that are restarted, and for a topic that the brokers create when the first
+group commits. It must run for months, so a single answer of the brokers does not end it either. Only four results of
+the regular check end the job: another topic with the same name, an ACL that is missing in two checks in a row, records
+that Spark does not return, and another job that has taken over. If a stream fails repeatedly although the topic can be
+read, waiting does not help, and the job also ends.
 
-At its first start, where somebody reads the output, every error but those two kinds of waiting ends the job, and with
-`--once` those end it, too. What would end the job by the stream of the committed offsets does not: that stream is tried
-again after some minutes, and the other one goes on.
+At the first start, when somebody reads the output, every error ends the job except the two kinds of waiting; with
+`--once` those end it, too. The stream of committed offsets never ends the job: after such an error it is tried again
+after some minutes, and the other stream goes on.
 
-A stream has a thread of its own, which may wait for brokers. The end of the job does not wait for that: no query or
-batch begins once the job ends.
+Each stream has its own thread, which may wait for brokers. The end of the job does not wait for that: no query or batch
+begins once the job ends.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ T = TypeVar("T")
 
 _MAX_FAILURES = 4
 _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
-_RETRY_SECONDS = 300.0  # after the second stream was given up
-_HEALTHY_SECONDS = 300.0  # a stream that ran this long, or wrote a batch, had recovered from its last failure
+_RETRY_SECONDS = 300.0  # before the second stream is tried again after it was given up
+_HEALTHY_SECONDS = 300.0  # a stream that ran this long, or wrote a batch, has recovered from its last failure
 _POLL_SECONDS = 0.25
-_LOOK_SECONDS = 1.0  # between two questions whether a query is active, each of which is a call of the JVM
+_LOOK_SECONDS = 1.0  # between two checks whether a query is active: each is a call of the JVM
 _TOPIC_SECONDS = 30.0  # between two checks of the topic
 _CONFIRM_SECONDS = 5.0  # until a missing ACL is checked again
 _WAIT_SECONDS = 2.0  # between two attempts to start
-_ANSWER_SECONDS = 1.0  # for which the end of the job waits for an answer of the brokers
+_ANSWER_SECONDS = 1.0  # how long the end of the job waits for an answer of the brokers
 FINISH_SECONDS = 3.0
-"""How long a running batch may take to end when the job stops. A batch that is interrupted is repeated."""
+"""How long a running batch may take to end when the job stops. An interrupted batch is repeated later."""
 
 
 class Supervisor(Service):
     """Keeps one stream running, from `start` to `close`."""
 
-    close_seconds: ClassVar[float] = 6.0  # a batch may end, and a query stop within less
+    close_seconds: ClassVar[float] = 6.0  # enough for a batch to end and a query to stop
 
     def __init__(self, stream: TopicStream, log_file: Path | str) -> None:
-        """Prepare. Lines about failures name `log_file`, Spark's, or where it is, in words."""
+        """Prepare. Lines about failures name `log_file`: Spark's log, or a description of where it is."""
         self._stream, self._health, self._log_file = stream, stream.health, log_file
-        self._once = stream.config.once  # it ends when all there is has been read
+        self._once = stream.config.once  # then the stream ends when all available records are read
         is_tried_again = stream.name is not None and not self._once
         super().__init__(
             stream.name or "groups",
@@ -84,14 +84,14 @@ class Supervisor(Service):
         )
         self._is_asking = self._has_started = False
         self._was_cut = False
-        """At the failure before."""
+        """The cause of the last failure."""
         self._topic_error: JobError | None = None
-        """What the last attempt to reach the topic failed with."""
+        """The error of the last attempt to reach the topic."""
         self._report_topic_error = ReportOnce(stream.report)
         self._error: BaseException | None = None
 
     def wait(self, stop: Event) -> None:
-        """Wait until the stream is done, or `stop` is set. Raises why the stream was given up."""
+        """Wait until the stream is done, or `stop` is set. If the stream was given up, raises the reason."""
         while not stop.is_set() and not self.join(_POLL_SECONDS / 2):
             pass
         if self._error is not None and not stop.is_set():
@@ -104,7 +104,7 @@ class Supervisor(Service):
         return not self._is_asking and super().join(seconds - _ANSWER_SECONDS)
 
     def tick(self) -> None:
-        """Keep the stream running until it is done or given up. Raises why, if it is tried again."""
+        """Keep the stream running until it is done or given up. Raises the reason if it will be tried again."""
         self._has_started = self._was_cut = False
         self._topic_error = None
         try:
@@ -119,7 +119,7 @@ class Supervisor(Service):
             self._error = error
 
     def failed(self, text: str) -> str:
-        """Note why the stream was given up, and return the line about that, which is reported each time."""
+        """Note why the stream was given up, and return the line about it, which is reported each time."""
         self.report_failure.clear()
         self._health.failed(text)
         return f"{text.rstrip('.')}. Trying again in {_RETRY_SECONDS / 60:.0f} min."
@@ -140,7 +140,7 @@ class Supervisor(Service):
             self._health.failed(failure)
             if time.monotonic() - began > _HEALTHY_SECONDS or self._health.totals.batches > batches:
                 failures = 0
-            if self._wait_for_topic(failure):  # the failure was of the brokers
+            if self._wait_for_topic(failure):  # the brokers caused the failure
                 continue
             failures += 1
             if failures >= (1 if self._once else _MAX_FAILURES):
@@ -172,7 +172,7 @@ class Supervisor(Service):
                     raise
                 self._not_found(error)
             else:
-                self._found(say=False)  # the line about the start says it
+                self._found(say=False)  # the line about the start says so
                 return query
             self.stopping.wait(_WAIT_SECONDS)
         raise StopRequestedError
@@ -199,7 +199,7 @@ class Supervisor(Service):
         return None if failure is None else cause_of(str(failure))
 
     def _check(self) -> bool:
-        """Return whether the topic can be read. Raises what ends or changes the stream."""
+        """Return whether the topic can be read. Raises an error that ends or changes the stream."""
         try:
             self._ask(self._stream.check)
         except StreamChangedError:
@@ -217,21 +217,21 @@ class Supervisor(Service):
         return True
 
     def _wait_for_topic(self, failure: str) -> bool:
-        """Wait until the topic can be read; return whether the stream may have failed because it could not.
+        """Wait until the topic can be read; return whether an unreadable topic may have caused the failure.
 
-        With `--once` it raises then.
+        With `--once` it raises instead of waiting.
         """
         waited = False
         while True:
             try:
                 if self._check():
                     return waited
-            except LogTruncatedError as change:  # why Spark could not read on, and no reason to give up
+            except LogTruncatedError as change:  # explains why Spark could not read on; no reason to give up
                 self.report(f"{change}: the stream failed ({failure}), and starts again")
                 self._sleep(_POLL_SECONDS)
                 is_first, self._was_cut = not self._was_cut, True
-                return waited or is_first  # a start compares positions and log: what fails after it is something else
-            except StreamChangedError:  # it is started again anyway
+                return waited or is_first  # a start compares positions and log: a failure after it has another cause
+            except StreamChangedError:  # the stream is started again anyway
                 return waited
             if self._once and self._topic_error:
                 raise self._topic_error

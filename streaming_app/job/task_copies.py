@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-Only groups that run are asked for: once a minute, as clients report. A pass follows the one before after ten seconds,
-and asks for those groups that have changed since, as copies go with the members that left; until two minutes after
-that, and while they restore, for those as well, so that a report is seen soon after it came. A group in which nothing
-can be restored is asked for only when it has changed; so a cluster of stateless groups costs nothing. The pause after a
-pass is at least four times as long as the pass took, so that describing many groups does not slow the stream down. The
-table is written only if something has changed.
+The service asks only for running groups, once a minute, since clients report as often. A pass comes ten seconds after
+the previous one. It asks for groups that have changed since then, because the copies of members that left are gone. It
+also asks for groups that changed within the last two minutes and for groups that restore, so that their reports are
+seen soon. A group without state is asked for only when it has changed, so a cluster of stateless groups costs nothing.
+The pause after a pass is at least four times as long as the pass, so that describing many groups does not slow the
+stream down. The table is written only if something has changed.
 
-A group that the principal may not describe has its copies from the log, without offsets; one that could not be
-described for another reason keeps what was known of it. The job's first pass waits until it has caught up.
+If the principal may not describe a group, its copies come from the log, without offsets. If a group cannot be described
+for another reason, its earlier copies stay. The job's first pass waits until it has caught up.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from streaming_app.text import EPOCH, count
 _NEEDS = "task copies need Describe on the groups and on their topics"
 _GROUPS_PER_QUERY = 1_000
 _PASS_SECONDS = 10.0
-_PAUSE_FACTOR = 4  # times what the last pass took
+_PAUSE_FACTOR = 4  # times the duration of the last pass
 _ASKED_FOR = timedelta(minutes=1)
-_MOVED_FOR = timedelta(minutes=2)  # until then each task that a member got has reported whether it restores
+_MOVED_FOR = timedelta(minutes=2)  # within this time each moved task has reported whether it restores
 _CONFIGS_FOR = timedelta(hours=1)
 _RUNS = frozenset({*REBALANCING, STABLE})
 
 _KEY = attrgetter("key")
 
 _Version = tuple[int | None, int | None, int | None, int]
-"""What changes when a group's tasks may have moved."""
+"""A value that changes when a group's tasks may have moved."""
 
 
 @dataclass
 class _Group:
-    """What is known of a group."""
+    """The known facts about a group."""
 
     copies: list[TaskCopy] = field(default_factory=list)
     version: _Version | None = None
@@ -78,7 +78,7 @@ class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
     def __init__(self, job: PolledBy, on_described: Callable[[datetime], None]) -> None:
-        """Prepare it for the groups of a job; `on_described` is called when brokers have described groups."""
+        """Prepare for the groups of a job; `on_described` is called when brokers have described groups."""
         super().__init__("task copies", job, _NEEDS)
         self._on_described = on_described
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
@@ -89,11 +89,11 @@ class TaskCopies(Poller):
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
 
     def statuses(self) -> Mapping[str, GroupCopies] | None:
-        """Return the status of each group that runs, as of the last pass; None before the first one."""
+        """Return the status of each running group, as of the last pass; None before the first one."""
         return self._statuses
 
     def sums(self) -> Mapping[str, Mapping[str, CopiesSum]]:
-        """Return the sums of each group that runs, as of the last pass."""
+        """Return the sums of each running group, as of the last pass."""
         return self._sums
 
     def pause(self, seconds: float) -> float:
@@ -113,7 +113,8 @@ class TaskCopies(Poller):
             if group.state in _RUNS
             and group.group_type == "streams"
             and group.member_count
-            # What a broker describes of a group over its budget may be too large for an answer, with all others in it.
+            # The description of a group over its budget may be too large for a response, together with all others in
+            # it.
             and not group.set_aside_reason
         }
         for group_id in self._known.keys() - running.keys():
@@ -156,9 +157,9 @@ class TaskCopies(Poller):
         known.is_stateless = not any(copy.stateful for copy in copies)
         if known.version != version:
             known.version = version
-            if self._statuses is not None:  # what was so before the job's first pass has not just changed
+            if self._statuses is not None:  # at the job's first pass it is not known when the tasks moved
                 known.changed_at = now
-        if snapshot.state == STABLE:  # else tasks move, and what was known of them lasts
+        if snapshot.state == STABLE:  # in other states tasks move, and the earlier status stays
             known.status = next_status(copies, known.standby_replicas, known.status, now)
             copies = _with_estimates(copies, known.status)
         copies.sort(key=_KEY)
@@ -168,7 +169,7 @@ class TaskCopies(Poller):
     def _read_configs(
         self, client: StreamsGroupClient, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
     ) -> None:
-        """Read what is asked of groups: standbys, of which the log has the number, and the acceptable lag."""
+        """Read the configs of groups: the number of standbys from the log, the acceptable lag from the brokers."""
         new, old = [], []
         for group_id in group_ids:
             known = self._known.setdefault(group_id, _Group())
@@ -185,7 +186,7 @@ class TaskCopies(Poller):
             known.configs_read_at, known.acceptable_lag = now, lags.get(group_id)
 
     def _use_log(self, group_ids: Collection[str], running: Mapping[str, GroupSnapshot], now: datetime) -> None:
-        """Let the log say which copies there are in groups that may not be described."""
+        """Take the copies from the log, for groups that may not be described."""
         changed = [g for g in group_ids if self._known[g].version != _version(running[g])]
         for row in self._rows(changed):
             self._set(row["group_id"], copies_of_row(row), running[row["group_id"]], now)
@@ -202,7 +203,7 @@ class TaskCopies(Poller):
             self._report_denial.clear()
 
     def _rows(self, group_ids: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-        """Yield what the log says of these groups. Raises WarehouseError when the table cannot be read."""
+        """Yield the rows of these groups from the log. Raises WarehouseError when the table cannot be read."""
         for ids in chunks(group_ids, _GROUPS_PER_QUERY):
             yield from WarehouseReader(self._job.config.warehouse).rows(
                 "SELECT group_id, assignment_configs, members, assignments, subtopologies FROM groups "  # noqa: S608 - quoted
@@ -216,7 +217,7 @@ class TaskCopies(Poller):
 
 
 def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[TaskCopy]:
-    """Return the copies with the pace of each that comes on, and when it is done, by its reports until now."""
+    """Return the copies; those that make progress with their rate and the estimated time of completion."""
     known = {one.copy.key: one for one in (*status.behind, *status.restoring.values())}
     return [
         copy._replace(rate=one.rate, ready_at=one.ends_at) if (one := known.get(copy.key)) else copy for copy in copies

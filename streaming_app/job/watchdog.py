@@ -1,8 +1,8 @@
-"""Who watches the job: heartbeats, so that something else notices when it is gone, and the disks that it needs.
+"""Watches the job: heartbeats, so that something else notices when the job is gone, and the free space of its disks.
 
-A job that hangs says nothing either: a heartbeat is sent only while the last evaluation of the alerts, by a thread of
-their own, is recent. Whether the tables are up to date is part of what is said, and alerts of the job's own are about
-it; it does not stop the heartbeat, as the receiver would only say the same with less detail.
+A job that hangs must not send heartbeats either: a heartbeat is sent only if the last evaluation of the alerts, which
+has its own thread, is recent. Outdated tables do not stop the heartbeat: the job's own alerts report them, with more
+detail than the receiver of the heartbeat could.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from streaming_app.stream.health import Health
 
 _MISSED_EVALUATIONS = 3
-_LOW = 10  # a part of so many
-_SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table on a slow store, may take long
+_LOW = 10  # a disk is almost full if less than a tenth is free
+_SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow store, may take long
 
 
 def watchdog(  # noqa: PLR0913 - each is one thing it needs
@@ -40,9 +40,9 @@ def watchdog(  # noqa: PLR0913 - each is one thing it needs
     patience: float,
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
 ) -> Service:
-    """Return the service that sends the heartbeats, from the first evaluation of the alerts on.
+    """Return the service that sends the heartbeats, starting with the first evaluation of the alerts.
 
-    `patience` is in seconds: the age of the last evaluation. The thread that sends alerts uses the sink, too.
+    `patience` is in seconds: the maximum age of the last evaluation. The thread that sends alerts also uses the sink.
     """
 
     def beat() -> None:
@@ -62,7 +62,7 @@ def watchdog(  # noqa: PLR0913 - each is one thing it needs
 
 
 def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Service]:
-    """Return those of a job."""
+    """Return the watchdog services of a job."""
     patience = max(_MISSED_EVALUATIONS * config.alerts.interval, _SHORTEST_SECONDS)
     return [
         watchdog(sink, config.cluster, lambda: health.status, report, patience=patience)
@@ -72,7 +72,7 @@ def make_watchdogs(config: JobConfig, health: Health, report: Report) -> list[Se
 
 
 class Disks:
-    """The disks of the warehouse and of the state directory, as far as they are local."""
+    """The disks of the warehouse and of the state directory, if they are local."""
 
     def __init__(self, config: JobConfig) -> None:
         warehouse = {Path(str(config.warehouse))} if config.warehouse.is_local else set()
@@ -80,7 +80,7 @@ class Disks:
         self._low_since: dict[Path, datetime] = {}
 
     def now(self) -> Sequence[DiskSpace]:
-        """Return those that can be asked, as they are now."""
+        """Return the current space of the disks that can be read."""
         found = []
         for directory in self._directories:
             with suppress(OSError):

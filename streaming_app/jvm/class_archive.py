@@ -1,8 +1,9 @@
-"""The archive of classes with which Spark's JVM starts faster; Java calls it application class data sharing.
+"""Makes the archive of classes with which Spark's JVM starts faster (Java: application class data sharing, AppCDS).
 
-Spark loads 15,000 classes until the first batch is done. A JVM that finds them in an archive neither reads nor verifies
-them again. A session that does what the first batches of a job do makes the archive when its JVM exits. Java does not
-use an archive that does not fit it, the class path or the jars: it then starts as without one.
+Spark loads 15,000 classes before the first batch is done. A JVM does not read and verify the classes that it finds in
+an archive. To make the archive, a session does what the first batches of a job do; its JVM writes the archive when it
+exits. Java ignores an archive that was made by another Java, for another class path or for other jars. The start-up is
+then as slow as without an archive.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _EXIT_SECONDS = 300.0  # the JVM writes the archive when it exits
-_CONF = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false"}  # otherwise it waits for a broker for ever
-_NO_BROKER = {  # what a job needs to find that no broker answers
+_CONF = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false"}  # "true" would wait for a broker for ever
+_NO_BROKER = {  # the options with which the Kafka source finds that no broker answers
     "kafka.bootstrap.servers": "127.0.0.1:1",
     "subscribe": "none",
     "kafka.default.api.timeout.ms": "1000",
@@ -33,7 +34,7 @@ _NO_BROKER = {  # what a job needs to find that no broker answers
 
 
 def make_archive() -> Path:
-    """Make the archive, in place of an older one; return its path. Raises UserError."""
+    """Make the archive, replace an older one, and return its path. Raises UserError."""
     path = archive_path(connector_jars())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +52,7 @@ def make_archive() -> Path:
 
 
 def _use(spark: SparkSession, directory: Path) -> None:
-    """Let a stream write two batches, and another one look for a broker."""
+    """Let one stream write two batches, and another stream look for a broker."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - as above
     from pyspark.errors import PySparkException  # noqa: PLC0415
 

@@ -1,9 +1,9 @@
-"""The sets of jars that the job and the demo need, and where their files come from.
+"""The sets of jars that the job and the demo need, and where the files come from.
 
-The project has a list of each set, with the SHA-256 of each jar. What is listed comes from the directory that
-STREAMS_GROUPS_JARS names, which `streams-groups check --fetch-jars` fills and which can be carried to a host
-without network; else from the cache, into which it is downloaded from a Maven repository. Of versions without a list
-Spark itself resolves and downloads what it needs (`spark.jars.packages`).
+The project has a list of each set, with the SHA-256 of each jar. If STREAMS_GROUPS_JARS names a directory, the jars
+come from there: `streams-groups check --fetch-jars` fills it, and users can copy it to a host without network. Else
+the jars come from the cache, and missing ones are downloaded from a Maven repository. For a version of Spark without a
+list, Spark itself resolves and downloads the jars (`spark.jars.packages`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ DIRECTORY_VARIABLE = "STREAMS_GROUPS_JARS"
 REPOSITORY_VARIABLE = "STREAMS_GROUPS_MAVEN"
 _DEFAULT_OF_IVY = re.compile(rb"https://[\w./-]+/maven2/")
 _CHECKSUMS = Path(__file__).with_name("checksums")
-_ANSWER_SECONDS = 10.0  # until the repository sends something
-_PROGRESS_SECONDS = 5.0  # between two lines
+_ANSWER_SECONDS = 10.0  # without data from the repository, then the download fails
+_PROGRESS_SECONDS = 5.0  # between two progress lines
 _PART = 1 << 18  # bytes
 
 
@@ -41,13 +41,13 @@ class JarSet(NamedTuple):
     name: str
     what: str
     coordinates: tuple[str, ...]
-    """`group:artifact:version` of those that need the others."""
+    """`group:artifact:version` of the jars that Spark resolves together with their dependencies."""
     checksums: Mapping[str, str]
     """SHA-256 by `group:artifact:version`, in the order of the class path; empty for untested versions."""
 
 
 def connector_jars(spark: str | None = None) -> JarSet:
-    """Return the jars of Spark's Kafka connector for the installed version of Spark, or this one."""
+    """Return the jars of Spark's Kafka connector for this version of Spark, by default the installed one."""
     spark = spark or installed_spark()
     return JarSet(
         f"connector-{spark}",
@@ -64,7 +64,7 @@ def kafka_jars() -> JarSet:
 
 
 def read_checksums(name: str) -> Mapping[str, str]:
-    """Return the SHA-256 of each artifact of a list of the project; empty if there is no such list."""
+    """Return the SHA-256 of each artifact in a list of the project; empty if there is no such list."""
     file = _CHECKSUMS / f"{name}.sha256"
     pairs = (line.split() for line in file.read_text("utf-8").splitlines()) if file.is_file() else ()
     return {artifact: checksum for checksum, artifact in pairs}
@@ -80,8 +80,8 @@ def find_jars(
 ) -> list[Path]:
     """Return the listed jars of a set, in the order of the class path; download missing ones.
 
-    Nothing is downloaded if STREAMS_GROUPS_JARS names a directory, whose jars are compared with their SHA-256 each
-    time. The rest is as for `fetch_jars`.
+    If STREAMS_GROUPS_JARS names a directory, nothing is downloaded, and each call compares the jars there with their
+    SHA-256. Else see `fetch_jars`.
     """
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if not directory:
@@ -101,9 +101,9 @@ def fetch_jars(
 ) -> list[Path]:
     """Return the listed jars of a set in the cache; download missing ones.
 
-    During a download `progress` gets a line now and then, and `poll` is called again and again, and may raise to end
-    it. Two processes may do this at the same time. Raises SetupError if a jar cannot be downloaded or written, or has
-    another SHA-256 than in the list.
+    During a download `progress` gets a line every few seconds. `poll` is called again and again; it may raise to end
+    the download. Two processes may do this at the same time. Raises SetupError if a jar cannot be downloaded or
+    written, or if its SHA-256 is not the one in the list.
     """
     root = cache_directory() / "jars"
     files = {artifact: root / artifact.split(":")[0] / jar_name(artifact) for artifact in jar_set.checksums}
@@ -126,9 +126,9 @@ def fetch_jars(
 
 
 def copy_jars(jar_set: JarSet, directory: Path, progress: Callable[[str], None] | None = None) -> list[Path]:
-    """Fetch the listed jars of a set, and copy them into a directory; return the copies. Raises SetupError.
+    """Fetch the listed jars of a set, copy them into a directory, and return the copies. Raises SetupError.
 
-    The jars of several sets may be in one directory.
+    One directory may hold the jars of several sets.
     """
     fetched = fetch_jars(jar_set, progress)
     try:
@@ -139,7 +139,7 @@ def copy_jars(jar_set: JarSet, directory: Path, progress: Callable[[str], None] 
 
 
 def differences(jar_set: JarSet, files: Iterable[Path]) -> list[str]:
-    """Return a line for each listed jar of the set that is missing among `files` or has another checksum."""
+    """Return a line for each listed jar of the set that `files` lacks or has with another checksum."""
     by_name = {file.name: file for file in files}
     lines = []
     for artifact, expected in jar_set.checksums.items():
@@ -158,7 +158,7 @@ def _is_other(name: str, actual: str, expected: str) -> str:
 
 
 def _default_repository() -> str:
-    """Return the URL that the Ivy of PySpark has by default, so that Spark downloads its packages from the same place.
+    """Return PySpark's default Maven repository, so that all downloads come from the same place.
 
     Raises SetupError if PySpark has no Ivy.
     """
@@ -171,9 +171,9 @@ def _default_repository() -> str:
 
 
 def _download(artifact: str, target: Path, checksum: str) -> Iterator[int]:
-    """Download a jar, and yield the sizes of its parts; nobody sees a part of it, or one with another checksum.
+    """Download a jar, and yield the sizes of its parts. `target` appears only when the jar is whole and verified.
 
-    Proxies and credentials are those of the package `requests`. Raises SetupError or OSError.
+    `requests` applies the user's proxies and credentials. Raises SetupError or OSError.
     """
     import requests  # noqa: PLC0415 - comes with apprise; most starts download nothing
 

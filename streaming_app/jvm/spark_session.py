@@ -1,4 +1,4 @@
-"""Starts Spark with its Kafka connector; the JVM and Python libraries write to log files only."""
+"""Starts Spark with its Kafka connector. The JVM and the Python libraries write to log files only."""
 
 from __future__ import annotations
 
@@ -44,59 +44,59 @@ logger.late.level = error
 """
 
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
-_CRASH_SECONDS = 5.0  # a JVM that crashed has exited within this time after its connection broke
-_ARTIFACTS = "artifacts"  # Spark 4.0 makes it in the working directory, and no setting moves it
-_EXIT_SECONDS = 2.0  # how long a JVM may take to exit after its session was stopped
-MAX_CORES = 4  # by default: each core has a Python worker, and their number must not grow with the machine
+_CRASH_SECONDS = 5.0  # a crashed JVM exits within this time after its connection broke
+_ARTIFACTS = "artifacts"  # Spark 4.0 makes this directory in the working directory; no setting moves it
+_EXIT_SECONDS = 2.0  # for the JVM to exit after its session was stopped
+MAX_CORES = 4  # by default: each core has a Python worker, so memory must not grow with the machine
 
-# Each with its reason; `--conf` overrides them one by one.
+# Each entry has its reason; `--conf` overrides any of them.
 SESSION_CONF = {
-    # Spark's default way of listing topics omits internal ones: it would read nothing, without an error.
+    # With Spark's default, the Kafka source lists no internal topics: it would read nothing, without an error.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     "spark.sql.session.timeZone": "UTC",
-    # A user's `spark-defaults.conf` applies, too; this would change the columns.
+    # A `spark-defaults.conf` of the user also applies; another value there would change the columns.
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    # Micro-batches are small: planning and tasks cost more than the rows.
+    # Micro-batches are small: adaptive planning costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
-    # How many tasks list the files of a table: by default one for each file.
+    # How many tasks list the files of a table: by default one per file.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.inMemoryColumnarStorage.batchSize": "1000",  # a row of `groups` has kilobytes
-    # What a Python worker gets at once: by default Spark limits the rows only, to 10,000.
+    # The most bytes that a Python worker gets at once: by default Spark limits only the rows, to 10,000.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # in ms: how soon a job with nothing to read is ready
-    "spark.sql.streaming.stopTimeout": "2000",  # in ms: without it, stopping a stream may wait for brokers for ever
+    "spark.sql.streaming.noDataProgressEventInterval": "2000",  # ms until a job with nothing to read reports readiness
+    "spark.sql.streaming.stopTimeout": "2000",  # in ms: by default a stop may wait for brokers for ever
 }
-"""Of every session in which the job runs, also of one that somebody else made: they can be set while it runs."""
+"""For every session in which the job runs, including one that the user passes: they can be set while it runs."""
 _CONF = {
     **SESSION_CONF,
-    "spark.sql.catalogImplementation": "in-memory",  # otherwise a user's may leave a database in the directory
-    # There are two streams: neither waits for the tasks of the other, see `job/streams.py`, and each of them has
-    # a consumer for each partition of the topic.
+    "spark.sql.catalogImplementation": "in-memory",  # a user's setting could create a database in the directory
+    # There are two streams (`job/streams.py`). With FAIR, neither waits for the tasks of the other. Each stream has a
+    # consumer for each partition of the topic.
     "spark.scheduler.mode": "FAIR",
     "spark.kafka.consumer.cache.capacity": "256",
-    # What the last poll of each partition returned, up to 5,000 records, is kept for the next batch: by default for
-    # five minutes, which was a third of the heap while a catch-up was folded and written.
+    # The consumer keeps the result of the last poll of each partition, up to 5,000 records, for the next batch. The
+    # default of five minutes took a third of the heap while a catch-up was folded and written.
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     "spark.ui.enabled": "false",
-    # What Spark remembers for its pages, also where there are none: by default a thousand queries with the text of
-    # their plans, and as many jobs and stages with all their tasks, which grew for the first hour of a job.
-    "spark.sql.ui.retainedExecutions": "100",  # `SparkProgress` looks at the newest of them
+    # What Spark keeps in memory for its web pages, even if they are off. The defaults are a thousand queries with the
+    # text of their plans, and as many jobs and stages with all their tasks: the heap grew for the first hour of a job.
+    "spark.sql.ui.retainedExecutions": "100",  # `SparkProgress` reads the newest of them
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.showConsoleProgress": "false",
-    # What is kept on disk is a stream of Java objects, each a thousand rows (see `SESSION_CONF`). By default the stream
-    # keeps the last hundred that were written or read in memory, which is most of the heap at a first catch-up.
+    # Spark caches data on disk as a stream of Java objects, each of a thousand rows (see `SESSION_CONF`). By default
+    # the stream keeps its last hundred objects in memory, which is most of the heap at a first catch-up.
     "spark.serializer.objectStreamReset": "1",
-    # Each sort and each aggregate of a task begins with a page, of 32 MB by default, however few its rows are.
+    # Each sort and each aggregate of a task allocates at least one page, by default of 32 MB, however few its rows.
     "spark.buffer.pageSize": "2m",
     "spark.driver.memory": "2g",
 }
 _LOCAL_CONF = {
     "spark.driver.bindAddress": "127.0.0.1",  # in local mode no other machine connects to the driver
     "spark.driver.host": "127.0.0.1",
-    # A path without a scheme is one of this machine, also where HADOOP_CONF_DIR names another file system.
+    # A path without a scheme is a local one, even if HADOOP_CONF_DIR names another file system.
     "spark.hadoop.fs.defaultFS": "file:///",
 }
 
@@ -112,15 +112,16 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
     java_options: Sequence[str] | None = None,
     exit_seconds: float = _EXIT_SECONDS,
 ) -> Iterator[SparkSession]:
-    """Start a session whose JVM writes to `log_file` only; after the block stop it, and wait until its JVM has exited.
+    """Start a session whose JVM logs to `log_file` only; after the block stop it, and wait until its JVM has exited.
 
     `conf` overrides the defaults above.
     `spark.master` may be a cluster: its executors get the jars, and need this package installed (see deploy/spark).
-    `poll` is called again and again while jars are downloaded, and before the session starts; it may raise to end that.
-    `jvm` becomes the process that is launched, with `java_options`, by default that of an archive of classes. A JVM
-    that still ran could write into tables that another job has begun to write: it is killed after `exit_seconds`.
-    Raises SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start, or its
-    JVM exits in the block.
+    `poll` is called again and again during the download of jars and before the session starts; it may raise to stop.
+    `jvm` becomes the process that is launched. `java_options` is by default the option for the archive of classes.
+    The JVM is killed if it runs longer than `exit_seconds` after the block: it could write into tables to which another
+    job writes by then.
+    Raises SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start, or when
+    its JVM exits within the block.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     for warning in filter(None, (version_warning(), use_spark_home())):
@@ -146,12 +147,12 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
         raise
     finally:
         if spark is not None and jvm.is_running:
-            with suppress(Py4JError, ConnectionError):  # it is ending already
+            with suppress(Py4JError, ConnectionError):  # the JVM may have begun to exit
                 spark.stop()
         jvm.close(exit_seconds)
         _forget_jvm()
         if not had_artifacts:
-            with suppress(OSError):  # not there, or another session uses it
+            with suppress(OSError):  # it does not exist, or another session uses it
                 artifacts.rmdir()
 
 
@@ -166,8 +167,8 @@ def _start(
 
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # the one that has this package
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the first python3 on their PATH
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # the Python that has this package
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # by default workers run the first python3 on their PATH
     log_start = log_file.stat().st_size if log_file.exists() else 0
     try:
         gateway = jvm.launch(settings, java_options, log_file)
@@ -175,7 +176,7 @@ def _start(
         poll()
         builder = SparkSession.builder.appName("streams-groups")
         for name, value in settings.items():
-            if name != JAVA_OPTIONS:  # of a JVM that runs already
+            if name != JAVA_OPTIONS:  # the JVM runs already
                 builder = builder.config(name, value)
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
@@ -183,14 +184,14 @@ def _start(
 
 
 def _cause(error: Exception, log_file: Path, log_start: int) -> str:
-    """Return why Spark did not start; of a JVM that exits before it answers, only its log says it."""
+    """Return why Spark did not start. If the JVM exits before it answers, only its log says why."""
     if _JVM_EXITED in str(error):
         return last_line(log_file, "Error", "Exception", start=log_start)
     return java_error_message(error)
 
 
 def default_cores() -> int:
-    """Return the number of cores that Spark uses by default: those of this machine, up to `MAX_CORES`."""
+    """Return the number of cores that Spark uses by default: all of this machine, at most `MAX_CORES`."""
     return min(_usable_cores(), MAX_CORES)
 
 
@@ -199,7 +200,7 @@ def _usable_cores() -> int:
 
 
 def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequence[Path]) -> dict[str, str]:
-    """Return all settings of Spark: the defaults, those of the kind of master and of the jars, and `conf`."""
+    """Return all settings of Spark: the defaults, the ones for this kind of master and for the jars, and `conf`."""
     master = conf.get("spark.master", f"local[{default_cores()}]")
     is_local = master.startswith("local")
     found = {
@@ -209,7 +210,7 @@ def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequ
     return {
         **_CONF,
         "spark.hadoop.fs.permissions.umask-mode": _umask(),
-        # Spark creates this directory, and nothing is written there.
+        # Spark creates this directory, but nothing is written into it.
         "spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse"),
         **(_LOCAL_CONF if is_local else {}),
         "spark.master": master,
@@ -220,14 +221,14 @@ def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequ
 
 
 def _umask() -> str:
-    """Return the umask of this process: the file system of Hadoop has its own, 022."""
-    mask = os.umask(0o077)  # it can only be read by setting it
+    """Return the umask of this process: Hadoop's file system would use its own default, 022."""
+    mask = os.umask(0o077)  # reading the umask requires setting it
     os.umask(mask)
     return f"{mask:03o}"
 
 
 def _local_cores(master: str) -> int:
-    """Return the number of cores that a master such as `local[2]` names; of another, the default."""
+    """Return the number of cores that a master such as `local[2]` names; for other masters, the default."""
     cores = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
     if cores is None:
         return default_cores()
@@ -235,7 +236,7 @@ def _local_cores(master: str) -> int:
 
 
 def _log_option(log_file: Path) -> str:
-    """Write the settings of the JVM's log, and return Java's option that names their file."""
+    """Write the log settings of the JVM, and return the Java option that names their file."""
     log4j = log_file.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=javaproperties.escape(str(log_file))), "ascii")
     return f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"
@@ -253,7 +254,7 @@ def _forget_jvm() -> None:
 def library_logs(log_file: Path) -> Iterator[None]:
     """Send the logs of Python libraries to `log_file`, and only this package's warnings to stderr.
 
-    py4j logs tracebacks, which go to stderr when the root logger has no handler.
+    py4j logs tracebacks. They would go to stderr if the root logger had no handler.
     """
     own, root = logging.getLogger("streaming_app"), logging.getLogger()
     to_stderr, to_file = logging.StreamHandler(), WatchedFileHandler(log_file, delay=True)
@@ -273,5 +274,5 @@ def library_logs(log_file: Path) -> Iterator[None]:
 
 class _EscapingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record without characters that a terminal obeys: it may quote what others chose."""
+        """Return the record with terminal control characters escaped: others may have chosen the text in it."""
         return escape_lines(super().format(record))

@@ -1,9 +1,9 @@
 """Requests to Kafka brokers other than Spark's own reads: client settings, requests, and errors in plain words."""
 
 GROUP_PREFIX = "streams-groups"
-"""Spark's consumers use group ids with this prefix; they neither join nor commit."""
+"""The prefix of the group ids of Spark's consumers, which neither join nor commit."""
 AUTHORIZATION_CODES = frozenset({29, 30})
-"""TOPIC_AUTHORIZATION_FAILED, of a topic that the group uses, and GROUP_AUTHORIZATION_FAILED."""
+"""TOPIC_AUTHORIZATION_FAILED (for a topic that the group uses) and GROUP_AUTHORIZATION_FAILED."""
 GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC, LEFT_OVER_TOPIC = (
     "group_config",
     "group_state",
@@ -21,4 +21,4 @@ BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, WRITER, FEATURE = (
 )
 """The kinds of rows of `broker_facts`."""
 ASKED_FOR = ", asked for "
-"""Between what an internal topic is and what its topology asks for, in the value of a fact where they differ."""
+"""In the value of a fact about a difference: separates the actual value of an internal topic from the topology's."""

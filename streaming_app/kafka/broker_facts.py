@@ -1,6 +1,6 @@
-"""What explains a group's lag and only the brokers know: configs in force, coordinators, replicas, open transactions.
+"""Requests for facts that explain a group's lag and that only brokers know: configs, coordinators, replicas, ...
 
-Each function asks for facts of one kind. What the job's principal may not read is missing from the result. All raise
+Each function asks for facts of one kind. The result omits what the job's principal may not read. All functions raise
 kafka-python's KafkaError, or GroupError, when the brokers do not answer.
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from streaming_app.kafka.client import StreamsGroupClient
 
 _PER_REQUEST = 500  # groups or topics
-_PASSES = 10  # until the configs of every topic were asked for again
+_PASSES = 10  # within so many passes the configs of every topic are read again
 _MOST_LEFT_OVER = 1_000  # topics
 _ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
-_STREAMS = "streams."  # what the names of configs of streams groups begin with
+_STREAMS = "streams."  # the prefix of the config names of streams groups
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
     releases.DESCRIPTION_PLUGIN,
@@ -58,7 +58,7 @@ _SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "D
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
-"""Ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
+"""Transactional ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
 
 
 class BrokerFact(NamedTuple):
@@ -71,13 +71,13 @@ class BrokerFact(NamedTuple):
     source: str | None = None
     group_id: str | None = None
     value_before: str | None = None
-    """The value that it had before, if the job has seen another one."""
+    """The earlier value, if the job has seen another one."""
     changed_at: datetime | None = None
-    """When the job first saw the present value after that."""
+    """When the job first saw the current value, if there was an earlier one."""
 
 
 class InternalTopic(NamedTuple):
-    """A repartition or changelog topic as a topology asks for it."""
+    """A repartition or changelog topic as the topology defines it."""
 
     group_id: str
     name: str
@@ -89,18 +89,18 @@ class InternalTopic(NamedTuple):
 
 
 class TopicConfigs:
-    """The configs of topics as they were when last asked for: of many topics a tenth at each pass, the oldest first."""
+    """The configs of topics, as last read. If there are many topics, each pass reads a tenth of them, oldest first."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[str, ...]], _Configs] = {}
 
     def ask(self, admin: Admin, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, _Configs]:
-        """Return by topic the wanted configs, as far as they may be read; those of new topics are asked for now."""
+        """Return the wanted configs by topic, if they may be read; the configs of new topics are read now."""
         known = {key: self._known[key] for key in self._known if wanted.get(key[0]) == key[1]}
         oldest = dict(islice(known, max(_PER_REQUEST, len(wanted) // _PASSES)))
         due = {topic: names for topic, names in wanted.items() if (topic, names) not in known or topic in oldest}
         found = _configs(admin, ConfigResourceType.TOPIC, due)
-        # One that does not exist has none, and is asked for at each pass.
+        # A topic that does not exist has none; it is asked for at each pass.
         asked = {(topic, names): found[topic] for topic, names in due.items() if found.get(topic)}
         self._known = {key: one for key, one in known.items() if key[0] not in due} | asked
         return {topic: configs for (topic, _), configs in self._known.items()}
@@ -109,12 +109,12 @@ class TopicConfigs:
 def topic_facts(
     admin: Admin, topics: Iterable[str], wanted: Iterable[InternalTopic] = (), configs: TopicConfigs | None = None
 ) -> list[BrokerFact]:
-    """Return how long topics keep records, which partitions lack a leader or replicas, and how internal topics are.
+    """Return the retention of topics, partitions without leader or replicas, and the state of internal topics.
 
-    Of an internal topic that is how many partitions it has, and what is not as it was asked for: `ACTUAL, asked for
-    WANTED`. One whose name does not begin with the id of its group has no such fact, as every group may name any topic;
-    of several groups the one with the longest id has it. Brokers create these topics, and log a difference, but act on
-    none (KIP-1071, "Topic configuration mismatches"). Needs Describe and DescribeConfigs on the topics.
+    Facts of an internal topic are its number of partitions, and its differences from the topology: `ACTUAL, asked for
+    WANTED`. Every group may name any topic. So a topic has such facts only for the group whose id is a prefix of its
+    name; of several groups, for the one with the longest id. Brokers create these topics and log differences, but do
+    not act on them (KIP-1071, "Topic configuration mismatches"). Needs Describe and DescribeConfigs on the topics.
     """
     names, by_length = list(topics), sorted(wanted, key=lambda one: len(one.group_id))
     asked = {one.name: one for one in by_length if one.name.startswith(f"{one.group_id}-")}
@@ -137,7 +137,7 @@ def topic_facts(
 
 
 def _described_topics(admin: Admin, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield those of the topics that exist, and may be described."""
+    """Yield the topics that exist and may be described."""
     for some in chunks(names, _PER_REQUEST):
         yield from (topic for topic in admin.describe_topics(some) if not topic["error_code"])
 
@@ -168,18 +168,18 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 class LeftOverTopic(NamedTuple):
-    """A repartition or changelog topic that an earlier topology asked for, and that none asks for now."""
+    """A repartition or changelog topic of an earlier topology that is in no current topology."""
 
     name: str
     group_id: str
     left_by: str
-    """`topology`: the group has another one; `group`: it is gone."""
+    """`topology`: the group has a new topology; `group`: the group does not exist any more."""
 
 
 def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[BrokerFact]:
-    """Return of those that exist what left them, how many partitions they have, and the bytes of all replicas.
+    """For the topics that exist, return the reason why they remain, their partitions, and the bytes of all replicas.
 
-    Needs Describe on the topics, and for the bytes Describe on the cluster, and that every broker answers.
+    Needs Describe on the topics. The bytes also need Describe on the cluster, and an answer of every broker.
     """
     existing = set(admin.list_topics())
     found = {one.name: one for one in islice((one for one in earlier if one.name in existing), _MOST_LEFT_OVER)}
@@ -194,27 +194,27 @@ def left_over_topics(admin: Admin, earlier: Iterable[LeftOverTopic]) -> list[Bro
 
 
 def _sizes(admin: Admin, partitions: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of all replicas of topics, of which it gets the numbers of partitions; nothing if not known."""
+    """Return the bytes of all replicas by topic; `partitions` are the partition counts. Empty if not known."""
     wanted = {topic: list(range(number)) for topic, number in partitions.items()}
     sizes = dict.fromkeys(partitions, 0)
     try:
         answers = admin.describe_log_dirs(wanted)
-    except KafkaError:  # a broker is away, and its replicas with it
+    except KafkaError:  # a broker is away, so the sizes of its replicas are not known
         return {}
     for directory in (one for answer in answers for one in answer["log_dirs"]):
         if directory["error_code"]:
             return {}
         for topic in directory["topics"]:
             sizes[topic["name"]] += sum(one["partition_size"] for one in topic["partitions"])
-    # Without the right to it a broker names no directory.
+    # Without the permission, a broker returns no directory.
     return sizes if all(answer["log_dirs"] for answer in answers) else {}
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
-    """Return the configs in force of streams groups. Needs DescribeConfigs on the groups, and Kafka 4.1.
+    """Return the effective configs of streams groups. Needs DescribeConfigs on the groups, and Kafka 4.1.
 
-    Brokers of 4.4.0 describe their internal configs only where the group or the broker sets them: warm-ups, the
-    acceptable recovery lag and the interval of task offsets.
+    Brokers of 4.4.0 describe internal configs only if the group or the broker sets them: warm-ups, the acceptable
+    recovery lag and the interval of task offsets.
     """
     return [
         BrokerFact(kinds.GROUP_CONFIG, group_id, name, config.value, config.source, group_id)
@@ -225,15 +225,15 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
 
 
 def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
-    """Return the config `streams.acceptable.recovery.lag` of each group that has one in `group_configs`."""
+    """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one in `group_configs`."""
     found = _configs(client.admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
     return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
 
 
 def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]:
-    """Return the configs of these brokers that limit streams groups, or say when what they leave is removed.
+    """Return the configs of these brokers that limit streams groups, or define when brokers remove groups and offsets.
 
-    Of a config that is not set there is no fact. Needs DescribeConfigs on the cluster. Raises if no broker answers.
+    A config that is not set gives no fact. Needs DescribeConfigs on the cluster. Raises if no broker answers.
     """
     facts, errors, names = list[BrokerFact](), list[KafkaError](), list(map(str, brokers))
     for broker in names:
@@ -249,10 +249,10 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
 
 
 def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
-    """Return whether the config of some broker names a plugin for topology descriptions; None where it is not known.
+    """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
 
-    False is only returned once every broker's config was read; brokers before 4.4 have no such config. `properties` are
-    Kafka's.
+    False only if the config of every broker was read; brokers before 4.4 have no such config. `properties` are Kafka
+    client properties.
     """
     try:
         with closing(connect(properties, IMPATIENT_CONNECT_SECONDS)) as admin:
@@ -266,7 +266,7 @@ def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
 
 
 def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
-    """Return the coordinator of each group that has one now, as Kafka's tool prints it: `HOST:PORT (ID)`.
+    """Return the coordinator of each group that has one now, in the format of Kafka's tool: `HOST:PORT (ID)`.
 
     Needs Describe on the groups.
     """
@@ -275,14 +275,14 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
             kinds.COORDINATOR, one.key, kinds.COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", group_id=one.key
         )
         for one in admin.find_coordinators(group_ids)
-        if not one.error_code  # else it may not be described, or its partition has no leader
+        if not one.error_code  # the group may not be described, or its partition has no leader
     ]
 
 
 def group_states(admin: Admin) -> list[BrokerFact]:
-    """Return the states of classic groups with members, of which the log does not hold the rebalances.
+    """Return the states of classic groups with members: their rebalances are not in the log.
 
-    Those that a broker which does not answer coordinates are missing. Needs Describe on the groups.
+    Groups whose coordinator does not answer are missing. Needs Describe on the groups.
     """
     found: list[BrokerFact] = []
     for broker in admin.broker_ids():
@@ -296,7 +296,7 @@ def group_states(admin: Admin) -> list[BrokerFact]:
 
 
 def features(admin: Admin) -> list[BrokerFact]:
-    """Return the release of each broker that answers, and the level of the features of its cluster. Needs no ACL."""
+    """Return the release of each broker that answers, and the feature levels of its cluster. Needs no ACL."""
     return [
         BrokerFact(kinds.FEATURE, str(one.broker_id), name, str(value))
         for one in releases.ask(admin)
@@ -305,12 +305,12 @@ def features(admin: Admin) -> list[BrokerFact]:
 
 
 def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = None) -> list[BrokerFact]:
-    """Return which transactions on these topics are open for longer than their time-out, and who writes which topics.
+    """Return the transactions on these topics that are open beyond their time-out, and which groups write which topics.
 
-    A reader with `read_committed` waits for the former. The latter are topics that Kafka Streams applications write in
-    a transaction that is open now, as exactly-once ones do, but for internal ones. That is a sample: a topic that
-    nothing is written to at this moment is missing, and so is an application that writes without transactions. Needs
-    Describe on the transactional ids. `now` is for tests.
+    A reader with `read_committed` waits for such transactions. The writers come from the currently open transactions of
+    Kafka Streams applications with exactly-once processing, without internal topics. They are a sample: a topic to
+    which nothing is written at this moment is missing, and so is an application without transactions. Needs Describe on
+    the transactional ids. `now` is for tests.
     """
     wanted, at = frozenset(topics), now or datetime.now(timezone.utc)
     facts, written = list[BrokerFact](), set[tuple[str, str]]()
@@ -318,7 +318,7 @@ def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = Non
         group = _STREAMS_ID.fullmatch(name)
         try:
             found = admin.describe_transactions([name]) if group or wanted else {}
-        except KafkaError:  # it has ended since, or may not be described
+        except KafkaError:  # it has ended meanwhile, or may not be described
             continue
         for one in found.values():
             overdue = _overdue(one, at)
@@ -331,17 +331,17 @@ def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = Non
 
 
 def _open_transactions(admin: Admin) -> list[str]:
-    """Return the ids of the transactions that are open, of the coordinators that answer."""
+    """Return the ids of the open transactions, from the coordinators that answer."""
     ids = set[str]()
     for broker in admin.broker_ids():
-        with suppress(KafkaError):  # one that is away: the coordinators of its transactions move
+        with suppress(KafkaError):  # a broker is away: its transactions get new coordinators
             listed = admin.list_transactions([broker], state_filters=_OPEN)
             ids.update(one.transactional_id for some in listed.values() for one in some)
     return sorted(ids)
 
 
 def _overdue(transaction: Any, now: datetime) -> str | None:  # noqa: ANN401 - kafka-python is untyped
-    """Return since when a transaction is open, if that is longer than its time-out."""
+    """Return since when a transaction is open, if that is longer than its time-out; else None."""
     began = datetime.fromtimestamp(transaction.transaction_start_time_ms / 1000, timezone.utc)
     timeout = transaction.transaction_timeout_ms / 1000
     if now - began <= timedelta(seconds=timeout):
@@ -360,7 +360,7 @@ _Configs = Mapping[str, _Config]
 def _configs(
     admin: Admin, kind: ConfigResourceType, wanted: Mapping[str, Iterable[str] | None]
 ) -> dict[str, dict[str, _Config]]:
-    """Return those of the wanted configs of each resource that have a value, by name; None: all of them."""
+    """Return the wanted configs of each resource that have a value, by name; None: all configs."""
     resources = (
         ConfigResource(kind, one, None if keys is None else dict.fromkeys(keys)) for one, keys in wanted.items()
     )

@@ -1,6 +1,6 @@
 """Requests of the streams group protocol to coordinators, and the other requests that commands and tests send.
 
-What kafka-python's own admin client can do is left to it: see `StreamsGroupClient.admin`.
+For requests that kafka-python's own admin client supports, use `StreamsGroupClient.admin`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ RETRY_SECONDS = 30.0
 _DESCRIBE_BATCH_SIZE = 100
 _LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
 _GROUPS_PER_REQUEST = 500
-_FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and those that are left would only wait for time-outs
+_FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and further requests would only time out
 
 
 class StreamsGroupClient:
     """One connection to a cluster for any number of groups and members; safe to use from several threads.
 
     While a coordinator moves, loads or restarts, each call retries for up to 30 s. After that, and for every other
-    error, it raises GroupError; kafka-python's KafkaError when the cluster does not answer.
+    error, it raises GroupError, or kafka-python's KafkaError when the cluster does not answer.
     """
 
     def __init__(self, bootstrap_server: str | Sequence[str], **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
@@ -63,7 +63,7 @@ class StreamsGroupClient:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], seconds: float | None = None) -> Self:
-        """Connect to the brokers of Kafka client properties, as `connection.connect` does, and raises."""
+        """Connect to the brokers in Kafka client properties, as `connection.connect` does. Raises the same errors."""
         settings = connection_settings(properties, seconds)
         return cls(settings.pop("bootstrap_servers"), **settings)
 
@@ -78,7 +78,7 @@ class StreamsGroupClient:
         self.admin.close()
 
     def heartbeat(self, fields: Mapping[str, Any]) -> Fields:
-        """Send a StreamsGroupHeartbeat with these fields (snake_case) and return the response's."""
+        """Send a StreamsGroupHeartbeat with these fields (snake_case), and return the fields of the response."""
         request = build(protocol.StreamsGroupHeartbeatRequest, fields)
         return self._send(fields["group_id"], request)
 
@@ -89,9 +89,9 @@ class StreamsGroupClient:
         self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
-        """Return each group as StreamsGroupDescribe does, in the order given; one request describes up to 100 groups.
+        """Return each group as in StreamsGroupDescribe, in the order given; one request describes up to 100 groups.
 
-        A group that is no streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state.
+        A group that is not a streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state.
         """
         requested = list(group_ids)
         fields = {"include_topology_description": True} if include_topology_description else {}
@@ -117,9 +117,9 @@ class StreamsGroupClient:
         return [described[group_id] for group_id in requested]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the end offset of each partition of a topic, aborted and open transactions included."""
+        """Return the end offset of each partition of a topic, including aborted and open transactions."""
         described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
-        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # else the topic would seem to have no partitions
+        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # it lists no partitions then
             raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
         partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
         specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
@@ -127,7 +127,7 @@ class StreamsGroupClient:
         return {partition.partition: offset.offset for partition, offset in offsets.items()}
 
     def list_groups(self) -> dict[str, str]:
-        """Return the state of every streams group on the cluster by group id, in the brokers' notation."""
+        """Return the state of every streams group of the cluster by group id, as the brokers write it."""
         groups = self._retry(self.admin.list_groups)  # kafka-python's filter by type does not know streams groups
         return {group["group_id"]: group["group_state"] for group in groups if group["group_type"] == "streams"}
 
@@ -151,14 +151,14 @@ class StreamsGroupClient:
         """Delete a topic and wait until the brokers no longer know it."""
         self.admin.delete_topics([name])
         stop = stop_after_delay(RETRY_SECONDS)
-        # it may go between the two requests for the ends
+        # the topic may disappear between the two requests for the ends
         is_there = retry_if_result(bool) | retry_if_exception_type(UnknownTopicOrPartitionError)
         Retrying(retry=is_there, stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1
     ) -> None:
-        """Commit offsets by (topic, partition) as a member, or, without one, for an empty group."""
+        """Commit offsets by (topic, partition) as a member, or, without a member id, for an empty group."""
         topics: dict[str, list[Fields]] = {}
         for (topic, partition), offset in offsets.items():
             topics.setdefault(topic, []).append({"partition_index": partition, "committed_offset": offset})
@@ -172,7 +172,7 @@ class StreamsGroupClient:
 
         def commit() -> None:
             for topic in self._ask(group_id, request)["topics"]:
-                for partition in topic["partitions"]:  # which also say that the coordinator is another
+                for partition in topic["partitions"]:  # its errors also say if the coordinator has changed
                     raise_for_code(partition["error_code"])
 
         self._retry(commit)
@@ -197,7 +197,7 @@ class StreamsGroupClient:
 
 
 def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
-    """Return a response. Raises the error that there is instead."""
+    """Return the fields of a response. Raises its error, if it has one."""
     if isinstance(response, Exception):
         raise response
     fields: Fields = response.to_dict()
@@ -205,30 +205,30 @@ def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
 
 
 def _is_retriable(error: BaseException) -> bool:
-    """Return whether the same request may succeed on a retry."""
+    """Return whether the same request may succeed later."""
     if isinstance(error, GroupError):
         return error.code in COORDINATOR_CODES
-    # A partition without a leader, while a broker starts, is of the broker -1.
+    # While a broker starts, a partition without a leader has the broker id -1.
     return isinstance(error, (RetriableError, KafkaConnectionError, UnknownBrokerIdError))
 
 
-# --- Descriptions of many groups, where one that cannot be described keeps none of the others from being described ----
+# --- Descriptions of many groups: one failure does not prevent the others ---------------------------------------------
 
 
 @dataclass
 class Descriptions:
-    """What StreamsGroupDescribe returned."""
+    """The results of StreamsGroupDescribe."""
 
     groups: list[Fields] = field(default_factory=list)
-    """Those that were described, in snake_case."""
+    """The described groups, in snake_case."""
     failures: dict[str, GroupError] = field(default_factory=dict)
-    """The error of each group that was not; those of a request that failed as a whole are missing."""
+    """By group, the error; groups of a request that failed as a whole are missing."""
 
 
 def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> Descriptions:
-    """Describe the groups, 500 a request to each coordinator. A request that fails as a whole is left out.
+    """Describe the groups, 500 per request to each coordinator. Groups of a request that fails as a whole are missing.
 
-    Raises kafka-python's KafkaError once three requests in a row have failed, or the only one.
+    Raises kafka-python's KafkaError if three requests in a row fail, or if the only one fails.
     """
     found, failed = Descriptions(), 0
     for some in chunks(group_ids, _GROUPS_PER_REQUEST):

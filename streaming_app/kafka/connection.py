@@ -1,10 +1,10 @@
-"""The connection to a cluster: one way to make it, its time-outs, and requests to brokers and coordinators.
+"""The connection to a cluster: how it is made, its time-outs, and requests to brokers and coordinators.
 
-kafka-python's admin client sends them. Its errors arrive as exceptions, so what it logs is not printed.
+kafka-python's admin client sends the requests. Its errors arrive as exceptions, so its log is not printed.
 
-A broker that is paused, or whose machine is gone, accepts what is sent to it and answers nothing. kafka-python chooses
-one broker and waits for it alone. Here the next one is tried after a moment, or at once when one fails. So time-outs of
-several brokers do not add up.
+A paused broker, or one whose machine is gone, accepts requests and does not answer. kafka-python chooses one broker and
+waits for it alone. This module tries the next broker after a moment, or at once when one fails. So time-outs of several
+brokers do not add up.
 """
 
 import copy
@@ -33,20 +33,20 @@ from streaming_app.kafka.security import security_settings
 CONNECT_SECONDS = 10.0
 """How long a command or a service waits for the first connection."""
 IMPATIENT_CONNECT_SECONDS = 5.0
-"""The same, where a batch of the stream or a reader of the page waits meanwhile."""
+"""The same, if a batch of the stream or a reader of the page waits meanwhile."""
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
-_READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # of any broker
-_NEXT_SECONDS = 1.0  # without an answer, until the next broker is asked, too
-_PAUSE_SECONDS = 0.1  # until servers of which none answered are tried again, twice as long each time
-_LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether the broker is still there
-_REQUESTS_AT_A_TIME = 10_000  # of a broker: kafka-python fails what is more than five, and does not let it wait
+_READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # any broker answers
+_NEXT_SECONDS = 1.0  # without an answer, until the next broker is also asked
+_PAUSE_SECONDS = 0.1  # if no server has answered, until they are tried again; doubled each time
+_LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether this one is still there
+_REQUESTS_AT_A_TIME = 10_000  # per broker: kafka-python's default is five, and it fails further requests at once
 _GROUPS_PER_FIND = 1_000
-_FIND_VERSION = 4  # the first that takes many groups: KIP-699, Kafka 3.0
+_FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
 
 def connect(properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> "Admin":  # noqa: ANN401 - kafka-python's
-    """Connect to the brokers of Kafka client properties, with `bootstrap.servers`; give up after `seconds`, or 10.
+    """Connect to the brokers in Kafka client properties (`bootstrap.servers`); give up after `seconds`, by default 10.
 
     Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
     """
@@ -54,7 +54,7 @@ def connect(properties: Mapping[str, str], seconds: float | None = None, **setti
 
 
 class KeptConnection:
-    """A connection that the first request makes, and the first one after `close`; for one thread at a time."""
+    """A connection that the first request makes, and the first one after `close` again; for one thread at a time."""
 
     def __init__(self, make: Callable[[], "Admin"]) -> None:
         """Prepare; nothing is connected yet."""
@@ -63,11 +63,11 @@ class KeptConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been made, and not closed since."""
+        """Whether it was made and not closed since."""
         return self._admin is not None
 
     def get(self) -> "Admin":
-        """Return the connection. Raises as what makes it."""
+        """Return the connection. Raises the errors of the function that makes it."""
         if self._admin is None:
             self._admin = self._make()
         return self._admin
@@ -80,7 +80,7 @@ class KeptConnection:
 
 
 def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
-    """Return the settings of kafka-python for the same. Raises SecurityError."""
+    """Return the settings of kafka-python for these properties. Raises SecurityError."""
     return {
         "bootstrap_servers": [one.strip() for one in properties["bootstrap.servers"].split(",") if one.strip()],
         "bootstrap_timeout_ms": int(1000 * (CONNECT_SECONDS if seconds is None else seconds)),
@@ -94,14 +94,14 @@ def silence_log() -> None:
 
 
 class BrokerGoneError(KafkaConnectionError):  # type: ignore[misc] # kafka-python is untyped
-    """The other brokers do not count a broker to the cluster any more: it stopped, or lost its connection to them."""
+    """The other brokers no longer have this broker in the cluster: it stopped, or lost its connection to them."""
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python is untyped
     """The connections of one client."""
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:  # noqa: ANN401 - the same
-        """Send a request to a broker. Without `node_id`, one that only reads goes to the first that answers."""
+        """Send a request to a broker. Without `node_id`, a read-only request goes to the first broker that answers."""
         if node_id is None and isinstance(request, _READS):
             return self.call_soon(self._first_answer, request, request_timeout_ms)
         return self._begin(request, node_id, request_timeout_ms)
@@ -113,9 +113,9 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
             return Future().failure(error)
 
     async def _do_bootstrap(self, deadline: float | None) -> bool:
-        """Learn the brokers from the server that answers first. The parent tries one, and waits for it alone.
+        """Get the brokers from the first server that answers. The parent class tries only one server, and waits for it.
 
-        A login is waited for until the deadline, while others of the servers are tried, too.
+        Waits for the login to a server until the deadline, and meanwhile tries the other servers.
         """
         brokers = self.cluster.bootstrap_brokers()
         random.shuffle(brokers)
@@ -132,7 +132,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
             try:
                 await self.wait_for(self.call_soon(self._first, list(servers), ask), left_ms())
                 break
-            except KafkaError as error:  # of the last one
+            except KafkaError as error:  # the error of the last server
                 if not error.retriable or self.closed or left_ms() == 0:
                     raise
             await self._net.sleep(pause)
@@ -161,7 +161,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         )
 
     async def _first(self, nodes: list[Any], ask: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
-        """Ask one node after the other, a moment apart or once one fails, and return the first answer of all."""
+        """Ask one node after the other, a moment apart or when one fails, and return the first answer."""
         sent = list[Future]()
         while True:
             if nodes:
@@ -175,7 +175,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
                 raise sent[-1].exception
 
     def _nodes_to_ask(self) -> list[Any]:
-        """Return the brokers that are not known to be away, the one with the fewest requests first."""
+        """Return the brokers that are not known to be away, fewest open requests first."""
         best = self.least_loaded_node()
         others = [one.node_id for one in self.cluster.brokers() if one.node_id != best]
         random.shuffle(others)
@@ -204,14 +204,14 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             raise
 
     def _open(self, **configs: Any) -> KafkaNetClient:  # noqa: ANN401 - the same
-        """Return what the parent sends its requests with."""
+        """Return the object with which the parent sends requests."""
         network = NetworkSelector(**configs)
         self._connections = _Connections(network, **configs)
         self._opened = KafkaNetClient(network, self._connections, **configs)
         return self._opened
 
     def find_coordinators(self, group_ids: Iterable[str]) -> Iterator[Any]:
-        """Yield what a broker says of each group: `key`, and `node_id`, `host` and `port`, or an `error_code`."""
+        """Yield a broker's answer for each group: `key`, and `node_id`, `host` and `port`, or an `error_code`."""
         for ids in chunks(group_ids, _GROUPS_PER_FIND):
             request = FindCoordinatorRequest(
                 key_type=CoordinatorType.GROUP.value, coordinator_keys=ids, min_version=_FIND_VERSION
@@ -225,9 +225,9 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         most: int,
         timeout_ms: int = ANSWER_MS,
     ) -> list[tuple[list[str], Any]]:
-        """Send the coordinators requests for at most so many groups; return the groups of each with the response.
+        """Send requests for at most `most` groups each to the coordinators; return the groups and response of each.
 
-        Instead of it GroupError where the coordinator is not known, and KafkaError where it does not answer.
+        The response is a GroupError if the coordinator is not known, and a KafkaError if it does not answer.
         """
         found: list[tuple[list[str], Any]] = []
         by_node: defaultdict[int, list[str]] = defaultdict(list)
@@ -241,24 +241,24 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         return found + [(ids, answer) for (_, ids), answer in zip(sent, answers, strict=True)]
 
     def broker_ids(self) -> list[int]:
-        """Return the ids of the brokers that are known, those that are away included."""
+        """Return the ids of all known brokers, including brokers that are away."""
         return sorted(broker.node_id for broker in self._connections.cluster.brokers())
 
     def send_to_any(self, request: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
-        """Send a request that any broker answers, and return the response."""
+        """Send a request that any broker can answer, and return the response."""
         return self._connections.run(self._connections.send, request)
 
     def send_all(self, requests: Sequence[tuple[int, Any]], timeout_ms: int) -> list[Any]:
-        """Send each request to the broker of that id, all before the first response; return responses in order.
+        """Send each request to the broker with that id, all before the first response; return responses in order.
 
-        The entry of a request that failed is its KafkaError. A broker that the others do not count to the cluster any
-        more is not waited for.
+        The entry of a request that failed is its KafkaError. The method does not wait for a broker that is no longer in
+        the cluster.
         """
         connections = self._connections
 
         async def send() -> list[Any]:
             if any(connections.cluster.broker_metadata(node_id) is None for node_id, _ in requests):
-                await self._read_brokers()  # a broker joined
+                await self._read_brokers()  # it may be a new broker
             deadline = time.monotonic() + timeout_ms / 1000
             sent = [(connections.send(request, node_id, timeout_ms), node_id) for node_id, request in requests]
             return [await self._answer(one, node_id, deadline) for one, node_id in sent]
@@ -266,7 +266,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         return connections.run(send)  # type: ignore[no-any-return] # kafka-python is untyped
 
     async def _answer(self, sent: Future, node_id: int, deadline: float) -> Any:  # noqa: ANN401 - the same
-        """Return the response of a broker, or the KafkaError; wait until the deadline at most."""
+        """Return the response of a broker, or a KafkaError; wait at most until the deadline."""
         while not sent.is_done and (left := deadline - time.monotonic()) > 0:
             with suppress(KafkaError):
                 await self._connections.wait_for(sent, 1000 * min(left, _LOOK_SECONDS))
@@ -277,7 +277,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         return sent.exception or sent.value
 
     def alive_brokers(self) -> frozenset[int]:
-        """Return the ids of the brokers that the cluster counts as its own. Raises KafkaError if none answers."""
+        """Return the ids of the brokers that are in the cluster now. Raises KafkaError if none answers."""
         return self._connections.run(self._read_brokers)  # type: ignore[no-any-return] # kafka-python is untyped
 
     async def _read_brokers(self) -> frozenset[int]:
@@ -288,7 +288,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         return frozenset(one.node_id for one in response.brokers)
 
     def broker_name(self, node_id: int) -> str:
-        """Return `broker 2 (host:port)`, as a line names a broker; without an address that was never known."""
+        """Return `broker 2 (host:port)`, the name of a broker in lines; without the address if it was never known."""
         known = self._connections.cluster.broker_metadata(node_id)
         address = f"{known.host}:{known.port}" if known else self._addresses.get(node_id)
         return f"broker {node_id}" + (f" ({address})" if address else "")

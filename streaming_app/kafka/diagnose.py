@@ -1,7 +1,7 @@
-"""Why brokers do not answer: found by connecting once more, step by step; described in one line that says what to do.
+"""Finds out why brokers do not answer: connects once more, step by step, and explains it in one line with advice.
 
-Kafka's clients report a wrong port, a wrong protocol and a broker that is down by the same timeout, and kafka-python
-reports a wrong password by it, too.
+Kafka's clients report the same timeout for a wrong port, a wrong protocol and a broker that is down. kafka-python also
+reports it for a wrong password.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from streaming_app.text import first_of
 
 _CONNECT_SECONDS = 3.0
 _RESPONSE_SECONDS = 5.0
-_NAMED = 3  # servers that are away
+_NAMED = 3  # servers that are away, in a line
 
 CONNECTIONS = 16
 """How many servers are connected to at the same time."""
 
-# Why, and what to do. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's message.
+# The cause, and what to do. `servers` are all bootstrap servers, `server` is one of them, `detail` the library's
+# message.
 _NOBODY = "No Kafka broker answers"
 _UNREACHABLE = f"{_NOBODY} at {{servers}}"
 _TLS_FAILED = "TLS with {server} failed"
@@ -87,16 +88,16 @@ _MAY_PASS = frozenset(
         UNKNOWN_HOST,
         NO_ANSWER,
         LISTENER_WITH_TLS,
-        LISTENER_WITHOUT_TLS,  # a balancer whose brokers are down closes a connection as such a listener does
+        LISTENER_WITHOUT_TLS,  # a load balancer without running brokers closes connections in the same way
         LISTENER_WITH_SASL,
     }
 )
-"""What waiting may cure: brokers may only be down."""
+"""The causes that may end by waiting: the brokers may only be down."""
 
 _TLS_CAUSES = (
     (
-        "wrong version number|unexpected eof|eof occurred|record layer failure|packet length|http request|"
-        "unrecognized ssl message",
+        "wrong version number|unexpected eof|eof occurred|connection has been closed|record layer failure|"
+        "packet length|http request|unrecognized ssl message",
         LISTENER_WITHOUT_TLS,
     ),
     ("certificate has expired|certificateexpired", CERTIFICATE_EXPIRED),
@@ -109,26 +110,26 @@ _TLS_CAUSES = (
     ("alert:? (bad |unsupported )?certificate|alert:? (unknown ca|handshake failure)", CLIENT_CERTIFICATE_REJECTED),
     ("protocol|version|cipher", NO_COMMON_TLS_VERSION),
 )
-"""By what OpenSSL and Java say, in lower case and with blanks; the first match counts."""
+"""By the message of OpenSSL or Java, in lower case and with blanks; the first match counts."""
 
 _LOGIN_CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (IllegalSaslStateError, LISTENER_WITHOUT_SASL),
     (UnsupportedSaslMechanismError, MECHANISM_NOT_ENABLED),
     (SaslAuthenticationFailedError, CREDENTIALS_REJECTED),
-    # A broker that is slow to answer a login has rejected nothing.
+    # A broker that does not answer the login in time has not rejected anything.
     *((kind, NO_ANSWER) for kind in (KafkaTimeoutError, RequestTimedOutError, TimeoutError)),
 )
 
 
 class Failure(NamedTuple):
-    """Why a client gets no answer."""
+    """The reason why a client gets no answer."""
 
     line: str
-    """In one line, with what to do."""
+    """One line, with advice."""
     some_answer: bool
-    """A broker does answer: another one does not."""
+    """Whether another broker does answer."""
     may_pass: bool = True
-    """Waiting may help: brokers, or who gives tokens, may only be down."""
+    """Whether waiting may help: brokers, or the token endpoint, may only be down."""
 
 
 def explain(servers: str, properties: Properties) -> Failure:
@@ -149,18 +150,18 @@ def explain(servers: str, properties: Properties) -> Failure:
 def find_cause(servers: str, properties: Properties) -> str | None:
     """Return a line that says why a client with these properties gets no answer; None if no cause is found.
 
-    Of several servers the line is about the first one; if another one answers, there is no cause.
+    If there are several servers, the line is about the first; if another one answers, there is no cause.
     """
     failures = list(find_away(servers, properties).values())
     return failures[0].line if failures and failures[0] and all(failures) else None
 
 
 def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]:
-    """Return for each server why it does not answer; None for one that does."""
+    """Return by server why it does not answer; None for a server that answers."""
     try:
         settings: Mapping[str, Any] | None = security_settings(properties)
     except SecurityError:
-        settings = None  # kafka-python does not support them; whether a listener exists and uses TLS is tested anyway
+        settings = None  # kafka-python does not support them; the listener and its TLS are tested anyway
     uses_tls = properties.get("security.protocol", "PLAINTEXT").upper().endswith("SSL")
 
     def try_server(server: str) -> Failure | None:
@@ -175,17 +176,17 @@ def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]
         return Failure(line, some_answer=False, may_pass=cause in _MAY_PASS)
 
     names = [part.strip() for part in servers.split(",")]
-    with ThreadPoolExecutor(CONNECTIONS) as threads:  # one that is paused is waited for
+    with ThreadPoolExecutor(CONNECTIONS) as threads:  # a paused server takes a whole time-out
         return dict(zip(names, threads.map(try_server, names), strict=True))
 
 
 def of_one_broker(line: str) -> str:
-    """Return a line of `find_cause` about a single broker of a cluster, without the words that no broker answers."""
+    """Return a line of `find_cause` for a single broker of a cluster, without the words that no broker answers."""
     return line.replace(_NOBODY, "does not answer", 1)
 
 
 def tls_cause(text: str) -> str:
-    """Return the template about an error of TLS, of which this is what OpenSSL or Java says."""
+    """Return the template for an error of TLS; `text` is the message of OpenSSL or Java."""
     said = text.lower().replace("_", " ")
     return next((cause for pattern, cause in _TLS_CAUSES if re.search(pattern, said)), OTHER_TLS)
 
@@ -196,7 +197,7 @@ def _reason(line: str, server: str) -> str:
 
 
 def _find_away_in_cluster(properties: Properties) -> dict[str, Failure | None]:
-    """Return the same for the addresses that the brokers give to clients; empty where they do not say them."""
+    """Do the same for the advertised addresses of the brokers; empty if the brokers do not return them."""
     try:
         admin = connect(properties, _RESPONSE_SECONDS)
     except (KafkaError, OSError, SecurityError):
@@ -213,7 +214,7 @@ def _find_away_in_cluster(properties: Properties) -> dict[str, Failure | None]:
 
 
 def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | None) -> tuple[str, str] | None:  # noqa: FBT001 - of the client
-    """Return why a server does not answer, as a template and its detail; None if it does."""
+    """Return why a server does not answer, as a template and its detail; None if it answers."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     context = settings["ssl_context"] if settings and uses_tls else _unverified_context()
@@ -224,14 +225,14 @@ def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | Non
         return UNKNOWN_HOST, ""
     except (OSError, ValueError, OverflowError):
         return NO_LISTENER, ""
-    if not uses_tls:  # where a broker takes messages of this size, it waits for the rest of one
+    if not uses_tls:  # a broker that accepts messages of this size waits for the rest of the message
         plain = failure and failure[0] in {LISTENER_WITHOUT_TLS, NO_ANSWER}
         failure = None if plain else (LISTENER_WITH_TLS, "")
     return failure if failure or settings is None else _log_in(server, settings)
 
 
 def _unverified_context() -> ssl.SSLContext:
-    """Return a context that accepts every certificate, to test whether a listener uses TLS; nothing is sent with it."""
+    """Return a context that accepts every certificate, to test whether a listener uses TLS; it sends no data."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -239,7 +240,7 @@ def _unverified_context() -> ssl.SSLContext:
 
 
 def _tls_failure(connection: socket.socket, host: str, context: ssl.SSLContext) -> tuple[str, str] | None:
-    """Return why TLS with a listener fails, as a template and its detail; None if it does not."""
+    """Return why TLS with a listener fails, as a template and its detail; None if it succeeds."""
     try:
         with context.wrap_socket(connection, server_hostname=host):
             return None
@@ -248,11 +249,11 @@ def _tls_failure(connection: socket.socket, host: str, context: ssl.SSLContext) 
     except TimeoutError:
         return NO_ANSWER, ""
     except OSError:
-        return LISTENER_WITHOUT_TLS, ""  # it closed the connection at the first message
+        return LISTENER_WITHOUT_TLS, ""  # it closed the connection after the first message
 
 
 def _log_in(server: str, settings: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Connect as kafka-python does, once, and return how it fails. Raises SecurityError if there is no token."""
+    """Connect once, as kafka-python does, and return how it fails. Raises SecurityError if there is no token."""
     silence_log()
     network = NetworkSelector()
     manager = KafkaConnectionManager(network, bootstrap_servers=server, **settings)
@@ -279,6 +280,6 @@ def _login_cause(error: Exception, settings: Mapping[str, Any], *, got_versions:
         return cause, message
     if "ssl_context" in settings and (tls := tls_cause(message)) != OTHER_TLS:
         return tls, message
-    if mechanism and got_versions:  # closed after the login; kafka-python drops the reason that came right before
+    if mechanism and got_versions:  # closed after the login; kafka-python drops the reason that the broker sent before
         return CREDENTIALS_REJECTED, f"they are wrong, or the listener does not enable sasl.mechanism {mechanism}"
     return (NO_ANSWER if mechanism or not got_versions else LISTENER_WITH_SASL), message

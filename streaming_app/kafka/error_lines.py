@@ -1,4 +1,4 @@
-"""Errors of requests to brokers as one line that says what to do."""
+"""Turns errors of requests to brokers into one line that says what to do."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def missing_acl_message(operation: str, resource_type: str, name: str, options: 
 
 
 REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
-"""What kafka-python and `StreamsGroupClient` raise."""
+"""The errors that kafka-python and `StreamsGroupClient` raise."""
 
 
 @contextmanager
 def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]:
-    """Raise the errors of requests in the block as JobError, with the line of `error_message`."""
+    """Raise the errors of requests in the block as JobError, with the text of `error_message`."""
     try:
         yield
     except SecurityError as error:
@@ -38,10 +38,10 @@ def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]
 
 
 def error_message(error: Exception, properties: Mapping[str, str], needs: str) -> str:
-    """Return the line about one of `REQUEST_ERRORS`, with its cause where that can be determined.
+    """Return the line about one of `REQUEST_ERRORS`, with its cause if that can be determined.
 
-    `properties` are Kafka client properties, with `bootstrap.servers`; `needs` says what whoever asked has to be
-    allowed: `verify needs Describe on the groups`.
+    `properties` are Kafka client properties with `bootstrap.servers`; `needs` names the permissions that the caller
+    needs: `verify needs Describe on the groups`.
     """
     servers = properties["bootstrap.servers"]
     if isinstance(error, GroupError):
@@ -58,7 +58,7 @@ def error_message(error: Exception, properties: Mapping[str, str], needs: str) -
 
 
 def to_job_error(error: Exception, properties: Mapping[str, str]) -> JobError:
-    """Return the error of the job for one of `REQUEST_ERRORS`: UnreachableError if waiting may help, else JobError."""
+    """Return the job's error for one of `REQUEST_ERRORS`: UnreachableError if waiting may help, else JobError."""
     if not _is_no_answer(error):
         line = error_message(error, properties, "the job needs Describe and Read on the offsets topic")
         return UnreachableError(f"{line}.") if getattr(error, "retriable", False) else JobError(line)
@@ -69,9 +69,9 @@ def to_job_error(error: Exception, properties: Mapping[str, str]) -> JobError:
 
 
 _NO_ANSWER = ("Timeout", "TimedOut", "Connection", "NoBrokers", "Authentication", "Sasl", "InvalidReceive")
-"""In the names of errors of which a connection tells more: nobody answers, a login failed, or it is not Kafka's."""
+"""In names of errors for which a new connection finds the cause: no answer, a failed login, or not a Kafka server."""
 
 
 def _is_no_answer(error: Exception) -> bool:
-    """Return whether an error is, or may be, that nobody answers; kafka-python reports a wrong password by it, too."""
+    """Return whether an error says that nobody answers; kafka-python also raises it for a wrong password."""
     return any(word in type(error).__name__ for word in _NO_ANSWER)

@@ -1,7 +1,7 @@
-"""Key and trust stores of Kafka's `ssl.*` properties as PEM: from PEM itself, PKCS12, and JKS through Java's keytool.
+"""Reads key and trust stores of Kafka's `ssl.*` properties as PEM: from PEM, PKCS12, and JKS (with Java's keytool).
 
-As in Java, the format of a store is detected, whatever `ssl.*.type` says of JKS and PKCS12. Private keys are never
-written unencrypted: what goes through a file is encrypted under a random password, and the file is deleted at once.
+As in Java, the format of a JKS or PKCS12 store is detected, whatever `ssl.*.type` says. Private keys are never written
+unencrypted: keytool's output file is encrypted with a random password, and deleted at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streaming_app.kafka.properties import Properties, SecurityError
 
 _JKS_MAGIC = bytes.fromhex("feedfeed")
 _KEYTOOL_SECONDS = 60
-_PASSWORD_PROMPTS = 100  # keytool asks for the password of each key in a store, of up to so many
+_PASSWORD_PROMPTS = 100  # the most keys in a store: keytool asks for the password of each
 
 
 class PrivateKeyEntry(NamedTuple):
@@ -75,7 +75,7 @@ def load_key_store(properties: Properties) -> PrivateKeyEntry | None:
 
 
 def _is_pem(properties: Properties, store: str, inline: str = "") -> bool:
-    """Return whether a store is PEM, as it has to be where its content is in the property of the name `inline`."""
+    """Return whether a store is PEM; it must be if the property `inline` has its content."""
     store_type = properties.get(f"ssl.{store}.type", "JKS").upper()  # Kafka's default
     if store_type != "PEM" and inline:
         raise SecurityError(f"ssl.{store}.{inline} needs ssl.{store}.type=PEM")
@@ -122,7 +122,7 @@ def _convert_with_keytool(
         command = [str(keytool), "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", store_type]
         command += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", "NEW_PASSWORD"]
         environment = {**os.environ, "NEW_PASSWORD": new_password}
-        if password:  # without one, a trust store's certificates are read unchecked, as Kafka's Java client does
+        if password:  # without one keytool reads a trust store unchecked, as Kafka's Java client does
             command += ["-srcstorepass:env", "STORE_PASSWORD"]
             environment["STORE_PASSWORD"] = password
         answers = f"{key_password or ''}\n" * _PASSWORD_PROMPTS

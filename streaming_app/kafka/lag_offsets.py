@@ -1,9 +1,9 @@
-"""What lag is made of: the ends of the logs of many partitions, and the committed offsets of many groups.
+"""Requests from which lag is computed: the ends of the logs of many partitions, and committed offsets of many groups.
 
-The ends take Metadata for the leaders, then one ListOffsets request to each leader; the commits one OffsetFetch for
-many groups. kafka-python's own admin client asks one leader after the other, and the first error of a partition loses
-what all others answered. Here an error stays with its partition or its group, and the requests to all brokers are sent
-before the first answer is awaited.
+The ends need Metadata for the leaders, then one ListOffsets request to each leader; the commits need one OffsetFetch
+for many groups. kafka-python's own admin client asks one leader after the other, and drops all answers at the first
+error of a partition. This module keeps an error for its partition or group only, and sends the requests to all brokers
+before it waits for the first answer.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from streaming_app.lag.partition_time import partition_time_ms
 TopicPartition = tuple[str, int]
 
 LATEST, EARLIEST = -1, -2
-"""What to ask for instead of a time in milliseconds since 1970."""
+"""Special values in place of a time in milliseconds since 1970."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 AWAY = "BROKER_NOT_AVAILABLE"
-"""The leader does not answer."""
+"""The name of the error if the leader does not answer."""
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 
 _TOPICS_PER_REQUEST = 2_000
@@ -41,10 +41,10 @@ _ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
 _NO_TOPIC_ID = UUID(int=0)
 _DENIED = "AUTHORIZATION"
 _GROUPS_PER_FETCH = 100
-_FETCH_VERSION = 8  # the first that takes many groups: KIP-709, Kafka 3.0
-_LAST_VERSION_WITH_NAMES = 9  # later ones name topics by id
-_FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first with an isolation level
-_READ_BYTES = 131_072  # of a partition in one answer, at one pass
+_FETCH_VERSION = 8  # the first version for many groups: KIP-709, Kafka 3.0
+_LAST_VERSION_WITH_NAMES = 9  # later versions name topics by id
+_FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first one has an isolation level
+_READ_BYTES = 131_072  # per partition, answer and pass
 _BATCH = Struct(">qi4xb4xhi16xq6xi")  # base offset, length, magic, attributes, last delta, producer id, records
 _BATCH_OVERHEAD = 12  # the base offset and the length itself
 _BATCH_MAGIC = 2
@@ -52,50 +52,50 @@ _IS_TRANSACTIONAL, _IS_CONTROL = 0x10, 0x20
 
 
 class TopicLeaders(NamedTuple):
-    """A topic as a broker describes it: its id, its leaders by partition (-1: none), else the name of the error."""
+    """A topic as a broker describes it: its id, its leaders by partition (-1: none), or the name of an error."""
 
     topic_id: str | None
     leaders: Mapping[int, int]
     error: str | None = None
     offline: Mapping[int, Sequence[int]] = MappingProxyType({})
-    """By partition without a leader: the brokers that have it, and are away."""
+    """By partition without a leader: the brokers with a replica that are away."""
 
 
 class Offset(NamedTuple):
-    """What ListOffsets returned of one partition."""
+    """The answer of ListOffsets for one partition."""
 
     offset: int
-    """-1: no record is so new."""
+    """-1: no record is as new."""
     timestamp: int
-    """Of the record at this offset, in milliseconds, where it was asked for by time; -1: it has none."""
+    """Of the record at this offset, in milliseconds, if the request was by time; -1: it has none."""
 
 
 Offsets = dict[TopicPartition, Offset | str]
-"""An offset, or the name of an error, for each partition."""
+"""By partition, an offset or the name of an error."""
 
 
 class FoundRecords(NamedTuple):
-    """What was read from an offset on, in one answer."""
+    """The result of reading one answer from an offset on."""
 
     record_at: int | None
-    """A record is there, or shortly before it in its batch; None: there are none before `reached`."""
+    """There is a record at this offset, or shortly before it in the same batch; None: none before `reached`."""
     reached: int
     error: str | None = None
 
 
 def is_denied(error: str) -> bool:
-    """Return whether an error is that the principal may not ask."""
+    """Return whether an error says that the principal lacks a permission."""
     return _DENIED in error
 
 
 class LogEndsClient:
-    """Asks the brokers of one cluster; for one thread. `describe` raises KafkaError where none of them answers."""
+    """Asks the brokers of one cluster; for one thread. `describe` raises KafkaError if no broker answers."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicLeaders]:
-        """Return the leaders of these topics, whether or not they exist or may be described. Creates no topic."""
+        """Return these topics with their leaders or errors, whether or not they exist. Creates no topic."""
         described: dict[str, TopicLeaders] = {}
         for names in chunks(topics, _TOPICS_PER_REQUEST):
             request = MetadataRequest(
@@ -121,7 +121,7 @@ class LogEndsClient:
     ) -> Offsets:
         """Return the offset of each partition at `timestamp`: LATEST, EARLIEST, or of the first record since a time.
 
-        The time may be another one for each partition. With `committed_only`, LATEST is the last stable offset.
+        `timestamp` may be by partition. With `committed_only`, LATEST is the last stable offset.
         """
         topic_type = ListOffsetsRequest.ListOffsetsTopic
 
@@ -148,9 +148,9 @@ class LogEndsClient:
     def find_records(
         self, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
     ) -> dict[TopicPartition, FoundRecords]:
-        """Read each partition from an offset on, as READ_COMMITTED, until there is a record, or some kilobytes long.
+        """Read each partition from an offset on, as READ_COMMITTED, until a record or for some kilobytes.
 
-        What the leader does not answer is left out, unless it is that the principal may not read.
+        Partitions without an answer of the leader are missing, except if the principal may not read them.
         """
         topic_type = FetchRequest.FetchTopic
 
@@ -186,7 +186,7 @@ class LogEndsClient:
         topics: Mapping[str, TopicLeaders],
         request: Callable[[Sequence[TopicPartition]], Any],
     ) -> Iterator[tuple[list[TopicPartition], Any]]:
-        """Ask the leader of each partition that has one; yield some partitions with the answer about them."""
+        """Ask the leader of each partition that has one; yield some partitions, with the answer about them."""
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for key in keys:
             if isinstance(leader := leader_of(topics, key), int):
@@ -199,7 +199,7 @@ class LogEndsClient:
 def _by_topic(
     keys: Iterable[TopicPartition], build: Callable[[TopicPartition], Any]
 ) -> Iterable[tuple[str, list[Any]]]:
-    """Return what is built of partitions, by topic."""
+    """Return by topic what `build` makes of the partitions."""
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for key in keys:
         found[key[0]].append(build(key))
@@ -207,7 +207,7 @@ def _by_topic(
 
 
 def _first_record(answer: Any, start: int) -> FoundRecords:  # noqa: ANN401 - kafka-python is untyped
-    """Go through the headers of the batches: the last one may be cut off, which is enough of it."""
+    """Find the first record by the batch headers; the last batch may be cut off, but its header is enough."""
     records, at = bytes(answer.records or b""), 0
     aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
     open_ids: set[int] = set()
@@ -228,7 +228,7 @@ def _first_record(answer: Any, start: int) -> FoundRecords:  # noqa: ANN401 - ka
 
 
 def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | str:
-    """Return the leader of a partition, or the name of the error."""
+    """Return the leader of a partition, or the name of an error."""
     topic = topics.get(key[0])
     if topic is None:
         return UNKNOWN_TOPIC
@@ -241,7 +241,7 @@ def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | 
 
 
 def format_topic_id(topic_id: UUID | None) -> str | None:
-    """Return a topic id as Kafka prints it: base64 without padding; None for that of an unknown topic."""
+    """Return a topic id in Kafka's format: base64 without padding; None for the id of an unknown topic."""
     if not topic_id or topic_id == _NO_TOPIC_ID:
         return None
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
@@ -253,9 +253,9 @@ def format_topic_id(topic_id: UUID | None) -> str | None:
 def fetch_committed_offsets(
     admin: Admin, group_ids: Iterable[str], timeout_ms: int = ANSWER_MS
 ) -> tuple[dict[str, dict[TopicPartition, Commit]], dict[str, str]]:
-    """Return by group what its coordinator has of every partition, or else, in the other dict, the name of the error.
+    """Return the committed offsets by group and partition from the coordinators; and by group, the name of an error.
 
-    An aborted transaction's offsets are not in it. Raises KafkaError where no broker answers.
+    Offsets of aborted transactions are not returned. Raises KafkaError if no broker answers.
     """
     offsets: dict[str, dict[TopicPartition, Commit]] = {}
     errors: dict[str, str] = {}

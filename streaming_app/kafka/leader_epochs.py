@@ -1,8 +1,8 @@
-"""Leader epochs: who leads each partition of a topic, since which epoch, and where the records of an epoch end.
+"""Leader epochs: the leader of each partition of a topic and its epoch, and the end offsets of epochs.
 
-OffsetForLeaderEpoch (KIP-101, KIP-320) is answered by the leader from the epochs that it has in its log. Each request
-carries the epoch in which the caller believes the broker to lead, and a broker that knows of a newer one rejects it. So
-an answer also says that there was no election since the caller last asked.
+The leader answers OffsetForLeaderEpoch (KIP-101, KIP-320) from the epochs in its log. Each request carries the epoch in
+which the caller believes the broker to lead, and a broker that knows a newer epoch rejects the request. So an answer
+also proves that there was no election since the caller last asked.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from streaming_app.kafka.lag_offsets import format_topic_id
 from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, build, error_name
 
-_PATIENCE_SECONDS = 30.0  # for elections: a broker that died is fenced after its session, 9 s by default
+_PATIENCE_SECONDS = 30.0  # for elections: a dead broker is fenced after its session timeout, 9 s by default
 _PAUSE_SECONDS = 0.2
 _ANSWER_MS = 5_000
-_MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first with the epoch that the caller knows
+_MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first version with the epoch that the caller knows
 
 
 class Leader(NamedTuple):
@@ -39,9 +39,9 @@ class Leader(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The newest epoch in a log that is not above the one asked for, and the offset at which the next one starts.
+    """The newest epoch in a log that is not above the requested one, and the offset at which the next epoch starts.
 
-    Both are -1 where the log has none. Of the newest epoch of all it is the end of the log.
+    Both are -1 if the log has none. For the newest epoch the offset is the end of the log.
     """
 
     epoch: int
@@ -58,16 +58,16 @@ class LeaderEpochs:
         self._leaders: dict[int, Leader] = {}
 
     def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the epochs of the leaders, as of the last answer; raises as `ends` where a leader is not known."""
+        """Return the epochs of the leaders, as of the last answer. Raises as `ends` if a leader is not known."""
         wanted = list(partitions)
         if not all(partition in self._leaders for partition in wanted):
             self.ends(dict.fromkeys(wanted, 0))
         return {partition: self._leaders[partition].epoch for partition in wanted}
 
     def ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
-        """Return where these epochs end, by partition. Elections are waited for, up to half a minute.
+        """Return the end offsets of these epochs, by partition. Waits for elections for up to half a minute.
 
-        Raises UnreachableError if a partition has no leader that answers by then, NotAuthorizedError without the ACL,
+        Raises UnreachableError if a partition then has no leader that answers, NotAuthorizedError without the ACL,
         OtherTopicError if the topic was created again, SecurityError for properties that kafka-python does not support.
         """
         found: dict[int, EpochEnd] = {}
@@ -80,7 +80,7 @@ class LeaderEpochs:
         return found
 
     def forget(self) -> None:
-        """Ask for the leaders and the topic's id again before the next request: it names the topic by its name."""
+        """Ask for the leaders and the topic's id again before the next request, which names the topic by its name."""
         self._leaders.clear()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class LeaderEpochs:
         self._connection.close()
 
     def _ask(self, epochs: Mapping[int, int], found: dict[int, EpochEnd]) -> dict[int, str]:
-        """Add the answers that come to `found`; return why the others do not, by partition."""
+        """Add the answers to `found`; return by partition why the other answers are missing."""
         try:
             if not all(partition in self._leaders for partition in epochs):
                 self._find_leaders()

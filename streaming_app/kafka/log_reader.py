@@ -1,7 +1,7 @@
-"""Reads records of a topic with kafka-python, where a job of Spark would cost more than what it reads.
+"""Reads records of a topic with kafka-python, if a Spark job would cost more than reading them.
 
-A large record comes from the broker into this process in a tenth of the time that Spark's source and Arrow take, and
-the JVM does not hold it.
+This process gets a large record from the broker in a tenth of the time that Spark's source and Arrow take, and the JVM
+does not hold the record.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from streaming_app.kafka.connection import connection_settings, silence_log
 from streaming_app.kafka.properties import SecurityError
 
 _POLL_MS = 500
-_PATIENCE_SECONDS = 20.0  # without a record
-_FETCH_BYTES = 4 << 20  # from a partition at once; a record may have more
+_PATIENCE_SECONDS = 20.0  # without a record, then the read fails
+_FETCH_BYTES = 4 << 20  # per partition and fetch; a larger record is still returned
 
 Range = tuple[int, int]
 """The first offset, and the one after the last."""
@@ -30,9 +30,10 @@ class LogReader:
     """A connection to the brokers that reads one topic; a context manager. All calls raise KafkaError."""
 
     def __init__(self, properties: Mapping[str, str], topic: str) -> None:
-        """Connect. Raises KafkaError if no broker answers, SecurityError if kafka-python does not support something.
+        """Connect. Raises KafkaError if no broker answers, SecurityError for properties that kafka-python lacks.
 
-        Checksums are not computed: in Python that takes seconds for megabytes. Spark reads the same records, and does.
+        Checksums are not verified: in Python that takes seconds for some megabytes. Spark reads the same records, and
+        verifies them.
         """
         silence_log()
         self._topic = topic
@@ -48,19 +49,19 @@ class LogReader:
         )
 
     def start_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return where the log of each partition begins."""
+        """Return the start offset of the log of each partition."""
         found = self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in partitions])
         return {partition.partition: offset for partition, offset in found.items()}
 
     def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
-        """Yield the records of these ranges of partitions, as kafka-python has them; of each partition in order.
+        """Yield the records of these ranges, by partition, as kafka-python returns them; in order within a partition.
 
-        Raises OffsetOutOfRangeError where the log begins later, KafkaTimeoutError if there is nothing for 20 seconds.
+        Raises OffsetOutOfRangeError if the log begins later, KafkaTimeoutError if nothing comes for 20 seconds.
         """
         consumer = self._consumer
         ends = {TopicPartition(self._topic, one): end for one, (start, end) in ranges.items() if start < end}
         consumer.assign(list(ends))
-        consumer.resume(*ends)  # those that an earlier call has read to their end
+        consumer.resume(*ends)  # an earlier call has paused partitions that it read to the end
         for partition in ends:
             consumer.seek(partition, ranges[partition.partition][0])
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -82,7 +83,7 @@ class LogReader:
 
 
 class LogReaders:
-    """Opens connections, as long as kafka-python can read the topic."""
+    """Opens connections as long as kafka-python can read the topic."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Prepare; `properties` are Kafka's."""
@@ -93,7 +94,7 @@ class LogReaders:
     def open(self, topic: str) -> Iterator[LogReader | None]:
         """Yield a reader; None if no broker answers, or kafka-python does not support a property or the compression.
 
-        The first time that it meets an unknown compression, the block gets UnsupportedCodecError.
+        When it meets an unknown compression for the first time, the block gets UnsupportedCodecError.
         """
         try:
             log = LogReader(self._properties, topic) if self._is_readable else None

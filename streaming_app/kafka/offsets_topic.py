@@ -1,7 +1,7 @@
-"""The offsets topic as the brokers describe it, and which group coordinator answers Spark.
+"""The offsets topic as the brokers describe it, and the choice of a group coordinator that answers Spark.
 
-kafka-python asks. Where it does not support the client properties, as those of GSSAPI, Kafka's own client in Spark's
-JVM describes the topic, so that the job runs; whether a coordinator answers is then not known.
+kafka-python sends the requests. If it does not support the client properties (such as GSSAPI), Kafka's own client in
+Spark's JVM describes the topic, so that the job can run; then it is not known whether a coordinator answers.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COORDINATOR_SECONDS = 10.0
-"""How long a coordinator of any partition may take to answer: with the requests before, the line comes within 15 s."""
-_NEXT_MS = 1_000  # without an answer of one, until the next one is asked
+"""How long a coordinator of any partition may take to answer; with the earlier requests the line comes within 15 s."""
+_NEXT_MS = 1_000  # without an answer of one coordinator, until the next one is asked
 _PATIENCE_SECONDS = 10.0  # for elections
 _PAUSE_SECONDS = 0.2  # between two attempts
 _TIMEOUT_MS = 15_000  # of a request, and of a call of Java's client
-_IDS_PER_PARTITION = 8  # of random ones: then nearly each partition has one
+_IDS_PER_PARTITION = 8  # random group ids: with so many, nearly each partition has one
 _READ = "READ"
 _UNKNOWN_TOPIC, _INVALID_TOPIC = 3, 17
 _DELETE_RETENTION = "delete.retention.ms"
-_DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, for a principal that may not read the configuration
+_DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, if the principal may not read the configuration
 
 
 class OffsetsTopic(NamedTuple):
@@ -63,19 +63,19 @@ class OffsetsTopic(NamedTuple):
     offsets: int
     """End offsets minus start offsets, summed: an upper bound of the number of records."""
     end_offsets: Mapping[int, int] = MappingProxyType({})
-    """By partition."""
+    """End offsets by partition."""
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     start_offsets: Mapping[int, int] = MappingProxyType({})
-    """By partition, where the log begins."""
+    """Start offsets by partition."""
     group_id: str = GROUP_PREFIX
-    """Of Spark's consumers: its coordinator answered."""
+    """A group id for Spark's consumers whose coordinator has answered."""
 
     @classmethod
     def of(
         cls, name: str, topic_id: str, cluster_id: str, ends: Mapping[int, int], starts: Mapping[int, int]
     ) -> OffsetsTopic:
-        """Return it with what follows from its offsets."""
+        """Return the topic, with the fields that follow from its offsets."""
         offsets = sum(ends.values()) - sum(starts.values())
         return cls(name, topic_id, cluster_id, len(ends), offsets, end_offsets=ends, start_offsets=starts)
 
@@ -84,7 +84,7 @@ class OffsetsTopicClient:
     """Asks about the offsets topic, over one connection; for one thread at a time.
 
     Calls raise UnreachableError when no broker answers, MissingTopicError when the topic does not exist,
-    NotAuthorizedError when an ACL is missing, and JobError for what waiting does not cure; each says what to do.
+    NotAuthorizedError when an ACL is missing, and JobError if waiting does not help; the texts say what to do.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
@@ -93,9 +93,9 @@ class OffsetsTopicClient:
         self._connection = KeptConnection(partial(connect, properties, request_timeout_ms=_TIMEOUT_MS))
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
-        """Return the description of the topic, with a group id for Spark's consumers if it is `to_read`.
+        """Return the description of the topic; with `to_read`, including a group id for Spark's consumers.
 
-        Without that no coordinator is needed.
+        Without `to_read` no coordinator is needed.
         """
         try:
             return self._ask(partial(_describe, self._properties, self._topic, to_read=to_read))
@@ -103,7 +103,7 @@ class OffsetsTopicClient:
             return _describe_in_java(self._spark, self._properties, self._topic, error)
 
     def coordinator_answers(self, group_id: str) -> bool:
-        """Return whether the coordinator of a group answers, as far as it can be asked."""
+        """Return whether the coordinator of a group answers; True if it cannot be asked."""
         try:
             return self._ask(lambda admin: _first_answering(admin, [group_id])) is not None
         except SecurityError:
@@ -118,7 +118,7 @@ class OffsetsTopicClient:
             return call(self._connection.get())
         except JobError:
             raise
-        except Exception as error:  # of any kind if the thread of the connection has ended
+        except Exception as error:  # if the connection's thread has ended, any kind of error
             self.close()
             if isinstance(error, REQUEST_ERRORS):
                 raise to_job_error(error, self._properties) from None
@@ -128,13 +128,13 @@ class OffsetsTopicClient:
 def describe_offsets_topic(
     spark: SparkSession, properties: Mapping[str, str], topic: str, *, to_read: bool = True
 ) -> OffsetsTopic:
-    """Describe the topic as `OffsetsTopicClient` does, over a connection for this call."""
+    """Describe the topic as `OffsetsTopicClient` does, over a connection for this call only."""
     with closing(OffsetsTopicClient(properties, topic, spark)) as client:
         return client.describe(to_read=to_read)
 
 
 def check_topic_id(name: str, expected: str, found: str) -> None:
-    """Raise OtherTopicError if the id of a topic is not the one that it had."""
+    """Raise OtherTopicError if the id of a topic is not the expected one."""
     if found != expected:
         raise OtherTopicError(
             f"Topic {name} was deleted and created again while the job ran: start it with --reset to drop the rows of "
@@ -196,7 +196,7 @@ def _delete_retention_ms(admin: Admin, topic: str) -> int:
 def _answering_group(admin: Admin, topic: str, partitions: int) -> str:
     """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
 
-    Spark waits for that answer without a limit, and reads nothing of it. The id is new each time: Spark's executors
+    Spark waits for that answer without a limit, and does not use it. The id is new each time, since Spark's executors
     keep consumers by group id, and refuse other settings for the same id.
 
     Raises UnreachableError if no coordinator answers.
@@ -211,7 +211,7 @@ def _answering_group(admin: Admin, topic: str, partitions: int) -> str:
 
 
 def _first_answering(admin: Admin, group_ids: Collection[str]) -> str | None:
-    """Return the first of some groups whose coordinator answers within COORDINATOR_SECONDS; None if none does."""
+    """Return the first of these groups whose coordinator answers within COORDINATOR_SECONDS; None if none does."""
     deadline = time.monotonic() + COORDINATOR_SECONDS
     while True:
         for group_id in group_ids:
@@ -243,9 +243,9 @@ def _describe_in_java(
     try:
         admin = clients.AdminClient.create(settings)
     except Py4JJavaError as error:
-        if "LoginException" in _java_causes(error.java_exception)[0]:  # who lets it log in may only be down
+        if "LoginException" in _java_causes(error.java_exception)[0]:  # the login server may only be down
             raise _java_job_error(error.java_exception, properties, topic) from None
-        raise JobError(f"--command-config: {refused}") from None  # it does not support them, either
+        raise JobError(f"--command-config: {refused}") from None  # Kafka's client does not support them, either
     try:
         options = clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's
         described = admin.describeTopics(jvm.java.util.List.of(topic), options).allTopicNames().get().get(topic)
@@ -276,13 +276,13 @@ def _java_job_error(error: Any, properties: Mapping[str, str], topic: str) -> Jo
     if "SslAuthenticationException" in names:
         line = diagnose.tls_cause(" ".join([*names, message])).format(server=servers, detail=message)
         return JobError(line)
-    if "TimeoutException" in names or "LoginException" in names:  # the cause of a time-out is the last attempt's
+    if "TimeoutException" in names or "LoginException" in names:  # the cause of a time-out is the last attempt
         return to_job_error(KafkaTimeoutError(), properties)
     return JobError(f"{servers}: {names[-1]}: {message}")
 
 
 def _java_causes(error: Any) -> tuple[list[str], str]:  # noqa: ANN401 - a Java exception
-    """Return the names of an exception and of its causes, the innermost last, and what that says."""
+    """Return the names of an exception and its causes, innermost last, and the innermost message."""
     names, message = list[str](), ""
     while error is not None:
         names.append(error.getClass().getSimpleName())

@@ -1,4 +1,4 @@
-"""Client properties as Kafka's clients read them: files, config providers, `sasl.jaas.config` as Java's parser has it.
+"""Client properties as Kafka's clients read them: files, config providers, and `sasl.jaas.config`.
 
 `security.py` interprets the values.
 """
@@ -17,10 +17,11 @@ from streaming_app.errors import JobError, UserError, reason_of
 Properties = Mapping[str, str]
 
 _PROVIDERS = "config.providers"
-_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")  # Kafka's own: ${provider:path:key}, the path optional
+_VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")  # Kafka's syntax: ${provider:path:key}, path optional
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+)|([;=]))""", re.DOTALL)
-# What a properties file for other tools may contain. Spark's reader sets these itself and rejects them as options, but
-# for the last one, which the job sets: with `read_committed` an open transaction of one group would stop all reading.
+# Properties that a file for other tools may contain. Spark's Kafka source sets all but the last itself, and rejects
+# them as options. The job sets the last one: with `read_committed` an open transaction of one group would stop all
+# reading.
 _SET_BY_US = frozenset(
     {"auto.offset.reset", "enable.auto.commit", "group.id", "interceptor.classes", "key.deserializer"}
     | {"value.deserializer", "isolation.level"}
@@ -28,7 +29,7 @@ _SET_BY_US = frozenset(
 
 
 class SecurityError(UserError):
-    """The properties are invalid or not supported. Its text is one line that names the property, never a secret."""
+    """The properties are invalid or not supported. The text is one line that names the property, never a secret."""
 
 
 def read_properties(file: Path) -> dict[str, str]:
@@ -41,7 +42,7 @@ def read_properties(file: Path) -> dict[str, str]:
 
 
 def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return Kafka client properties from the command line's. Raises JobError if the file cannot be read."""
+    """Return Kafka client properties for the command line's options. Raises JobError if the file cannot be read."""
     try:
         properties = read_properties(command_config) if command_config else {}
     except SecurityError as error:
@@ -64,7 +65,7 @@ def resolve_config_providers(properties: Properties) -> Properties:
         def replace(match: re.Match[str]) -> str:
             provider, path, key = match[1], match[2] or "", match[3]
             if provider not in providers:
-                return match[0]  # Kafka leaves it unchanged, too
+                return match[0]  # Kafka also leaves it unchanged
             value = providers[provider](path, key)
             if value is None:
                 raise SecurityError(f"{name}: {match[0]} does not exist")
@@ -101,9 +102,9 @@ _PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {
 
 
 def jaas_options(properties: Properties, module: str, *required: str) -> dict[str, str]:
-    """Return the options of `sasl.jaas.config`, `MODULE required NAME="VALUE" ...;`, which must have the `required`.
+    """Return the options of `sasl.jaas.config` (`MODULE required NAME="VALUE" ...;`); it must have the `required` ones.
 
-    Raises SecurityError, which never quotes the value.
+    Raises SecurityError, which never quotes a value.
     """
     config = properties.get("sasl.jaas.config")
     if config is None:

@@ -1,4 +1,4 @@
-"""Kafka's protocol: the requests of streams groups as classes of kafka-python, and the error codes of all requests."""
+"""Kafka's protocol: the requests of streams groups as kafka-python classes, and the error codes of all requests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafka.protocol.api_message import ApiMessage
 UNKNOWN_SERVER_ERROR = -1
 TOPIC_AUTHORIZATION_FAILED = 29
 COORDINATOR_CODES = frozenset({14, 15, 16})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the same request may succeed on a retry."""
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: the same request may succeed later."""
 
-# Codes that kafka-python does not know yet. KIP-1071 (130 to 132), KIP-1331 (135).
+# Codes that kafka-python does not know yet: KIP-1071 (130 to 132), KIP-1331 (135).
 _NAMES = {
     130: "STREAMS_INVALID_TOPOLOGY",
     131: "STREAMS_INVALID_TOPOLOGY_EPOCH",
@@ -23,13 +23,13 @@ _NAMES = {
 
 
 def error_name(code: int) -> str:
-    """Return Kafka's name of an error code."""
+    """Return Kafka's name for an error code."""
     known = kafka_errors.get(code)
     return _NAMES.get(code) or (known.message if known else f"UNKNOWN_ERROR_{code}")
 
 
 class GroupError(Exception):
-    """A coordinator rejected a request. `code` and `name` are Kafka's, `message` is the coordinator's, "" for none."""
+    """A coordinator rejected a request. `code` and `name` are Kafka's; `message` is the coordinator's, "" if none."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = code
@@ -47,11 +47,11 @@ def raise_for_code(code: int, message: str | None = None) -> None:
 # --- Messages ---------------------------------------------------------------------------------------------------------
 
 Fields = dict[str, Any]
-"""A message or a part of one: field names in snake_case to values, nested the same way."""
+"""A message or a part of one: a dict from field names in snake_case to values, nested in the same way."""
 
 
 def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return the class of a message of `schemas/messages`."""
+    """Return the class for a message of `schemas/messages`."""
     return type(ApiMessage)(name, (ApiMessage,), {}, load_json="offsets_decoder.schemas.messages")
 
 
@@ -64,7 +64,7 @@ StreamsGroupTopologyDescriptionUpdateResponse = _message("StreamsGroupTopologyDe
 
 
 def build(message: Any, fields: Mapping[str, Any], **versions: int) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Create an instance of a message class from nested dicts, with `max_version` and the like of kafka-python.
+    """Create an instance of a message class from nested dicts; `versions` are kafka-python's, such as `max_version`.
 
     Raises KeyError for a field that the class lacks.
     """

@@ -1,11 +1,11 @@
-"""What each broker is and can do: its release, its features, and what follows for what the tables say.
+"""The release and the features of each broker, and which facts are unknown because of them.
 
-Brokers do not say their release. The versions of metadata that one supports tell it, with the versions of requests
-where these alone are ambiguous: a broker with `unstable.feature.versions.enable` supports the next release's metadata,
-too (a 4.2 broker with that is taken for 4.3, which differs in nothing that matters here). The values were read from
+Brokers do not say their release. The supported versions of `metadata.version` show it. If these are ambiguous, the
+supported versions of requests decide: a broker with `unstable.feature.versions.enable` also supports the next release's
+metadata (a 4.2 broker with this setting counts as 4.3, which makes no difference here). The values were read from
 brokers of 4.1.2, 4.2.1, 4.3.1 and 4.4.0.
 
-kafka-python is loaded by `ask` only: commands that read the tables use the rest.
+Only `ask` loads kafka-python: commands that read the tables use the other functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 DESCRIPTION_PLUGIN = "group.streams.topology.description.plugin.class"
 OFFSETS_RETENTION, OFFSETS_SWEEP = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 FEATURES = (STREAMS_VERSION, "group.version", METADATA_VERSION)
-"""Those that are shown."""
+"""The features that are shown."""
 _SHARE_FETCH, _UPDATE_DESCRIPTION = 78, 93  # keys of requests
 _OLDER, _NEWER = "before 4.1", "after 4.4"
 _TIMEOUT_MS = 10_000
@@ -32,13 +32,13 @@ _STREAMS = "streams"
 
 
 class _Signature(NamedTuple):
-    """What tells a release; the first one that matches, from the newest, is it."""
+    """The mark of a release; the first one that matches, from the newest, is the broker's."""
 
     release: str
     metadata: int
-    """The lowest `metadata.version` that its brokers support at most."""
+    """Brokers of the release support at least this `metadata.version`."""
     request: tuple[int, int] = (_SHARE_FETCH, 0)
-    """The key of a request, and the lowest version of it that they take at most."""
+    """A request key, and the version of this request that brokers of the release at least support."""
 
 
 _SIGNATURES = (
@@ -52,7 +52,7 @@ _ORDER = (_OLDER, *(one.release for one in reversed(_SIGNATURES)))
 
 
 class Ability(NamedTuple):
-    """What brokers do since a release, and what is unknown without it."""
+    """Something that brokers do from a release on, and the fact that is unknown without it."""
 
     name: str
     since: str
@@ -82,12 +82,12 @@ ABILITIES = (READINESS, DESCRIPTIONS, TASK_OFFSETS)
 
 
 class BrokerRelease(NamedTuple):
-    """What is known of one broker."""
+    """The known facts about one broker."""
 
     broker_id: int
     release: str
     features: Mapping[str, int]
-    """The finalized level of features by name; of those that the cluster has not enabled, none."""
+    """The finalized feature levels by name; features that the cluster has not enabled are missing."""
 
     def can(self, ability: Ability) -> bool:
         """Return whether its release has an ability."""
@@ -95,18 +95,18 @@ class BrokerRelease(NamedTuple):
 
     @property
     def shown(self) -> dict[str, int]:
-        """The level of those features that are shown."""
+        """The levels of the features that are shown."""
         return {name: self.features[name] for name in FEATURES if name in self.features}
 
     @property
     def text(self) -> str:
-        """Release and features, for people."""
+        """Release and features, as text for users."""
         features = [f"{name} {self.features.get(name, 'not enabled')}" for name in FEATURES]
         return ", ".join([f"Kafka {self.release}", *features])
 
 
 def release_of(metadata: int, requests: Mapping[int, int]) -> str:
-    """Return the release of a broker that supports this `metadata.version` at most, and requests at most so."""
+    """Return the release of a broker by its highest `metadata.version`, and its highest version of each request."""
     for one in _SIGNATURES:
         key, version = one.request
         if metadata >= one.metadata and requests.get(key, -1) >= version:
@@ -115,7 +115,7 @@ def release_of(metadata: int, requests: Mapping[int, int]) -> str:
 
 
 def ask(admin: Admin) -> list[BrokerRelease]:
-    """Return what each broker is that answers. Raises KafkaError if none does. Needs no ACL."""
+    """Return the releases of the brokers that answer. Raises KafkaError if none does. Needs no ACL."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - see above
     from kafka.protocol.metadata import ApiVersionsRequest  # noqa: PLC0415 - as above
 
@@ -140,7 +140,7 @@ def _broker(broker: int, answer: Mapping[str, Sequence[Mapping[str, int]]]) -> B
 
 
 def configs_by_broker(facts: Iterable[tuple[str, str, str]]) -> dict[int, dict[str, str]]:
-    """Return the configs of each broker by name, of facts as the id of the broker, name and value."""
+    """Return the configs by broker; the facts are (id of the broker, name, value)."""
     found: dict[int, dict[str, str]] = {}
     for broker, name, value in facts:
         found.setdefault(int(broker), {})[name] = value
@@ -148,7 +148,7 @@ def configs_by_broker(facts: Iterable[tuple[str, str, str]]) -> dict[int, dict[s
 
 
 def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
-    """Yield what some brokers do not do since they are configured otherwise, by broker and name of the config."""
+    """Yield what some brokers do not do because of their configuration, with the brokers and the config."""
     refusing = [
         broker
         for broker, values in configs.items()
@@ -166,7 +166,7 @@ def config_gaps(configs: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
 
 
 def describe_releases(brokers: Iterable[BrokerRelease]) -> str:
-    """Return the release of every broker, and the features of the cluster: `Kafka 4.4 (brokers 1, 2), ...`."""
+    """Return the releases of all brokers, and the features of the cluster: `Kafka 4.4 (brokers 1, 2), ...`."""
     by_text: dict[str, list[int]] = {}
     for one in brokers:
         by_text.setdefault(one.text, []).append(one.broker_id)
@@ -180,7 +180,7 @@ def name_brokers(ids: Collection[int]) -> str:
 
 
 def why_unknown(ability: Ability, brokers: Iterable[BrokerRelease]) -> str | None:
-    """Return what is unknown since some brokers lack an ability, and why; None if none of those known does."""
+    """Return what is unknown because some brokers lack an ability, and why; None if all known brokers have it."""
     lacking = [one for one in brokers if not one.can(ability)]
     if not lacking:
         return None
@@ -190,7 +190,7 @@ def why_unknown(ability: Ability, brokers: Iterable[BrokerRelease]) -> str | Non
 
 
 def without_streams_groups(brokers: Iterable[BrokerRelease]) -> str | None:
-    """Return why there can be no streams groups; None if there can be."""
+    """Return why the cluster cannot have streams groups; None if it can."""
     known = list(brokers)
     if not known or any(one.features.get(STREAMS_VERSION) for one in known):
         return None

@@ -1,7 +1,8 @@
 """Kafka client properties (`security.protocol`, `sasl.*`, `ssl.*`) as settings of kafka-python 3.
 
-So one --command-config serves both Kafka's Java client, which Spark uses, and kafka-python. What kafka-python does not
-support is rejected with a message that says what to do instead; no property that secures the connection is ignored.
+So one --command-config serves both Kafka's Java client, which Spark uses, and kafka-python. If kafka-python does not
+support a property, it is rejected with a message that says what to do. No property that secures the connection is
+ignored.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 _OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _HANDLER = "sasl.login.callback.handler.class"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
-_REFRESH_WINDOW_FACTOR = 0.8  # of a token's lifetime: Kafka's default of sasl.login.refresh.window.factor
-_DEFAULT_LIFETIME_SECONDS = 60.0  # of a token without the claim `exp`
+_REFRESH_WINDOW_FACTOR = 0.8  # of a token's lifetime: Kafka's default for sasl.login.refresh.window.factor
+_DEFAULT_LIFETIME_SECONDS = 60.0  # for a token without the claim `exp`
 _TIMEOUT_SECONDS = 10.0
 _UNSECURED_LIFETIME_SECONDS = 3600
 
 
 def security_settings(properties: Properties) -> dict[str, Any]:
-    """Return keyword arguments for kafka-python's clients; properties that are not about security are ignored.
+    """Return keyword arguments for kafka-python's clients; properties that do not concern security are ignored.
 
-    Raises SecurityError for what kafka-python does not support, and for what Kafka's Java client rejects, too.
+    Raises SecurityError for properties that kafka-python does not support, and for those that Kafka's client rejects.
     """
     properties = resolve_config_providers(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
@@ -87,7 +88,7 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
     versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)
     if not versions:
         raise SecurityError(f"ssl.enabled.protocols {', '.join(enabled)}: only {' and '.join(_VERSIONS)} are supported")
-    # Python chooses among the suites of TLS 1.2 only: those of TLS 1.3 are all allowed or none.
+    # Python can choose only among the suites of TLS 1.2; the suites of TLS 1.3 are all allowed or none.
     suites = _names(properties, "ssl.cipher.suites")
     older = [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
     if suites and not older:
@@ -112,7 +113,7 @@ def _names(properties: Properties, name: str) -> list[str]:
 
 
 def _openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a suite of TLS 1.2.
+    """Return OpenSSL's name for a suite of TLS 1.2.
 
     TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256.
     """
@@ -124,7 +125,7 @@ def _openssl_name(suite: str) -> str:
 def _context_trusting_only(certificates: str) -> ssl.SSLContext:
     """Return a context without the operating system's authorities: a trust store replaces them.
 
-    Every certificate in the store is trusted, even if it is not a root: as in Java.
+    As in Java, every certificate in the store is trusted, even if it is not a root.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -136,12 +137,12 @@ def _context_trusting_only(certificates: str) -> ssl.SSLContext:
 
 
 def _load_client_certificate(context: ssl.SSLContext, entry: keystores.PrivateKeyEntry) -> None:
-    """Load a private key and its certificate chain into a context. Python reads them from files only."""
+    """Load a private key and its certificate chain into a context. Python can read them only from files."""
     with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace", suffix=".pem") as file:  # mode 600
         file.write(entry.pem)
         file.flush()
         try:
-            # The password is never None: OpenSSL would ask for it on the terminal.
+            # The password is never None, at which OpenSSL would ask for it on the terminal.
             context.load_cert_chain(file.name, password=entry.password)
         except (ssl.SSLError, ValueError) as error:
             raise SecurityError(
@@ -153,11 +154,11 @@ def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
 
 
-# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's own callback handlers: an endpoint, a file, or unsecured
+# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's callback handlers: an endpoint, a file, or unsecured ----
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python is untyped
-    """Returns a token that has not expired, and requests a new one when four fifths of its lifetime are over."""
+    """Returns a token that has not expired; requests a new one after four fifths of its lifetime."""
 
     def __init__(self, request_token: Callable[[], str], extensions: Mapping[str, str]) -> None:
         """Prepare; the first `token()` calls `request_token`."""
@@ -195,7 +196,7 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
     if handler != "OAuthBearerLoginCallbackHandler":
         raise SecurityError(f"{_HANDLER} {handler} is Java code, which only Kafka's Java client can run")
     parts = urlsplit(properties.get(_ENDPOINT, ""))
-    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # no line shows a user and a password
+    url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # messages must not show user and password
     scheme = parts.scheme
     if scheme not in {"http", "https", "file"}:
         raise SecurityError(f"{_ENDPOINT} {url or 'is missing'}: must be an http, https or file URL")
@@ -204,13 +205,13 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
         return TokenProvider(lambda: _read_token(url), extensions)
     options = jaas_options(properties, _OAUTH_MODULE, "clientId", "clientSecret")
     escape = properties.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true"
-    # Kafka takes the endpoint's ssl.* from the JAAS options.
+    # Kafka takes the endpoint's ssl.* settings from the JAAS options.
     context = _ssl_context(options) if scheme == "https" else None
     return TokenProvider(lambda: _request_token(url, options, context, escape=escape), extensions)
 
 
 def _request_token(url: str, options: Mapping[str, str], context: ssl.SSLContext | None, *, escape: bool) -> str:
-    """Request a token by the client credentials grant of RFC 6749, 4.4."""
+    """Request a token with the client credentials grant of RFC 6749, 4.4."""
     client_id, secret = options["clientId"], options["clientSecret"]
     if escape:
         client_id, secret = quote(client_id, safe=""), quote(secret, safe="")
@@ -250,12 +251,12 @@ def _read_token(url: str) -> str:
 
 
 def _create_unsecured_token(options: Mapping[str, str]) -> str:
-    """Return an unsigned token, as Kafka creates one if no callback handler is set: for tests."""
+    """Return an unsigned token, as Kafka creates it if no callback handler is set; for tests."""
     claims: dict[str, Any] = {
         **_with_prefix(options, "unsecuredLoginStringClaim_"),
         **{name: float(value) for name, value in _with_prefix(options, "unsecuredLoginNumberClaim_").items()},
     }
-    now = int(time.time())  # a broker whose clock is a millisecond behind would reject a token of the future
+    now = int(time.time())  # rounded down: a broker whose clock is a millisecond behind rejects a token of the future
     lifetime = int(options.get("unsecuredLoginLifetimeSeconds", _UNSECURED_LIFETIME_SECONDS))
     claims = {"iat": now, "exp": now + lifetime, **claims}
     return f"{_encode({'alg': 'none'})}.{_encode(claims)}."
@@ -270,7 +271,7 @@ def _encode(part: Mapping[str, Any]) -> str:
 
 
 def _remaining_lifetime(token: str) -> float:
-    """Return the seconds until a JWT expires, by its claim `exp`."""
+    """Return the seconds until a JWT expires, from its claim `exp`."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -1,4 +1,4 @@
-"""Partition counts of the cluster's topics, which tell the reason why a group is NotReady."""
+"""Partition counts of the cluster's topics, from which the reason why a group is NotReady is derived."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TopicMetadata:
         self._cached_until = 0.0
 
     def __call__(self, names: Sequence[str]) -> PartitionCounts | None:
-        """Return the partition counts of those of the topics that exist.
+        """Return the partition counts of the topics that exist among these.
 
         None if the cluster does not answer or the principal may not describe the topics.
         """
@@ -63,7 +63,7 @@ class TopicMetadata:
         if missing := [name for name in names if name not in self._cache]:
             topics = {topic["name"]: topic for topic in self._connection.get().describe_topics(missing)}
             if any(topic["error_code"] not in (0, _UNKNOWN_TOPIC_OR_PARTITION) for topic in topics.values()):
-                return None  # not authorized to describe it, which does not mean that it does not exist
+                return None  # not authorized to describe it: the topic may still exist
             for name in missing:
                 self._cache[name] = len(topics[name]["partitions"]) or None if name in topics else None
         return {name: count for name in names if (count := self._cache[name])}

@@ -1,9 +1,9 @@
-"""Collects the samples of a scrape: from the cached groups, the job's health, the open alerts and the sinks.
+"""Collects the samples of a scrape from the cached groups, the job's status, the open alerts and the sinks.
 
-The state of a group is one series with the value 1 and the state as a label, not one series for each possible state:
-that is a sixth of the series, and `streams_group_state{state="NotReady"}` is all that a query or an alert needs. When
-the group leaves the state, Prometheus marks the series as stale at the next scrape. The cost is that a query over a
-range must not expect a 0.
+The state of a group is one series with the value 1 and the state as a label, not one series for each possible state.
+This is a sixth of the series, and queries and alerts need only `streams_group_state{state="NotReady"}`. When the group
+leaves the state, Prometheus marks the series as stale at the next scrape. The cost: a range query gets no sample for
+the time outside the state, instead of 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streaming_app.text import EPOCH
 
 
 class GroupSource(Protocol):
-    """Gives the groups to the collector: `streaming_app.job.group_cache.GroupCache`."""
+    """The groups for the collector; implemented by `streaming_app.job.group_cache.GroupCache`."""
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id."""
@@ -57,21 +57,21 @@ class MetricSources:
     """Returns the open alerts."""
     sinks: Callable[[], Sequence[SinkStatus]] = tuple
     lag: Callable[[], Sequence[LagRow] | None] = lambda: None
-    """Returns the rows of the newest pass over the lag; None before the first one, and without."""
+    """Returns the rows of the newest lag pass; None before the first one, or without `lag`."""
     copies: Callable[[], Mapping[str, Mapping[str, CopiesSum]]] = dict
-    """Returns the sums of the copies of tasks, by group."""
+    """Returns the sums over the copies of tasks, by group."""
     verdicts: Callable[[], Mapping[str, Verdict]] = dict
-    """Returns the newest verdict on each group."""
+    """Returns the newest verdict of each group."""
     types: Callable[[], Mapping[str, int]] = dict
-    """Returns how many groups there are of each type; nothing while it is not known."""
+    """Returns the number of groups by type; empty while it is not known."""
     newcomers_left_out: Callable[[], Mapping[str, int]] = dict
-    """Returns of how many new groups something is left out, see `AlertService.newcomers_left_out`."""
+    """Returns for how many new groups something is omitted; see `AlertService.newcomers_left_out`."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    """Returns the labels that are declared for a group."""
+    """Returns the labels that the configuration declares for a group."""
 
 
 def make_registry(sources: MetricSources, settings: MetricsSettings) -> CollectorRegistry:
-    """Return a registry with the metrics of this project only."""
+    """Return a registry that has only the metrics of this project."""
     registry = CollectorRegistry()
     registry.register(_StreamsGroupsCollector(sources, settings))
     return registry
@@ -84,7 +84,7 @@ class _StreamsGroupsCollector(Collector):
         self._version = version("streams-groups")
 
     def describe(self) -> Iterator[MetricFamily]:
-        """Yield the families without samples, by which a scrape with `?name[]=` selects."""
+        """Yield the families without samples; a scrape with `?name[]=` selects by them."""
         for metrics in (JOB_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
             yield from (metric.family() for metric in metrics)
 
@@ -128,7 +128,7 @@ class _StreamsGroupsCollector(Collector):
             yield from (metric.family([(cluster, lag)]) for metric in LAG_METRICS)
 
     def _newest_lag(self) -> LagScrape | None:
-        """Return the newest pass, whose sums are made once, however many scrapes there are."""
+        """Return the newest lag pass; its sums are computed once for all scrapes."""
         rows, scrape = self._sources.lag(), self._lag
         if rows is None:
             return None

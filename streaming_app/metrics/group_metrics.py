@@ -1,4 +1,4 @@
-"""The metrics of each group, which have the label `group`. Only definitions: name, help, labels, value."""
+"""The metrics of each group, with the label `group`. Only definitions: name, help, labels, value."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class GroupScrape(NamedTuple):
     rebalances: int
     now: float
     copies: Mapping[str, CopiesSum] | None = None
-    """By role; None if they are not known."""
+    """By role; None if not known."""
     verdict: Verdict | None = None
-    """None before the first one."""
+    """None before the first verdict."""
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterator[Sample]]:
-    """Return the samples of a value by role."""
+    """Return a function that yields this value by role."""
 
     def samples(group: GroupScrape) -> Iterator[Sample]:
         for role, copies in (group.copies or {}).items():
@@ -68,39 +68,39 @@ def _health(group: GroupScrape) -> list[Sample]:
 
 LABELS_METRIC: Metric[GroupScrape] = Metric(
     "streams_group_labels",
-    "1, with the labels that the configuration declares for the group: join it by `cluster` and `group`.",
+    "1, with the labels that the configuration declares for the group: join on `cluster` and `group`.",
     lambda _group: [Sample(1)],
 )
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health",
-        "1 for the verdict on the group, such as Down, with its severity, `none` if nothing is wrong; the other "
+        "1 for the verdict of the group, such as Down, with its severity (`none` if nothing is wrong). The other "
         "verdicts have no series.",
         _health,
         ("verdict", "severity"),
     ),
     Metric(
         "streams_group_health_since_timestamp_seconds",
-        "Since when the verdict holds, by the facts.",
+        "Time since when the verdict holds, by the facts and not by the time of the judgement.",
         lambda group: unix_seconds(group.verdict.since) if group.verdict else None,
     ),
     Metric(
         "streams_group_state",
-        "1 for the state that the group is in; the other states have no series.",
+        "1 for the current state of the group. The other states have no series.",
         lambda group: [Sample(1, (group.snapshot.state,))],
         ("state",),
     ),
     Metric(
         "streams_group_state_since_timestamp_seconds",
-        "When the group entered its state, by the broker's clock.",
+        "Time at which the group entered its state, by the broker's clock.",
         lambda group: unix_seconds(group.snapshot.state_since),
     ),
     Metric(
         "streams_group_epoch",
-        "Epochs of the group: `group`, bumped whenever a new assignment is needed; `assignment`, of the newest target "
-        "assignment, behind that of the group while it is Assigning; `topology`; `validated_topology`, whose topics "
-        "the broker validated, -1 for none; `stored_description`, that the broker's plugin holds, -1 for none, -2 for "
-        "uncertain; `failed_description`, that it rejected permanently, -1 for none.",
+        "Epochs of the group. `group`: the broker bumps it whenever a new assignment is needed. `assignment`: of the "
+        "newest target assignment, lower than `group` while the group is Assigning. `topology`. `validated_topology`: "
+        "the last topology whose topics the broker validated, -1 for none. `stored_description`: the one in the "
+        "broker's plugin, -1 for none, -2 for uncertain. `failed_description`: rejected permanently, -1 for none.",
         _epochs,
         ("of",),
     ),
@@ -116,67 +116,67 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_set_aside",
-        "1 if the group is set aside, as its records cannot be folded, or it is larger than `group_budget`.",
+        "1 if the group is set aside: its records cannot be folded, or the group exceeds `group_budget`.",
         lambda group: group.snapshot.set_aside_reason is not None,
     ),
     Metric(
         "streams_group_rebalances_total",
-        "New target assignments since the job started, without the first one of a group. The brokers' "
-        "streams-group-rebalance-count counts joins, and changes of members, topics and configs, and not the members "
-        "that leave or are removed.",
+        "New target assignments since the job started; the first one of a group does not count. The brokers' "
+        "streams-group-rebalance-count is different: it counts joins and changes of members, topics and configs, but "
+        "not members that leave or are removed.",
         lambda group: group.rebalances,
     ),
     Metric(
         "streams_group_copies",
-        "Standby and warm-up tasks of the group, as the brokers said last; absent until they were asked.",
+        "Standby and warm-up tasks of the group, by the brokers' last answer; absent before the first answer.",
         _of_copies(lambda copies: copies.copies),
         ("role",),
     ),
     Metric(
         "streams_group_copies_lag_offsets",
         "Offsets between these tasks and the ends of their changelogs, summed, as clients last reported them; absent "
-        "where none has.",
+        "if no client reported any.",
         _of_copies(lambda copies: copies.lag),
         ("role",),
     ),
     Metric(
         "streams_group_copies_lag_unknown",
-        "Those of these tasks of which no client has reported a lag: what `streams_group_copies_lag_offsets` says is a "
-        "lower bound unless this is 0.",
+        "Tasks of this role for which no client reported a lag. If this is not 0, `streams_group_copies_lag_offsets` "
+        "is a lower bound.",
         _of_copies(lambda copies: copies.unknown),
         ("role",),
     ),
     Metric(
         "streams_group_copies_behind",
-        "Those of these tasks that are further behind than `acceptable.recovery.lag`.",
+        "Tasks of this role that are further behind than `acceptable.recovery.lag`.",
         _of_copies(lambda copies: copies.behind),
         ("role",),
     ),
     Metric(
         "streams_group_restore_remaining_seconds",
-        "Time until the last task that restores its state is done, if all go on as by the reports of their clients "
-        "until now; absent while nothing restores, while it is not known of each, and once it is over.",
+        "Estimated time until the last restoring task is done, at the speed that clients reported so far; absent while "
+        "nothing restores and while the speed of a restoring task is not known.",
         _restore_seconds,
     ),
     Metric(
         "streams_group_description_status",
-        "1 for the status of the group's topology description; the other statuses have no series.",
+        "1 for the status of the group's topology description. The other statuses have no series.",
         lambda group: [Sample(1, (group.snapshot.description_status,))],
         ("status",),
     ),
     Metric(
         "streams_group_description_stale_seconds",
-        "How long the current topology epoch has had no stored description; 0 while it has one.",
+        "Time for which the current topology epoch has had no stored description; 0 if it has one.",
         _stale_seconds,
     ),
     Metric(
         "streams_group_unsolicited_descriptions_total",
-        "Pushes of a description that the broker had no reason to ask for, since the group was created.",
+        "Description pushes for which the broker had no reason to ask, since the group was created.",
         lambda group: group.snapshot.unsolicited_pushes,
     ),
     Metric(
         "streams_group_solicitable",
-        "1 if the broker, with a plugin and without a back-off, would ask some member for the description.",
+        "1 if a broker with a plugin and without a back-off would ask a member for the description.",
         lambda group: group.snapshot.solicitable,
     ),
 )

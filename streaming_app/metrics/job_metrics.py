@@ -13,7 +13,7 @@ from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
 _STATES = tuple(state for state in STATES if state != DEAD)
-_STREAMS = "of both streams: `groups`, and `offsets`, the one of committed offsets, unless `offsets.enabled` is false"
+_STREAMS = "by stream: `groups`, and `offsets` (committed offsets) unless `offsets.enabled` is false"
 
 
 class JobScrape(NamedTuple):
@@ -23,7 +23,7 @@ class JobScrape(NamedTuple):
     totals: Totals
     groups_by_state: Mapping[str, int]
     left_out: Mapping[str, int]
-    """Groups by what they lack."""
+    """Number of groups, by what is omitted for them."""
     alerts: Mapping[tuple[str, str], int]
     """Open problems by rule and severity."""
     sinks: Sequence[SinkStatus]
@@ -39,7 +39,7 @@ def _record_name(number: int) -> str:
 def _of_streams(
     value: Callable[[JobStatus | OffsetsStatus], float | None],
 ) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return the samples of a value of each stream."""
+    """Return a function that yields this value for each stream."""
 
     def samples(job: JobScrape) -> Iterator[Sample]:
         for name, status in (("groups", job.status), ("offsets", job.status.offsets)):
@@ -64,13 +64,13 @@ def _self_checks(job: JobScrape) -> Iterator[Sample]:
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
-        "All streams groups of the cluster by state, including those without series of their own.",
+        "All streams groups of the cluster by state, including groups without series of their own.",
         lambda job: [Sample(job.groups_by_state.get(state, 0), (state,)) for state in _STATES],
         ("state",),
     ),
     Metric(
         "streams_groups_by_protocol",
-        "Groups of other types, by the protocol that they use; absent without `lag`.",
+        "Groups of other types, by protocol; absent without `lag`.",
         lambda job: [Sample(count, (name,)) for name, count in sorted(job.groups_by_type.items()) if name != "streams"],
         ("protocol",),
     ),
@@ -82,9 +82,9 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_left_out",
-        "Groups that lack something: `series` of their own, because of `metrics.max_groups`, or as their id has more "
-        "than 500 characters; series of their `lag`, because of their number; of those of the last 24 hours `alerts`, "
-        "because of the limit of 100, and `verdicts`, for which they wait.",
+        "Groups for which something is omitted. `series`: more groups than `metrics.max_groups`, or an id of more than "
+        "500 characters. `lag`: too many lag series. Of the groups of the last 24 hours: `alerts`, because of the "
+        "limit of 100, and `verdicts`, which are not computed yet.",
         lambda job: [Sample(number, (what,)) for what, number in job.left_out.items()],
         ("of",),
     ),
@@ -100,32 +100,32 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_behind_offsets",
-        f"Offsets of the topic that were not read yet, {_STREAMS}; of the first by partition, absent before its first "
-        "batch.",
+        f"Offsets of the topic that are not read yet, {_STREAMS}. `groups` has one series per partition, absent before "
+        "its first batch.",
         _behind,
         ("stream", "partition"),
     ),
     Metric(
         "streams_groups_job_last_success_timestamp_seconds",
-        f"When a batch was last completed, or nothing new was found, {_STREAMS}; absent before.",
+        f"Time of the last completed batch, or of the last check that found nothing new, {_STREAMS}; absent before.",
         _of_streams(lambda status: unix_seconds(status.last_success_at)),
         ("stream",),
     ),
     Metric(
         "streams_groups_job_stream_failing",
-        f"1 while a stream has failed and has not completed a batch since, {_STREAMS}.",
+        f"1 from a failure until the next completed batch, {_STREAMS}.",
         _of_streams(lambda status: status.failing_since is not None),
         ("stream",),
     ),
     Metric(
         "streams_groups_job_stream_restarts_total",
-        "Failures of the stream of groups, which is restarted after each unless there are too many in a row.",
+        "Failures of the stream of groups. The job restarts it after each, unless there are too many in a row.",
         lambda job: job.totals.restarts,
     ),
     Metric(
         "streams_groups_job_input_timestamp_seconds",
-        "Until when each input is known, by the time of a batch or of a broker's answer: `groups`, `commits`, "
-        "`descriptions`, and `log ends of broker 1` for each broker; absent before it is known first.",
+        "Time up to which each input is known, by its last batch or broker answer: `groups`, `commits`, "
+        "`descriptions`, and `log ends of broker 1` for each broker; absent before the first one.",
         lambda job: [Sample(one.at.timestamp(), (one.name,)) for one in inputs(job.status) if one.at],
         ("input",),
     ),
@@ -136,7 +136,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_batch_seconds_total",
-        "Duration of these batches by what they did: "
+        "Duration of the batches of the stream of groups, by what they did: "
         + "; ".join(f"{name}: {about}" for name, about in PHASES.items())
         + ".",
         lambda job: [Sample(job.totals.phase_seconds.get(name, 0.0), (name,)) for name in PHASES],
@@ -149,7 +149,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_group_records_total",
-        "Records that may belong to streams groups, by name of the record type, or its number if it has no name; "
+        "Records that may belong to streams groups, by the name of the record type, or its number if it has no name; "
         "`none` for records without a key.",
         lambda job: [
             Sample(count, (_record_name(number),)) for number, count in sorted(job.totals.records_by_type.items())
@@ -168,18 +168,18 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_self_checks_total",
-        "Comparisons of the tables with the brokers: `completed`, or `failed`, such as for a missing ACL.",
+        "Comparisons of the tables with the brokers: `completed`, or `failed`, for example because of a missing ACL.",
         _self_checks,
         ("result",),
     ),
     Metric(
         "streams_groups_job_self_check_differing_groups",
-        "Groups whose row differed from what the brokers describe, as of the last comparison.",
+        "Groups whose rows differed from the brokers' description at the last comparison.",
         lambda job: job.status.self_check.differing,
     ),
     Metric(
         "streams_groups_job_notifications_total",
-        "Notifications by sink; the result is `sent`, or `failed` for each failed attempt.",
+        "Notifications by sink: `sent`, or `failed` for each failed attempt.",
         lambda job: [
             Sample(count, (sink.name, result))
             for sink in job.sinks

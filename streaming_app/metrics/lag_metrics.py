@@ -1,8 +1,8 @@
-"""The metrics of lag: definitions, and what one pass over the lag gives them. Absent where a value is not known.
+"""The metrics of lag: their definitions, and the values that one lag pass gives them. An unknown value has no series.
 
-`metrics.lag_by` is what has series: each group, each of its topics, or each partition. Coarser sums are a query's:
-`sum by (cluster, group) (streams_group_lag_offsets)`. Sums are those of the view `group_lag`, of the
-rows that the job holds.
+`metrics.lag_by` chooses what has series: each group, each topic of a group, or each partition. Queries can sum them:
+`sum by (cluster, group) (streams_group_lag_offsets)`. The sums are computed as in the view `group_lag`, from the rows
+that the job holds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from streaming_app.lag.status import LEFT_OVER
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.text import EPOCH
 
-MAX_LAG_SERIES = 10_000  # of each metric
+MAX_LAG_SERIES = 10_000  # per metric
 NO_COMMIT = "NO_COMMIT"
 _SUBJECT = ("group", "topic", "partition")
 
 
 @dataclass(slots=True)
 class _Sum:
-    """The lag of the rows of a group, a topic or a partition; None where it is known of none of them."""
+    """The lag of the rows of a group, a topic or a partition; None if it is not known for any of them."""
 
     lag: int | None = None
     lag_seconds: float | None = None
@@ -47,7 +47,7 @@ _Sums = Mapping[tuple[str, ...], _Sum]
 
 
 def _sums(rows: Sequence[LagRow], columns: int) -> _Sums:
-    """Return the sums by the first columns of `_SUBJECT`, without topics that the topology does not read."""
+    """Return the sums by the first `columns` of `_SUBJECT`, without topics that the topology does not read."""
     sums = defaultdict[tuple[str, ...], _Sum](_Sum)
     for row in rows:
         if row.status != LEFT_OVER:
@@ -61,7 +61,7 @@ class _Group(NamedTuple):
 
 
 class LagScrape:
-    """The groups whose lag has series: all of a group, or nothing; the groups that were seen first come first."""
+    """The groups whose lag has series. A group has all its series or none; groups seen first come first."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LagScrape:
         first_seen: Mapping[str, datetime] | None = None,
         unknown_seen: datetime = EPOCH,
     ) -> None:
-        """Choose among the rows of a pass. `unknown_seen` counts for groups of which it is not known: other types."""
+        """Choose among the rows of a pass. Groups of other types have no known first time: `unknown_seen` counts."""
         self.newest = newest
         seen, found = first_seen or {}, defaultdict[str, list[LagRow]](list)
         for row in newest:
@@ -90,7 +90,7 @@ _Samples = Callable[[LagScrape], Iterator[Sample]]
 
 
 def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
-    """Return the samples of one value of the sums; none of those in which it is None."""
+    """Return a function that yields one value of the sums, without those in which it is None."""
 
     def samples(scrape: LagScrape) -> Iterator[Sample]:
         for group in scrape.groups.values():
@@ -121,34 +121,34 @@ def _lost(scrape: LagScrape) -> Iterator[Sample]:
 LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     Metric(
         "streams_group_lag_offsets",
-        "Lag of the group, of any type: offsets between its commits and the ends of the logs. Not records: "
+        "Lag of the group, of any type, in offsets between its commits and the log ends. These are not records: "
         "transactions and compaction leave gaps.",
         _of_sums(lambda one: one.lag),
         _SUBJECT,
     ),
     Metric(
         "streams_group_lag_seconds",
-        "Age of the oldest record that the group has not committed; at least that old where the job has not seen more.",
+        "Age of the oldest record that the group has not committed; a lower bound if the job has not seen more.",
         _of_sums(lambda one: one.lag_seconds),
         _SUBJECT,
     ),
     Metric(
         "streams_group_lag_unknown_partitions",
-        "Partitions of which the lag is not known, while there may be some: what `streams_group_lag_offsets` and "
-        "`streams_group_lag_seconds` say is a lower bound unless this is 0.",
+        "Partitions whose lag is not known. If this is not 0, `streams_group_lag_offsets` and "
+        "`streams_group_lag_seconds` are lower bounds.",
         _of_sums(lambda one: one.unknown_partitions),
         _SUBJECT,
     ),
     Metric(
         "streams_group_partition_time_seconds",
         "Stream time: the highest timestamp that the application has read in a partition, as Kafka Streams commits it; "
-        "of several partitions the lowest.",
+        "the lowest one over several partitions.",
         _of_sums(lambda one: one.partition_time),
         _SUBJECT,
     ),
     Metric(
         "streams_group_unowned_lag_offsets",
-        "Known lag of the tasks of a streams group without an active member.",
+        "Known lag of the tasks of a streams group that no active member owns.",
         _unowned,
         ("group",),
     ),
@@ -160,8 +160,8 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_partitions",
-        "Partitions by status; `NO_COMMIT` are those that the tasks of a streams group read and have not committed. "
-        "Statuses without any have no series.",
+        "Partitions by status. `NO_COMMIT`: the tasks of a streams group read the partition, but have not committed. A "
+        "status without partitions has no series.",
         _partitions,
         ("group", "status"),
     ),

@@ -1,4 +1,4 @@
-"""The definition of a metric: one entry from which samples and documentation come. The entries are in `*_metrics.py`.
+"""The definition of a metric: one entry, from which samples and documentation are made. The entries: `*_metrics.py`.
 
 Names follow Prometheus: base units, the unit last, `_total` for counters. All metrics have the label `cluster`.
 """
@@ -14,7 +14,7 @@ from prometheus_client.core import Metric as MetricFamily
 
 ScrapeT = TypeVar("ScrapeT")
 _LONGEST_ID = 500
-_SUFFIXES = {"counter": "_total", "info": "_info"}  # of samples, by type; the name of the family has none
+_SUFFIXES = {"counter": "_total", "info": "_info"}  # of samples, by type; family names have no suffix
 
 
 class Sample(NamedTuple):
@@ -28,8 +28,8 @@ class Sample(NamedTuple):
 class Metric(Generic[ScrapeT]):
     """A metric, whose type follows from its name.
 
-    `read` gives at each scrape its value, None for no series, or its samples; `labels` are those besides `cluster` and,
-    of the metrics of each group, `group`.
+    At each scrape `read` returns the value (None: no series) or the samples. `labels` are the metric's own: all metrics
+    also have `cluster`, and the metrics of groups `group`.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Metric(Generic[ScrapeT]):
 
     @property
     def type(self) -> str:
-        """The type, as Prometheus calls it."""
+        """The type, in Prometheus' terms."""
         return next((kind for kind, suffix in _SUFFIXES.items() if self.name.endswith(suffix)), "gauge")
 
     def family(self, scrapes: Iterable[tuple[dict[str, str], ScrapeT]] = ()) -> MetricFamily:
-        """Return the family, with the samples of scrapes that have these labels."""
+        """Return the family with the samples of these scrapes, each with its labels."""
         family = MetricFamily(self.name.removesuffix(_SUFFIXES.get(self.type, "")), self.help, self.type)
         for labels, scrape in scrapes:
             found = self.read(scrape)
@@ -58,8 +58,8 @@ def unix_seconds(time: datetime | None) -> float | None:
 
 
 def has_short_id(group_id: str) -> bool:
-    """Return whether the id may be a label: one may have 32 kB, and is repeated in each of a group's series.
+    """Return whether the id is short enough for a label: an id may have 32 kB, and each series of a group repeats it.
 
-    An application's is part of the names of its internal topics, which have 249 characters at most.
+    The id of an application is part of the names of its internal topics, which have at most 249 characters.
     """
     return len(group_id) <= _LONGEST_ID

@@ -1,1 +1,1 @@
-"""Notifications: a sink of each kind, what is sent together and when, their text, and mutes."""
+"""Notifications: the kinds of sinks, the decision which alerts are sent together and when, the texts, and mutes."""

@@ -1,1 +1,1 @@
-"""What `list`, `describe`, `sql` and `status` print, answered from the tables without Spark."""
+"""The answers of the commands that read tables (`list`, `describe`, `sql`, `status`, ...), without Spark."""

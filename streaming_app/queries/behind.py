@@ -1,13 +1,13 @@
-"""How far behind a group was over time in seconds, and the lag of its partitions at an instant, from `lag_history`.
+"""From `lag_history`: how many seconds a group was behind over time, and the lag of its partitions at an instant.
 
-A row of `lag_history` holds until the next row of its partition, and for `SAMPLE_LASTS` at most. The job writes a row
-an hour even if nothing changes, so a longer gap means that it did not know the lag. Rows of earlier releases, which
-have no `log_start_offset`, hold until the next row. The last row holds as long as `lag` is known. A partition without a
-row in `lag` is gone after its last row.
+A row of `lag_history` holds until the next row of its partition, and for at most `SAMPLE_LASTS`. The job writes a row
+an hour even if nothing changes, so a longer gap means that it did not know the lag. Rows of earlier releases have no
+`log_start_offset`; they hold until the next row. The last row holds as long as the lag in `lag` is known. A partition
+without a row in `lag` is gone after its last row.
 
-A row has the age of the oldest record that was not committed. Until the next row that age grows: a group that stands
-still must not look as if it kept up. So between two rows the value is an upper bound. It is exact at a row, and where
-nothing moves.
+A row has the age of the oldest record that was not committed. Until the next row this age grows with the time, since a
+group that stands still must not look as if it kept up. So between two rows the value is an upper bound. It is exact at
+a row, and where nothing moves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streaming_app.text import EPOCH
 
 SAMPLE_LASTS = timedelta(seconds=1.5 * HISTORY_REST_SECONDS)
 BINS = 120
-"""Parts of the time that `behind_series` tells apart."""
+"""The number of parts into which `behind_series` divides the time."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
@@ -92,22 +92,22 @@ FROM cells GROUP BY bin
 
 
 class Behind(NamedTuple):
-    """How far behind a group was in a part of the time, by its partition that was furthest behind."""
+    """How far behind a group was in a part of the time, by its furthest partition."""
 
     at_end: float | None
-    """In seconds; None if it was known for no partition."""
+    """In seconds, at the end of the part; None if no partition's value was known."""
     least: float
-    """Lower bound of all known values of the part."""
+    """Lower bound of all known values in the part."""
     most: float | None
-    """Upper bound; None if it was never known."""
+    """Upper bound; None if no value was known."""
     is_lower_bound: bool
-    """For some partition it was unknown at times, or only a lower bound was known."""
+    """At some time the value of some partition was unknown, or only a lower bound was known."""
 
 
 def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime, *, bins: int = BINS
 ) -> Mapping[int, Behind]:
-    """Return the parts from `begin` to `end` with known values, by number from 0. Raises WarehouseError."""
+    """Return the parts from `begin` to `end` that have known values, by number from 0. Raises WarehouseError."""
     first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
     width = repr((last - first) / bins)
     rows = reader.rows(_SERIES.format(spans=_spans(where, begin, end), begin=first, end=last, width=width))
@@ -115,10 +115,11 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how clos
 
 
 def _spans(where: str, begin: datetime, end: datetime) -> str:
-    """Return common table expressions; `spans` has how long each row holds, in microseconds.
+    """Return common table expressions; `spans` has the time for which each row holds, in microseconds.
 
-    `at` is `since`, when the row was written, or `begin`. The lag is known up to `until`; if that is null and `lag` is
-    not, it still is. The partition exists up to `gone`; if that is null, it still does.
+    `since` is the time at which the row was written; `at` is the same, or `begin` if that is later. The lag is known up
+    to `until`; if `until` is null and `lag` is not, the lag is still known. The partition exists up to `gone`; null: it
+    still exists.
     """
     names = "topic, partition, at, lag, lag_seconds, lag_seconds_is_lower_bound, is_read, lasts"
     begins, ends = time_literal(begin), time_literal(end + SAMPLE_LASTS)  # a partition with a later row is not gone

@@ -1,4 +1,4 @@
-"""The brokers of a cluster as the job last saw them, and what is unknown because of their releases."""
+"""The brokers of a cluster as the job last saw them, and the facts that their releases do not provide."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from streaming_app.kafka.releases import (
 )
 from streaming_app.tables.reader import WarehouseReader, quote
 
-_DEFAULT_RETENTION, _DEFAULT_SWEEP = timedelta(days=7), timedelta(minutes=10)  # Kafka's
+_DEFAULT_RETENTION, _DEFAULT_SWEEP = timedelta(days=7), timedelta(minutes=10)  # Kafka's defaults
 
 
 class Brokers(NamedTuple):
-    """The brokers that answered, and when."""
+    """The brokers that answered, and when they did."""
 
     releases: tuple[BrokerRelease, ...] = ()
     observed_at: datetime | None = None
@@ -35,13 +35,13 @@ class Brokers(NamedTuple):
 
     @property
     def offsets_retention(self) -> timedelta:
-        """How long the brokers keep offsets of a group without members: the longest of all, or Kafka's default."""
+        """How long the brokers keep offsets of a group without members: the longest value, or Kafka's default."""
         known = self._numbers(OFFSETS_RETENTION)
         return timedelta(minutes=max(known)) if known else _DEFAULT_RETENTION
 
     @property
     def offsets_sweep(self) -> timedelta:
-        """How often the brokers remove such offsets, and groups without offsets: the longest, or the default."""
+        """How often the brokers remove such offsets, and groups without offsets: the longest value, or the default."""
         known = self._numbers(OFFSETS_SWEEP)
         return timedelta(milliseconds=max(known)) if known else _DEFAULT_SWEEP
 
@@ -49,31 +49,31 @@ class Brokers(NamedTuple):
         return [float(values[name]) for values in self.configs.values() if name in values]
 
     def why_unknown(self, ability: Ability) -> str | None:
-        """Return what is unknown since some brokers lack an ability, and why."""
+        """Return what is unknown because some brokers lack an ability, with the reason."""
         return why_unknown(ability, self.releases)
 
     def reasons(self) -> Iterator[str]:
-        """Yield `why_unknown` for every ability that some brokers lack, and what their configuration turns off."""
+        """Yield `why_unknown` for every ability that some brokers lack or that their configuration turns off."""
         yield from filter(None, map(self.why_unknown, ABILITIES))
         yield from config_gaps(self.configs)
 
     def describe(self) -> str:
-        """Return the releases and features, for people."""
+        """Return the releases and features as text for users."""
         return describe_releases(self.releases) or "not asked yet: the running job asks them once it has caught up"
 
     def why_no_offsets(self) -> str:
-        """Return a sentence: why the lag of copies is not known."""
+        """Return a sentence that says why the lag of copies is not known."""
         if reason := self.why_unknown(TASK_OFFSETS):
             return f"{reason[0].upper()}{reason[1:]}."
         since = "" if self.releases else f" since Kafka {TASK_OFFSETS.since}"
         return (
-            f"{TASK_OFFSETS.unknown[0].upper()}{TASK_OFFSETS.unknown[1:]}: clients report it once a minute, but not of "
-            f"active tasks that run; brokers tell it{since}, to a job with Describe on the group."
+            f"{TASK_OFFSETS.unknown[0].upper()}{TASK_OFFSETS.unknown[1:]}: clients report it once a minute, but not "
+            f"for running active tasks; brokers return it{since} to a job with Describe on the group."
         )
 
 
 def read_brokers(reader: WarehouseReader, cluster: str) -> Brokers:
-    """Return what the job has stored about the brokers of a cluster. Raises WarehouseError."""
+    """Return the stored facts about the brokers of a cluster. Raises WarehouseError."""
     rows = reader.rows(
         "SELECT subject, kind, name, value, observed_at FROM broker_facts "  # noqa: S608 - quoted
         f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(FEATURE)}, {quote(BROKER_CONFIG)}) ORDER BY subject"

@@ -1,6 +1,6 @@
-"""What `describe --copies` prints: the copies of tasks, what each process restores, and which ones may be stopped.
+"""The rows of `describe --copies`: the copies of tasks, what each process restores, and which processes may be stopped.
 
-A process may be stopped if each of its stateful tasks can go on elsewhere without a restore: another process has the
+A process may be stopped if each of its stateful tasks can continue elsewhere without a restore: another process has the
 task active, or a copy that is at most `acceptable.recovery.lag` behind. Copies of static members that left temporarily
 do not count: nobody runs them.
 """
@@ -33,7 +33,7 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
 
-_OBSTACLES = 3  # named; more are only counted
+_OBSTACLES = 3  # that are named; further ones are only counted
 
 
 class StopCheck(NamedTuple):
@@ -42,17 +42,17 @@ class StopCheck(NamedTuple):
     process_id: str | None
     client_host: str | None
     copies: int
-    """Its number of copies of tasks."""
+    """The number of copies of tasks that it has."""
     obstacles: tuple[str, ...]
-    """Why not: one text for each task that would need a restore; empty if it may."""
+    """One text for each task that would need a restore; empty if the process may be stopped."""
     restores: CopiesSum
-    """The tasks whose state it restores."""
+    """The tasks whose state it is restoring."""
 
 
 def check_stops(
     copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
 ) -> list[StopCheck]:
-    """Return a check for each process of a group, by host and process; `away` are members that left temporarily."""
+    """Return a check for each process of a group, sorted by host and process; `away`: members that left temporarily."""
     by_process: defaultdict[tuple[str, str], list[TaskCopy]] = defaultdict(list)
     by_task: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
     for copy in copies:
@@ -93,7 +93,7 @@ class CopiesReport:
     state: str
     acceptable_lag: int
     is_default_lag: bool
-    """The group's own value is unknown."""
+    """The group's own `acceptable.recovery.lag` is not known."""
     copies: list[TaskCopy]
     checks: list[StopCheck]
     brokers: Brokers
@@ -102,12 +102,12 @@ class CopiesReport:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the tasks stay where they are. Otherwise the report says nothing about processes."""
+        """Whether the tasks stay where they are. If not, the report says nothing about processes."""
         return self.state == STABLE
 
     @property
     def lacks_offsets(self) -> bool:
-        """Whether the lag of no stateful copy is known."""
+        """Whether the lag of every stateful copy is unknown."""
         stateful = [copy for copy in self.copies if copy.stateful]
         return bool(stateful) and all(copy.task_offset is None for copy in stateful)
 
@@ -183,7 +183,7 @@ class CopiesReport:
 
 
 def _share(copy: TaskCopy) -> str | None:
-    """Return how much of its changelogs a copy has; 100 % only if that is all."""
+    """Return the share of its changelogs that a copy has; 100 % only if it has everything."""
     if copy.lag is None or copy.task_offset is None or not copy.task_end_offset:
         return None
     return f"{100 * min(copy.task_offset, copy.task_end_offset) // copy.task_end_offset}%"

@@ -1,4 +1,4 @@
-"""What `describe --description` prints: the stored topology description that the job fetched last."""
+"""The answer of `describe --description`: the stored topology description that the job fetched last."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streaming_app.text import utc
 _AVAILABLE, _CURRENT = "AVAILABLE", "CURRENT"
 _WHY_NONE = {
     _CURRENT: "the job has not fetched it yet, or needs Describe on the group and its topics",
-    "FAILED": "the brokers' plugin rejected the one that a client pushed, and no broker asks for it again",
-    "UNCERTAIN": "a client has pushed one, and whether the brokers' plugin stored it is not known",
-    "STALE": "the job never fetched the stored one, which is of another topology epoch",
+    "FAILED": "the brokers' plugin rejected a client's description, and the brokers do not ask for it again",
+    "UNCERTAIN": "a client has pushed one, but it is not known whether the brokers' plugin stored it",
+    "STALE": "the stored one is of another topology epoch, and the job never fetched it",
     "NEVER_STORED": "no client has pushed one that the brokers store",
     "NO_TOPOLOGY": "the group has no topology",
 }
-"""By the status of the group's description."""
+"""The reason why there is no description, by the status of the group's description."""
 _COLUMNS = ("group_id", "topology_epoch", "status", "stored_at", "fetched_at", "text", "node_count", "truncated")
 
 
@@ -27,7 +27,7 @@ class Description(NamedTuple):
 
     row: Row
     is_current: bool
-    """By the log it still describes the group's topology."""
+    """Whether, by the log, it still describes the group's topology."""
 
     @property
     def text(self) -> str:
@@ -39,7 +39,7 @@ class Description(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """A sentence: which description it is."""
+        """A sentence that says which description this is."""
         row = self.row
         if not self.is_current:
             since = ", no longer the one of the group's topology"
@@ -53,7 +53,7 @@ class Description(NamedTuple):
 
 
 def find_description(reader: WarehouseReader, cluster: str, group_id: str) -> Description:
-    """Return the description that the job fetched last, also of an earlier topology, or of a group that is gone.
+    """Return the last fetched description, which may be of an earlier topology or of a deleted group.
 
     Raises WarehouseError if there is none, or no such group.
     """

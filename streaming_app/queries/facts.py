@@ -1,4 +1,4 @@
-"""Facts about groups that are not in the log: the coordinator, the configs in force, and when a group expires."""
+"""Facts about groups that are not in the log: the coordinator, the effective configs, and when a group expires."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _ASSIGNOR = "streams.assignor.name"
 
 @dataclass
 class GroupFacts:
-    """Facts about one group; empty if the job has not asked, or may not ask."""
+    """Facts about one group; empty if the job has not asked the brokers, or lacks the permission."""
 
     coordinator: str | None = None
     """As Kafka's tools print it: `HOST:PORT (ID)`."""
     configs: list[Row] = field(default_factory=list)
-    """`_CONFIG` of each config in force, by name."""
+    """By config name: `_CONFIG` of each effective config."""
 
     @property
     def assignor(self) -> str | None:
-        """The name of the assignor in force."""
+        """The name of the effective assignor."""
         return next((one["value"] for one in self.configs if one["name"] == _ASSIGNOR), None)
 
     def limits(self, brokers: Brokers) -> Mapping[str, str]:
-        """Return the configs of the group's coordinator, which include its limits; empty if it is not known."""
+        """Return the configs of the group's coordinator, which include limits; empty if it is not known."""
         broker = (self.coordinator or "").rpartition("(")[2].rstrip(")")
         return brokers.configs.get(int(broker), {}) if broker.isdecimal() else {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in the form of `describe --json`."""
+        """Return the facts in the form of `describe --json`."""
         return {"coordinator": self.coordinator, "configs": self.configs}
 
 
 class Expiry(NamedTuple):
-    """When the brokers may remove offsets and records of a group without members; None for both: at their next sweep.
+    """When the brokers may remove offsets and records of a group without members. Both None: at their next sweep.
 
     They keep an offset for `offsets.retention.minutes` after its commit. A sweep every
     `offsets.retention.check.interval.ms` deletes a group without offsets, and then its stored description
@@ -72,7 +72,7 @@ def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
-    """Return a row for each difference between an internal topic of these groups and what its topology asks for."""
+    """Return a row for each difference between an internal topic of these groups and its definition in the topology."""
     rows = reader.rows(
         "SELECT group_id, subject, name, value FROM broker_facts "  # noqa: S608 - quoted
         f"WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} AND value LIKE '%{ASKED_FOR}%' "
@@ -85,7 +85,7 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> list[Row]:
-    """Return a row for each internal topic that is left over from an earlier topology, or from a group that is gone.
+    """Return a row for each internal topic that remains from an earlier topology, or from a deleted group.
 
     `group_ids` None: of all groups. Raises WarehouseError.
     """
@@ -127,7 +127,7 @@ def expiries(
     )
     found = dict.fromkeys(group_ids, Expiry(None, None))
     for row in rows:
-        if row["first"] is None:  # its offsets come from the brokers, which do not say when they were committed
+        if row["first"] is None:  # offsets that come from the brokers have no commit time
             del found[row["group_id"]]
         else:
             found[row["group_id"]] = Expiry(row["first"] + retention, row["last"] + retention)
@@ -135,7 +135,7 @@ def expiries(
 
 
 def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
-    """Return a line: when the brokers, which sweep every `sweep`, remove a group without members."""
+    """Return a line that says when the brokers remove a group without members; `sweep` is the time between sweeps."""
     if expiry.offsets_from is None or expiry.group_at is None:
         every = format_duration(sweep.total_seconds())
         return f"{group_id} has no members and no offsets: the brokers delete it at their next sweep, every {every}"
@@ -148,8 +148,8 @@ def expiry_line(group_id: str, expiry: Expiry, sweep: timedelta) -> str:
 def config_rows(facts: Mapping[str, GroupFacts], brokers: Brokers) -> list[Row]:
     """Return a row for each config of each group, with its source: group, broker or default.
 
-    If limits of the broker change a value, the rows also have the values in force. If the job has seen a value change,
-    they also have the values before.
+    If limits of the broker change a value, the rows also have the effective values. If the job has seen a value change,
+    they also have the earlier values.
     """
     configs = [(group_id, of_group, one) for group_id, of_group in facts.items() for one in of_group.configs]
     in_force = [_in_force(one["name"], one["value"], of_group.limits(brokers)) for _, of_group, one in configs]
@@ -165,7 +165,7 @@ def config_rows(facts: Mapping[str, GroupFacts], brokers: Brokers) -> list[Row]:
 
 
 def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
-    """Return the value that the coordinator uses: it moves a value beyond the broker's limits to the limit."""
+    """Return the value that the coordinator uses: a value beyond the broker's limits is replaced by the limit."""
     of = name.removeprefix("streams.").removeprefix("num.")
     for bound, closer in (("min", max), ("max", min)):
         limit = limits.get(f"group.streams.{bound}.{of}", "")

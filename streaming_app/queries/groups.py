@@ -1,4 +1,4 @@
-"""The groups that are listed, described, searched or set aside; rows have the column names of Kafka's tools (4.3.1)."""
+"""The rows of `list` and `describe`, group search, set-aside groups. Column names are as in Kafka's tools (4.3.1)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NO_VERDICT = "Unknown"  # health.verdict.UNKNOWN, which `list` does not load
 
 
 def parse_state(text: str, states: Iterable[str] = STATES) -> str:
-    """Return the one of `states` with this name, in any letter case, also with `_` as in NOT_READY, or a blank.
+    """Return the one of `states` with this name, in any letter case; `_` (as in NOT_READY) and blanks are accepted.
 
     Raises WarehouseError.
     """
@@ -43,7 +43,7 @@ def parse_state(text: str, states: Iterable[str] = STATES) -> str:
 
 
 def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] = ()) -> list[Row]:
-    """Return GROUP, STATE and HEALTH, the verdict, of every group that is not deleted, or that is in one of `states`.
+    """Return GROUP, STATE and HEALTH (the verdict) of every group that is not deleted, or that is in one of `states`.
 
     Deleted groups are returned only for the state Dead. Raises WarehouseError for an unknown state.
     """
@@ -58,13 +58,13 @@ def list_groups(warehouse: WarehouseReader, cluster: str, states: Iterable[str] 
 
 
 TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
-"""The types as the table has them, and as `kafka-groups.sh --list` prints them."""
+"""The types as in the table, and as `kafka-groups.sh --list` prints them."""
 
 
 def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> dict[str, Row]:
-    """Return the rows of `all_groups` of those of these that are no streams groups.
+    """Return the rows of `all_groups` for those of these groups that are not streams groups.
 
-    The state is what the brokers said last where the log does not prove it.
+    If the log does not prove the state, it is the one that the brokers returned last.
     """
     ids = ", ".join(map(quote, group_ids))
     rows = warehouse.rows(
@@ -100,10 +100,10 @@ def other_state_rows(others: Iterable[Row]) -> list[Row]:
 def list_all_groups(
     warehouse: WarehouseReader, cluster: str, types: Iterable[str], states: Iterable[str] | None = None
 ) -> list[Row]:
-    """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type), that were not deleted.
+    """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type) that are not deleted.
 
-    With `states` also STATE, `-` where neither the log proves it nor the brokers were asked, who tell that of classic
-    groups with members; if there are any, only of groups in one of these.
+    With `states` also STATE; if `states` has any, only the groups in one of these. STATE is `-` if the log does not
+    prove it and the brokers were not asked; the job asks them for classic groups with members.
     Raises WarehouseError for an unknown type or state.
     """
     wanted = {_parse_type(text) for text in types}
@@ -126,7 +126,7 @@ def list_all_groups(
 
 
 def _parse_type(text: str) -> str | None:
-    """Return the type of this name, in any letter case; None for `all`."""
+    """Return the type with this name, in any letter case; None for `all`."""
     name = text.strip().lower()
     if name == "all":
         return None
@@ -136,9 +136,9 @@ def _parse_type(text: str) -> str | None:
 
 
 def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row] | None:
-    """Return a row for each member of classic, consumer and share groups; None unless all of these are of other types.
+    """Return a row for each member of classic, consumer and share groups; None if any of the groups is a streams group.
 
-    What the log says: of a classic group as of its last rebalance; of a member of a share group its id only.
+    From the log: members of a classic group as of its last rebalance; of a member of a share group only the id.
     """
     others = other_groups(warehouse, cluster, group_ids)
     if set(group_ids) - others.keys():
@@ -166,9 +166,9 @@ def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 _CLASSIC, _ASSIGNED = 2, 8
-"""Types of records: a classic group, and what a member of a consumer group has."""
+"""Record types: of a classic group, and of the members of a consumer group."""
 _RECORD_OF = {"classic": _CLASSIC, "consumer": 5, "share": 10}
-"""The type of the record that has the members, by type of group."""
+"""By type of group, the type of the record that has the members."""
 
 
 def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapping[str, str]) -> Row:
@@ -188,7 +188,7 @@ def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapp
 def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
     """Return rows of `groups`: those with the given ids, or all that are not deleted.
 
-    Raises WarehouseError if a given id does not exist, or is that of a group of another type.
+    Raises WarehouseError if a given id does not exist, or belongs to a group of another type.
     """
     wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
     condition = of_groups(cluster, wanted) + (" AND deleted_at IS NULL" if wanted is None else "")
@@ -197,7 +197,7 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     if others := other_groups(warehouse, cluster, missing) if missing else None:
         name, row = next(iter(others.items()))
         how = "describe it by itself, with --state, --members or --offsets"
-        raise WarehouseError(f"{name!r} is a {row['group_type']} group, and no streams group: {how}")
+        raise WarehouseError(f"{name!r} is a {row['group_type']} group, not a streams group: {how}")
     if missing:
         names = ", ".join(repr(name) for name in sorted(missing))
         raise WarehouseError(f"No group {names} in cluster {cluster!r}: `streams-groups list --type all` shows all")
@@ -205,7 +205,7 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
 
 
 def state_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per group: its state, with `verbose` its epochs and the time of the last state change."""
+    """Return a row per group: its state; with `verbose` also its epochs and the time of the last state change."""
     all_groups = list(groups)
     reasons = any(group["not_ready_reason"] for group in all_groups)
     return [_state_row(group, reasons=reasons) | (_epochs(group) if verbose else {}) for group in all_groups]
@@ -235,7 +235,7 @@ def _epochs(group: Row) -> Row:
 
 
 def waits_for(group: Row) -> list[dict[str, object]]:
-    """Return the members that keep a group from being Stable, at most 20, for JSON."""
+    """Return the members, at most 20, that keep a group from being Stable, for JSON."""
     return [member_details(member) for member in awaited_members(_snapshot(group))]
 
 
@@ -270,12 +270,12 @@ def _awaited_row(group: Row, name: str, why: str, since: datetime | None) -> Row
 
 
 def _snapshot(group: Row) -> GroupSnapshot:
-    """Return the snapshot of a row that an older release may have written, without the newest columns."""
+    """Return the snapshot of a row; an older release may have written it without the newest columns."""
     return group_snapshot(dict.fromkeys(COLUMNS) | group)
 
 
 def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
-    """Yield each group that waits for more members than `awaited_rows` has of it, and how many more."""
+    """Yield each group that waits for more members than `awaited_rows` has, and how many more."""
     for group in groups:
         snapshot = _snapshot(group)
         if group["state"] != "Assigning" and snapshot.unsettled_count > len(snapshot.unsettled):
@@ -283,7 +283,7 @@ def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
 
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per member: its tasks, with `verbose` where it runs, its epochs and its target assignment."""
+    """Return a row per member: its tasks; with `verbose` also its host, its epochs and its target assignment."""
     return [_member_row(group, member, verbose=verbose) for group in groups for member in group["members"]]
 
 
@@ -303,7 +303,7 @@ def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
             "ENDPOINT": member["user_endpoint"],
             "CLIENT-TAGS": ",".join(f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()),
             "MEMBER-EPOCH": member["member_epoch"],
-            # The record of a static member that left temporarily keeps the state that the member had.
+            # The record of a static member that left temporarily still has its earlier state.
             "MEMBER-STATE": AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"],
             "TOPOLOGY-EPOCH": member["topology_epoch"],
             "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
@@ -327,7 +327,7 @@ def format_tasks(tasks: Iterable[Mapping[str, Any]]) -> str:
 
 
 def topology_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per subtopology: its topics, with `verbose` its changelogs and copartition groups."""
+    """Return a row per subtopology: its topics; with `verbose` also its changelogs and copartition groups."""
     return [
         _subtopology_row(group, subtopology, verbose=verbose)
         for group in groups
@@ -363,7 +363,7 @@ ASPECTS: dict[str, Callable[..., list[Row]]] = {
 }
 
 
-_SEARCH_FROM = 3  # characters: fewer are in nearly everything
+_SEARCH_FROM = 3  # characters: fewer occur in nearly every name
 _SEARCHED = (
     ("topic", "lag", "topic"),
     ("client", "members", "client_id"),
@@ -372,13 +372,13 @@ _SEARCHED = (
     ("instance", "members", "instance_id"),
     ("member", "members", "member_id"),
 )
-"""What is searched besides ids of groups, and is said first of what is found: its name, table and column."""
+"""What is searched besides group ids, in the order in which a match is named: its name, table and column."""
 
 
 def search_groups(reader: WarehouseReader, cluster: str, text: str) -> dict[str, str]:
-    """Return the groups with a topic, member or host whose name has this text, or a task of it, and what was found.
+    """Return by group what matches: a topic, member or host whose name contains this text, or a task with this id.
 
-    Nothing is looked for with a short text.
+    Nothing matches a short text.
     """
     if len(text) < _SEARCH_FROM:
         return {}
@@ -394,7 +394,7 @@ def search_groups(reader: WarehouseReader, cluster: str, text: str) -> dict[str,
 
 
 def groups_set_aside(reader: WarehouseReader, cluster: str) -> list[Row]:
-    """Return the groups that are set aside, the newest first."""
+    """Return the groups that are set aside, newest first."""
     return reader.rows(
         'SELECT group_id AS "group", set_aside_at AS since, client_host AS host, set_aside_reason AS reason, '
         f"set_aside_release AS release FROM groups WHERE cluster = {quote(cluster)} "
@@ -403,7 +403,7 @@ def groups_set_aside(reader: WarehouseReader, cluster: str) -> list[Row]:
 
 
 def quarantined_records(reader: WarehouseReader, cluster: str) -> list[Row]:
-    """Return the records in quarantine by group and error, those with the newest record first."""
+    """Return the records in quarantine by group and error, the newest record first."""
     return reader.rows(
         'SELECT group_id AS "group", error_kind AS error, count(*) AS records, max(timestamp) AS newest, '
         f"min(message) AS message FROM quarantine WHERE cluster = {quote(cluster)} "

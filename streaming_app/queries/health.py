@@ -1,4 +1,4 @@
-"""The verdicts and problems as people read them: a line, ten lines, rows of a table."""
+"""The verdicts and problems as text for users: one line, ten lines, or rows of a table."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_group
 from streaming_app.text import ago, lasted, utc
 
 _BY_LOWER_CASE = {name.lower(): name for name in VERDICTS}
-_LINES = 2  # of a time line, in `why`
+_LINES = 2  # of a timeline, in `why`
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
 class StreamTime(NamedTuple):
-    """Of the partitions of a group; None if it is known of none."""
+    """The stream time over the partitions of a group; None if it is not known for any."""
 
     lowest: datetime | None
     highest: datetime | None
 
 
 def parse_verdicts(text: str) -> list[str]:
-    """Return the verdicts of a list such as `Down,Stalled`, in any letter case. Raises WarehouseError."""
+    """Return the verdicts in a list such as `Down,Stalled`, in any letter case. Raises WarehouseError."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name.lower() not in _BY_LOWER_CASE]
     if unknown:
@@ -47,7 +47,7 @@ def read_verdicts(
 
 
 def list_by_health(reader: WarehouseReader, cluster: str, groups: Iterable[Row], wanted: Collection[str]) -> list[Row]:
-    """Return these groups, and deleted ones with a verdict, with HEALTH and SINCE; if any verdicts are `wanted`, these.
+    """Return these groups, and deleted groups with a verdict, with HEALTH and SINCE; with `wanted` only these verdicts.
 
     A group that was deleted while it was Down has a verdict until its incident ends.
     """
@@ -72,14 +72,14 @@ def to_line(group_id: str, verdict: Verdict) -> str:
 
 
 def lines(rows: Iterable[HealthRow], deployments: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each verdict, the worst first, with that of `deployment_lines`."""
+    """Yield a line for each verdict, the worst first, followed by the group's line of `deployment_lines`."""
     for row in sorted(rows, key=lambda row: (trouble(row.verdict), row.group_id)):
         yield to_line(row.group_id, row.verdict)
         yield from filter(None, [deployments.get(row.group_id)])
 
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
-    """Return by group when its last deployment that is in `group_events` was, and what was replaced in how long."""
+    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced."""
     if not group_ids:
         return {}
     newest = "ORDER BY at, e.offset"
@@ -100,9 +100,9 @@ _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
 
 def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: datetime) -> list[Row]:
-    """Return the last changes of a group up to a time, which may have caused what began then, the newest first.
+    """Return the last changes of a group up to a time, newest first: they may have caused what began then.
 
-    A deployment is noted when it has ended, so those that ended a quarter of an hour later count, too.
+    A deployment is noted at its end, so deployments that ended up to a quarter of an hour later also count.
     """
     kinds = ", ".join(map(quote, _CHANGES))
     return reader.rows(
@@ -116,7 +116,7 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
 def verdicts_since(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str], begin: datetime
 ) -> dict[str, list[tuple[datetime, str]]]:
-    """Return by group its verdicts since a time, each from its time on, the oldest first, with the last one before."""
+    """Return by group its verdicts since a time, oldest first, each with its begin; the first one may be earlier."""
     found: dict[str, list[tuple[datetime, str]]] = {}
     if not group_ids:
         return found
@@ -143,19 +143,19 @@ def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
 
 
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
-    """Return how many groups have each verdict, in the order of the verdicts."""
+    """Return the number of groups by verdict, in the order of the verdicts."""
     found = [row.verdict.verdict for row in read_verdicts(reader, cluster).values()]
     return {name: found.count(name) for name in VERDICTS if name in found}
 
 
 def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
-    """Return the open problem with the health of a group, or else the last one."""
+    """Return the open problem with the health of a group; if none is open, the last one."""
     found = read_problems(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
 def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> StreamTime:
-    """Return how far the input of a group has got: the lowest and the highest stream time of its partitions."""
+    """Return how far a group has read its input: the lowest and the highest stream time of its partitions."""
     found = reader.rows(
         f"SELECT min_partition_time, max_partition_time FROM group_lag WHERE {of_group(cluster, group_id)}"  # noqa: S608 - quoted
     )
@@ -165,7 +165,7 @@ def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> StreamT
 def explain(
     row: HealthRow, problem: Problem | None, deployment: str | None, now: datetime, times: StreamTime
 ) -> Iterator[str]:
-    """Yield at most ten lines that say how a group is, since when and why, what will be lost, and what to do."""
+    """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do."""
     verdict = row.verdict
     yield to_line(row.group_id, verdict)
     yield f"  {VERDICTS.get(verdict.verdict, '')} Severity: {verdict.severity or 'none'}."
@@ -194,7 +194,7 @@ def explain(
 
 
 def _to_do(problem: Problem, why: str) -> str:
-    """Return the first step of the runbook where the verdict says this, and where there is more."""
+    """Return the first step of the runbook that fits the verdict's reason, and where to find more."""
     group, rule = shlex.quote(problem.group_id or ""), rules().get(problem.rule)
     step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
     more = f"More: the runbook, {problem.rule}; evidence: `streams-groups why --group {GROUP_ID} --json`."

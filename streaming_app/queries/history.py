@@ -1,6 +1,6 @@
-"""What `history` prints: what happened to a group, who had a task and when, and how everything was at a time.
+"""The answers of `history`: events of a group, which member had a task at which time, and a group at a past time.
 
-Answered from `group_events` alone, so it also holds for groups that were deleted.
+All come from `group_events` alone, so they also work for deleted groups.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class MemberAt:
     instance_id: str | None = None
     joined_at: datetime | None = None
     tasks: str | None = None
-    """As in `group_events`: ``active 0_0,0_1; standby 1_2``; None for no task."""
+    """As in `group_events`: ``active 0_0,0_1; standby 1_2``; None for no tasks."""
     tasks_since: datetime | None = None
 
 
 @dataclass
 class GroupAt:
-    """A group at a time; a value is None if it had none, or no event says which."""
+    """A group at a time; a value is None if there was none, or no event has it."""
 
     values: dict[str, str | None] = field(default_factory=lambda: dict.fromkeys(_GROUP_VALUES))
     members: dict[str, MemberAt] = field(default_factory=dict)
     deleted_at: datetime | None = None
     unowned: Sequence[str] = ()
-    """The tasks that nobody had as active, as `unowned_tasks` returns them."""
+    """The tasks that no member had as active, as `unowned_tasks` returns them."""
 
     def apply(self, event: Event) -> None:
-        """Change it as an event says."""
+        """Change the group as the event says."""
         kind, member_id = event["kind"], event["member_id"]
         if kind in self.values:
             self.values[kind] = event["new"]
@@ -79,7 +79,7 @@ class GroupAt:
 
 @dataclass
 class TaskSpell:
-    """A time in which a member had a task in a role; `until` is None if it still has it."""
+    """A time for which a member had a task in a role; `until` is None if it still has it."""
 
     task: str
     role: str
@@ -90,9 +90,9 @@ class TaskSpell:
 
 
 def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: datetime | None = None) -> list[Event]:
-    """Return the events of a group, the oldest first; with `until` those up to this time, which may be none.
+    """Return the events of a group, oldest first; with `until` those up to this time, which may be none.
 
-    Raises WarehouseError if there is no such group, or without `until` no event.
+    Raises WarehouseError if there is no such group, or, without `until`, if it has no events.
     """
     limit = f"AND (at IS NULL OR at <= {time_literal(until)})" if until else ""
     events = reader.rows(
@@ -106,13 +106,13 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
 
 
 MAX_ASSIGNMENTS = 5_000
-"""Of a group in a time, which `read_assignments` returns."""
+"""The most events of a group that `read_assignments` returns."""
 
 
 def read_assignments(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime
 ) -> list[Event] | None:
-    """Return the events that say who had which task from `begin` to `end`, the oldest first, and those before.
+    """Return the events that say who had which task from `begin` to `end`, oldest first, and the last ones before.
 
     None if there are more than `MAX_ASSIGNMENTS`. Raises WarehouseError.
     """
@@ -130,20 +130,20 @@ def read_assignments(
 
 @dataclass
 class Owned:
-    """Who had a task as active, as far as the events say."""
+    """Which members had a task as active, by the events."""
 
     member_id: str | None = None
-    """The last one."""
+    """The last member."""
     since: datetime | None = None
-    """When that one got it."""
+    """When the last member got it."""
     unowned: list[tuple[datetime, datetime | None]] = field(default_factory=list)
-    """The times in which nobody had it, after somebody did; the end of the last one is None if it lasts."""
+    """The times for which no member had it, after the first one did; if the last one still lasts, its end is None."""
     owners: dict[str, datetime] = field(default_factory=dict)
-    """Those that have it at the end, and since when."""
+    """The members that have it at the end, with the time since when."""
 
 
 def owned_tasks(events: Iterable[Event]) -> dict[str, Owned]:
-    """Return by task id who had it, from events as `read_assignments` returns them."""
+    """Return by task id which members had it; `events` as from `read_assignments`."""
     held: dict[str, set[str]] = {}
     found: dict[str, Owned] = {}
     for event in events:
@@ -178,7 +178,7 @@ def _begin_owning(owned: Owned, member: str, at: datetime) -> None:
 
 
 def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
-    """Return the group at a time. Raises WarehouseError if no event is that old."""
+    """Return the group at a time. Raises WarehouseError if no event is as old."""
     group = GroupAt()
     known = [event for event in events if event["at"] is None or event["at"] <= time]
     if not known:
@@ -191,9 +191,9 @@ def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
 
 
 def unowned_tasks(events: Sequence[Event]) -> list[str]:
-    """Return the tasks that nobody has after these events, and that somebody got since the topology last changed.
+    """Return the tasks that no member has after these events, but that one had after the last topology change.
 
-    A task from before that change may be one that the topology no longer has.
+    A task from before that change may no longer be in the topology.
     """
     dated = [{**event, "at": event["at"] or EPOCH} for event in events]
     changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=EPOCH)
@@ -206,7 +206,7 @@ def unowned_tasks(events: Sequence[Event]) -> list[str]:
 
 
 def task_spells(events: Sequence[Event], task: str) -> list[TaskSpell]:
-    """Return who had a task, such as `0_3`, in which role and when, the oldest first."""
+    """Return which members had a task such as `0_3`, in which role and when, oldest first."""
     spells: list[TaskSpell] = []
     open_spells: dict[str, TaskSpell] = {}
     hosts: dict[str, str | None] = {}
@@ -237,9 +237,9 @@ def role_of(tasks: str | None, task: str) -> str | None:
 
 
 def parse_tasks(tasks: str | None) -> Iterator[tuple[str, str, int]]:
-    """Yield role, subtopology id and partition of each task in `tasks`, as in `group_events`.
+    """Yield role, subtopology id and partition of each task in `tasks`, which has the form of `group_events`.
 
-    An id of a subtopology that has separators in it, which only a client other than Kafka's may send, is left out.
+    Subtopology ids that contain separators are skipped; only a client other than Kafka's may send such an id.
     """
     for part in (tasks or "").split("; "):
         role, _, ids = part.partition(" ")
@@ -264,19 +264,19 @@ def events_of_member(events: Sequence[Event], member: str) -> list[Event]:
 
 
 def event_rows(events: Sequence[Event]) -> list[Row]:
-    """Return the lines about events; columns that none of them has are left out."""
+    """Return the output lines for events; columns that all of them lack are omitted."""
     names = ("at", "kind", "member_id", "client_host", "old", "new", "cause")
     used = [name for name in names if name in {"at", "kind"} or any(event[name] is not None for event in events)]
     return [{_title(name): event[name] for name in used} for event in events]
 
 
 def spell_rows(spells: Iterable[TaskSpell]) -> list[Row]:
-    """Return the lines about who had a task."""
+    """Return the output lines about the members that had a task."""
     return _rows_of(spells, ("task", "role", "member_id", "client_host", "since", "until"))
 
 
 def group_rows(group: GroupAt) -> Row:
-    """Return the line about a group at a time."""
+    """Return the output line about a group at a time."""
     return {_title(name): value for name, value in group.values.items()} | {
         "MEMBERS": len(group.members),
         **({"DELETED-AT": group.deleted_at} if group.deleted_at else {}),
@@ -284,7 +284,7 @@ def group_rows(group: GroupAt) -> Row:
 
 
 def member_rows(members: Iterable[MemberAt]) -> list[Row]:
-    """Return the lines about the members at a time."""
+    """Return the output lines about the members at a time."""
     names = ("member_id", "client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
     return _rows_of(members, names)
 

@@ -1,4 +1,4 @@
-"""What `lag` and `describe --offsets` print, from the tables `lag` and `offsets`."""
+"""The answers of `lag` and `describe --offsets`, from the tables `lag` and `offsets`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committ
 
 
 MAX_PARTITIONS = 5_000
-"""Of one group, whose lag is read."""
+"""The columns by which the lag of one group may be summed."""
 
 
 _OF_TASKS = frozenset({"subtopology_id", "task_id", "member_id", "process_id", "client_host"})
-"""Rows without a task are not summed by these; of a task without an owner, member, process and host are null."""
+"""Sums by these columns omit rows without a task. For a task without an owner, member, process and host are null."""
 _LARGEST = ", ".join(
     f"CASE WHEN max(lag) IS NOT NULL THEN first_value({name} ORDER BY coalesce(lag, -1) DESC, topic, partition) END "
     f"AS max_lag_{name}"
@@ -49,15 +49,15 @@ _LARGEST = ", ".join(
 
 
 def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: Sequence[str]) -> list[Row]:
-    """Return the lag of these groups, or of all, summed by these columns, the largest first: rows as in `group_lag`.
+    """Return the lag of these groups, or of all, summed by these columns, largest first: rows as in `group_lag`.
 
-    Raises WarehouseError if a group does not exist, or if there is no lag in the table at all.
+    Raises WarehouseError if a group does not exist, or if the table has no lag at all.
     """
     _require_groups(warehouse, cluster, group_ids)
     mine = f"cluster = {quote(cluster)}"
     if not warehouse.rows(f"SELECT 1 FROM lag WHERE {mine} LIMIT 1"):  # noqa: S608 - quoted
         raise WarehouseError(
-            f"No lag is known of cluster {cluster!r}: the job finds it while it runs, unless lag.enabled is false, "
+            f"The lag of cluster {cluster!r} is not known: the running job computes it, unless lag.enabled is false, "
             "once a group has committed offsets"
         )
     where = _where(cluster, group_ids) + (" AND task_id IS NOT NULL" if _OF_TASKS.intersection(by) else "")
@@ -97,7 +97,7 @@ def to_json(one: Row) -> Row:
 
 
 def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
-    """Return the rows of `lag` of these groups, or of all; for a group without rows, its commits from the log.
+    """Return the rows of `lag` for these groups, or for all; for a group without rows, its commits from the log.
 
     Raises WarehouseError if a group does not exist.
     """
@@ -112,13 +112,13 @@ def find_offsets(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
 
 
 def offset_rows(offsets: Iterable[Row], *, verbose: bool) -> list[Row]:
-    """Return a row for each partition as kafka-streams-groups.sh prints it; with `verbose` also task, owner and age."""
+    """Return a row per partition as kafka-streams-groups.sh prints it; with `verbose` also task, owner and age."""
     return [_offset_row(one, verbose=verbose) for one in offsets]
 
 
 def _offset_row(one: Row, *, verbose: bool) -> Row:
     row = {title: one.get(name) for title, name in _OFFSETS.items() if verbose or title not in _ONLY_VERBOSE}
-    if row["OFFSET-LAG"] is None and one.get("is_unknown") is False:  # a log without records, as Kafka's tool prints it
+    if row["OFFSET-LAG"] is None and one.get("is_unknown") is False:  # for an empty log Kafka's tool prints 0
         row["OFFSET-LAG"] = 0
     if not verbose:
         return row
@@ -130,7 +130,7 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
 
 
 def _stream_times(one: Row) -> str | None:
-    """Return the stream time, or the lowest and the highest of its partitions."""
+    """Return the stream time; if the partitions differ, the lowest and the highest."""
     times = filter(None, (one["min_partition_time"], one["max_partition_time"]))
     return "..".join(dict.fromkeys(utc_iso(time, "seconds") for time in times)) or None
 

@@ -1,6 +1,6 @@
 """Formats rows as text: padded columns as Kafka's tools print them, tables for a terminal, JSON, CSV.
 
-No form contains a control character, wherever in a value it is.
+No output contains a control character, wherever it is in a value.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 _NULL = "-"
-_MAX_PADDED = 200  # terminal cells; a wider value does not widen the lines of other rows
+_MAX_PADDED = 200  # terminal cells: a wider value does not widen the column for other rows
 _WIDEST = 10_000_000
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-"""How a formula starts, by OWASP's page on CSV injection: the last four are full-width forms of the first four."""
+"""First characters of formulas, by OWASP's page on CSV injection: the last four are full-width forms of the first."""
 
 
 def columns(rows: Rows) -> str:
@@ -35,7 +35,7 @@ def columns(rows: Rows) -> str:
     if not rows:
         return ""
     lines = [[cell(name) for name in rows[0]], *([cell(value) or _NULL for value in row.values()] for row in rows)]
-    # In terminal cells, which differ from len.
+    # Widths are in terminal cells, which differ from len.
     widths = [min(max(map(cell_len, column)), _MAX_PADDED) for column in zip(*lines, strict=True)]
     return "\n".join(
         " ".join(_pad(text, width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
@@ -63,7 +63,7 @@ def terminal_table(names: Sequence[str], rows: Rows, title: str | None = None) -
 
 
 def print_table(names: Sequence[str], rows: Rows) -> None:
-    """Print rows and their number: a table without wrapped lines, or on a narrow terminal a block for each row."""
+    """Print rows and their number: as a table without wrapped lines, or on a narrow terminal as a block per row."""
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def print_table(names: Sequence[str], rows: Rows) -> None:
 
 
 def _blocks(names: Sequence[str], rows: Rows) -> Iterator[str]:
-    """Yield the lines of a block for each row: a line for each column that is not null, its name first."""
+    """Yield the lines of a block for each row: one line per column that is not null, with the column's name first."""
     heads = {name: cell(name) for name in names}
     width = max(map(cell_len, heads.values())) + 1
     for number, row in enumerate(rows, 1):
@@ -99,7 +99,7 @@ def as_json(value: object) -> str:
 def as_csv(names: Sequence[str], rows: Rows) -> str:
     """Return CSV with a header line; nested values are JSON.
 
-    An apostrophe stands before text that a spreadsheet would take for a formula, as OWASP advises.
+    Text that a spreadsheet would parse as a formula gets an apostrophe in front, as OWASP advises.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -133,7 +133,7 @@ def _to_json(value: object, indent: int | None = None) -> str:
 
 
 def _finite(value: object) -> object:
-    """Return the value with NaN and infinity, at any depth, as the text that JavaScript prints for them."""
+    """Return the value with NaN and infinity, at any depth, replaced by the text that JavaScript prints for them."""
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

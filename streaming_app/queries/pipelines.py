@@ -1,9 +1,10 @@
-"""The pipelines of a cluster: which groups read and write which topics, and where a backlog begins.
+"""The pipelines of a cluster: which groups read and write which topics, and at which group a backlog begins.
 
-The commits of a group tell what it reads; the topology of a streams group does, too. Of what it writes the log names
-only repartition topics. Other topics are known from a stored topology description, or from a transaction of the group
-that the job has seen (`writer` of `broker_facts`). So a topic without a known writer may have one, and answers about
-the groups before or after a group hold only for known edges. Internal topics count only if a second group uses them.
+The topics that a group reads are known from its commits and from the topology of a streams group. Of the topics that it
+writes, the log names only repartition topics. Others are known from a stored topology description, or from a
+transaction of the group that the job has seen (`writer` in `broker_facts`). So a topic without a known writer may have
+one, and upstream and downstream groups are complete only for known edges. Internal topics count only if a second group
+uses them.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from streaming_app.kafka import WRITER
 from streaming_app.tables.reader import WarehouseReader, quote, time_literal
 
 RATE_SECONDS = 600.0
-"""The time before the newest known end of a log over which its rate is counted."""
+"""The seconds before the newest known end of a log over which its write rate is computed."""
 
 
 class Read(NamedTuple):
-    """A topic that a group reads, and its lag."""
+    """A topic that a group reads, with its lag."""
 
     group_id: str
     topic: str
     lag: int | None = None
-    """In offsets, the sum over partitions with a known lag; None if there are none."""
+    """In offsets: the sum over the partitions with a known lag; None if there are none."""
     lag_seconds: float | None = None
-    """Age of the oldest waiting record."""
+    """Age of the oldest uncommitted record in seconds."""
     is_lower_bound: bool = False
     rate: float | None = None
-    """The group reads so many records a second; None if it is not known."""
+    """Records per second that the group reads; None if not known."""
 
 
 class Write(NamedTuple):
@@ -48,11 +49,11 @@ _Edge = TypeVar("_Edge", Read, Write)
 
 
 class Root(NamedTuple):
-    """A group in trouble, while no group that writes for it is in trouble."""
+    """A group in trouble that has no group in trouble upstream."""
 
     group_id: str
     downstream: tuple[str, ...]
-    """The groups that need what it writes, directly or indirectly, the nearest first."""
+    """The groups that directly or indirectly read what it writes, nearest first."""
     behind: tuple[str, ...]
     """The groups among `downstream` that are in trouble."""
 
@@ -64,9 +65,9 @@ class Pipelines:
     reads: tuple[Read, ...] = ()
     writes: tuple[Write, ...] = ()
     undescribed: frozenset[str] = frozenset()
-    """Streams groups without a complete stored description: what they write is not known."""
+    """Streams groups without a complete stored description: the topics that they write are not known."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """Records a second that are written to a topic, if known."""
+    """By topic, records per second that are written to it, if known."""
 
     @cached_property
     def _reads(self) -> Mapping[str, list[Read]]:
@@ -95,7 +96,7 @@ class Pipelines:
 
     @cached_property
     def depths(self) -> Mapping[str, int]:
-        """Hops on the shortest way from a group that reads from no other, by group id; a mere cycle has none."""
+        """By group id: hops on the shortest path from a group that reads from no other; a mere cycle has none."""
         found = {one: 0 for one in self.group_ids if not self._previous.get(one)}
         waiting = deque(found)
         while waiting:
@@ -108,12 +109,12 @@ class Pipelines:
 
     @property
     def topics(self) -> list[str]:
-        """All topics, by name."""
+        """All topics, sorted by name."""
         return sorted(self._reads.keys() | self._writes.keys())
 
     @property
     def group_ids(self) -> list[str]:
-        """All groups that read or write a topic, by name."""
+        """All groups that read or write a topic, sorted by name."""
         return sorted({one.group_id for one in self.reads} | {one.group_id for one in self.writes})
 
     def reads_of(self, topic: str) -> Sequence[Read]:
@@ -121,19 +122,19 @@ class Pipelines:
         return self._reads.get(topic, ())
 
     def writers(self, topic: str) -> list[str]:
-        """Return the groups that are known to write a topic, by name."""
+        """Return the groups that are known to write a topic, sorted by name."""
         return sorted(one.group_id for one in self._writes.get(topic, ()))
 
     def downstream(self, group_id: str) -> tuple[str, ...]:
-        """Return the groups that get what this group writes, directly or indirectly, the nearest first."""
+        """Return the groups that directly or indirectly read what this group writes, nearest first."""
         return _reach(self._next, group_id)
 
     def upstream(self, group_id: str) -> tuple[str, ...]:
-        """Return the groups whose results this group reads, directly or indirectly, the nearest first."""
+        """Return the groups whose results this group directly or indirectly reads, nearest first."""
         return _reach(self._previous, group_id)
 
     def roots(self, troubled: Collection[str]) -> list[Root]:
-        """Return where trouble begins: the root with most groups in trouble after it first.
+        """Return the groups where trouble begins; first the one with most groups in trouble downstream.
 
         Groups that write for each other in a cycle are each other's roots.
         """
@@ -163,13 +164,13 @@ def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
     return tuple(found)[1:]
 
 
-# --- Reading them -----------------------------------------------------------------------------------------------------
+# --- Reading the pipelines --------------------------------------------------------------------------------------------
 
 _LAG = """
 SELECT group_id, topic, lag, lag_seconds, is_lower_bound, partitions, observed_at FROM topic_lag
 WHERE cluster = {cluster}
 """
-# A partition whose lag does not change has one row an hour.
+# A partition whose lag does not change has one row per hour.
 _LAG_THEN = """
 WITH newest AS (
   SELECT group_id, topic, partition, last_value(lag ORDER BY observed_at) AS lag FROM lag_history
@@ -191,7 +192,7 @@ WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind =
 """  # noqa: S608 - our own constants
 _WRITERS = f"SELECT group_id, subject AS topic FROM broker_facts WHERE cluster = {{cluster}} AND kind = '{WRITER}'"  # noqa: S608
 _DESCRIBED = "SELECT DISTINCT group_id FROM descriptions WHERE cluster = {cluster} AND is_newest AND NOT truncated"
-# A topic has dozens of samples of each partition: the query returns only the rates.
+# A topic has dozens of samples per partition: the query returns only the rates.
 _TOPIC_RATES = f"""
 WITH samples AS (
   SELECT topic, partition, times[-1] - INTERVAL '{RATE_SECONDS:.0f} seconds' AS due,
@@ -207,7 +208,7 @@ SELECT topic, sum(greatest(0.0, 1e6 * new / lasts)) AS rate FROM pairs WHERE las
 
 
 def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
-    """Return the pipelines of a cluster as the tables have them. Raises WarehouseError."""
+    """Return the pipelines of a cluster, as in the tables. Raises WarehouseError."""
 
     def rows(sql: str) -> list[dict[str, Any]]:
         return list(reader.rows(sql.replace("{cluster}", quote(cluster))))
@@ -217,7 +218,7 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
     living = {row["group_id"] for row in rows(_GROUPS)}
     seen = rows(_WRITERS)
     return pipelines(
-        # Without any lag of a group, the job does not measure lag.
+        # If no group has a lag, the job does not measure lag.
         list(_with_rates(lag, rates, rows)) or rows(_COMMITS),
         [row for row in topologies if row["group_id"] in living],
         [*(row for row in rows(_SINKS) if row["group_id"] in living), *seen],
@@ -229,7 +230,7 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
 def _with_rates(
     lag: Sequence[dict[str, Any]], rates: Mapping[str, float], rows: Callable[[str], list[dict[str, Any]]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of `topic_lag` with the rate of reading: the rate of writing minus the growth of the lag."""
+    """Yield rows of `topic_lag` with the read rate: the write rate minus the growth of the lag."""
     times = [row["observed_at"] for row in lag if row["topic"] in rates]
     then = {}
     if times:
@@ -293,11 +294,11 @@ def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:
 # --- Groups that are drawn as one -------------------------------------------------------------------------------------
 
 
-_FAMILY = 3  # groups at least
+_FAMILY = 3  # the least number of groups
 
 
 def families(group_ids: Iterable[str], label: Callable[[str], str | None]) -> Iterator[tuple[str, list[str]]]:
-    """Yield three or more groups that belong together: by a label if they have one, otherwise by a common prefix."""
+    """Yield families of three or more groups: those with the same label, or without a label a common prefix."""
     found = defaultdict[str, list[str]](list)
     for group_id in group_ids:
         found[label(group_id) or _begin(group_id)].append(group_id)

@@ -1,4 +1,4 @@
-"""What `status` shows: the job, the groups by state, the firing alerts and the sizes of the tables. Without Spark."""
+"""The answer of `status`: the job, the groups by state, the firing alerts and the sizes of the tables."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _table_sizes(warehouse: Location) -> list[Row]:
 
 
 def _table_size(location: Location) -> Row:
-    """Return version, files and bytes of a table as it is now, and the files on disk, which include past versions."""
+    """Return version, files and bytes of the newest version of a table, and the files on disk of all versions."""
     table = open_table(location)
     files = to_arrow(table.get_add_actions(flatten=True))
     try:
@@ -122,8 +122,8 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
 
 
 def _format_brokers(brokers: Row, now: datetime) -> Iterator[str]:
-    """Yield the line about the brokers, and a line for each fact that is unknown because of their releases."""
-    asked = f", as they said {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
+    """Yield a line about the brokers, and a line for each fact that their releases do not provide."""
+    asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
     yield f"brokers   {brokers['text']}{asked}"
     yield from (f"unknown   {reason}" for reason in brokers["unknown"])
 
@@ -152,12 +152,12 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
 
 
 def _format_inputs(known_until: dict[str, datetime | None], now: datetime) -> str:
-    """Return the line about how old each input is."""
+    """Return the line about the age of each input."""
     return ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until.items())
 
 
 def _format_self_check(check: dict[str, Any], now: datetime) -> str:
-    """Return the line about the job's own comparisons with the brokers."""
+    """Return the line about the comparisons of the job with the brokers."""
     parts = []
     if check["last_run_at"]:
         uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""

@@ -1,7 +1,7 @@
-"""The actual topics of topologies: their partitions, the topics that a pattern matches, the members that serve them.
+"""The real topics of topologies: their partitions, the topics that match a pattern, and the members that serve them.
 
-The log has what an application asked for. Only the brokers know what exists: the job asks them for the lag of each
-partition of source topics, and compares internal topics with what the topology asks for.
+The log has the topics that an application asked for. Only the brokers know which topics exist: the job asks them for
+the lag of each partition of source topics, and compares internal topics with the topology.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _Counts = Mapping[str, int]
 
 
 class Topic(NamedTuple):
-    """A topic of a subtopology, or a pattern of topics that matches none yet."""
+    """A topic of a subtopology, or a pattern that matches no topic yet."""
 
     subtopology_id: str
     name: str
     kind: str
     """`source`, `by pattern`, `pattern`, `repartition` or `changelog`."""
     partitions: int | None
-    """None if it is not known, or the topic does not exist."""
+    """Number of partitions; None if it is not known, or the topic does not exist."""
     asked_for: int | None = None
-    """The topology asks for so many partitions; None if it leaves that to the brokers."""
+    """The number of partitions in the topology; None if it leaves the number to the brokers."""
 
     @property
     def text(self) -> str | None:
-        """Its number of partitions, and the number asked for if that differs; None if it is not known."""
+        """Its number of partitions, and the one asked for if that differs; None if it is not known."""
         if self.partitions is None:
             return f"{self.asked_for} partitions asked for" if self.asked_for else None
         found = count(self.partitions, "partition")
@@ -43,7 +43,7 @@ class Topic(NamedTuple):
 def read_topics(
     reader: WarehouseReader, cluster: str, groups: Iterable[Mapping[str, Any]]
 ) -> dict[str, Sequence[Topic]]:
-    """Return the topics of these rows of `groups`, by group. Raises WarehouseError."""
+    """Return by group the topics of these rows of `groups`. Raises WarehouseError."""
     rows = {group["group_id"]: group for group in groups}
     if not rows:
         return {}
@@ -71,7 +71,8 @@ def topics_of(
 ) -> Sequence[Topic]:
     """Return the topics of the column `subtopologies`.
 
-    `read` has the number of partitions of read topics by subtopology and topic, `internal` of internal topics.
+    The number of partitions of topics that are read is in `read`, by subtopology and topic; of internal topics it is in
+    `internal`.
     """
     return [topic for part in subtopologies for topic in _topics(part, read, internal)]
 
@@ -109,7 +110,7 @@ def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
 
 
 class Served(NamedTuple):
-    """The partitions that a member serves in interactive queries; None if there are none."""
+    """The partitions that a member serves to interactive queries; None if there are none."""
 
     active: str | None
     """Partitions of its active tasks, as `orders(0,2), customers(0)`."""
@@ -118,10 +119,10 @@ class Served(NamedTuple):
 
 
 def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Served:
-    """Return what a member with these `assignments` serves, as brokers tell all members.
+    """Return the partitions that a member with these `assignments` serves, as brokers report them to all members.
 
-    For each task it serves its partition of each topic that the subtopology reads, if the topic has this partition
-    (`EndpointToPartitionsManager`, Kafka 4.4.0).
+    For each task the member serves the task's partition of each topic that the subtopology reads, if the topic has that
+    partition (`EndpointToPartitionsManager`, Kafka 4.4.0).
     """
     by_subtopology: dict[str, list[Topic]] = {}
     for topic in topics:
@@ -143,7 +144,7 @@ def format_partitions(partitions: Mapping[str, Iterable[int]]) -> str | None:
 
 
 def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequence[Topic]]) -> list[Row]:
-    """Return a row for each member of these groups with an endpoint, and what it serves there."""
+    """Return a row for each member of these groups that has an endpoint, with the partitions that it serves."""
     return [
         {
             "GROUP": group["group_id"],

@@ -1,4 +1,4 @@
-"""What `history --topology` prints: what changed between two topologies of a group."""
+"""The answer of `history --topology`: the changes between two topologies of a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming_app.tables.reader import WarehouseReader, of_group
 from streaming_app.text import EPOCH, count, utc
 
 Nodes = frozenset[tuple[str, str | None, str]]
-"""The kind, the subtopology and the name of each node of a description, without its topics, which topologies have."""
+"""Kind, subtopology and name of each node of a description; without its topics, which are in the topology."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class KnownTopology:
     topology_hash: str
     topology_epoch: int
     first_seen_at: datetime | None
-    """None if the log does not say when it was written."""
+    """None if the log does not have the time at which it was written."""
     subtopologies: list[dict[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it without its content."""
+        """Return it as JSON, without its content."""
         return {name: value for name, value in vars(self).items() if name != "subtopologies"}
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class KnownTopology:
 
 @dataclass(frozen=True)
 class TopologyDiff:
-    """What changed from one topology of a group to a later one."""
+    """The changes from one topology of a group to a later one."""
 
     group_id: str
     before: KnownTopology
@@ -50,7 +50,7 @@ class TopologyDiff:
 
     @property
     def changes(self) -> list[Change]:
-        """What was added, removed and changed."""
+        """The nodes and topics that were added, removed and changed."""
         changes = changes_between(self.before.subtopologies, self.after.subtopologies)
         if self.nodes_before is None or self.nodes_after is None:
             return changes
@@ -62,7 +62,7 @@ class TopologyDiff:
         return changes
 
     def to_json(self, limit: int) -> dict[str, Any]:
-        """Return what `history --topology --json` prints, with this many changes at most."""
+        """Return the output of `history --topology --json`, with at most `limit` changes."""
         changes = [change._asdict() for change in self.changes[:limit]]
         return {
             "group_id": self.group_id,
@@ -73,7 +73,7 @@ class TopologyDiff:
         }
 
     def to_text(self, limit: int) -> Iterator[str]:
-        """Yield the lines that `history --topology` prints, with this many changes at most."""
+        """Yield the lines of `history --topology`, with at most `limit` changes."""
         changes = self.changes
         if changes:
             yield f"from  {self.before}"
@@ -91,7 +91,7 @@ class TopologyDiff:
 def diff_topologies(
     warehouse: WarehouseReader, cluster: str, group_id: str, since: datetime | None = None
 ) -> TopologyDiff:
-    """Return what changed from the topology at the time `since`, or from the last but one, to the newest.
+    """Return the changes from the topology at the time `since`, by default the last but one, to the newest.
 
     Raises WarehouseError for an unknown group, or a group without a known earlier topology.
     """
@@ -111,7 +111,7 @@ def diff_topologies(
         earlier, since = [newest], descriptions[-2].stored_at
     if not earlier:
         begin = _format(newest.first_seen_at)
-        raise WarehouseError(f"Group {group_id!r} has had one topology only, since {begin}: none is earlier")
+        raise WarehouseError(f"Group {group_id!r} has had only one topology, since {begin}")
     before = [one for one in descriptions if _is_stored_by(one, since, newest)]
     after = [
         one for one in descriptions if not newest.first_seen_at or (one.stored_at or EPOCH) >= newest.first_seen_at
@@ -120,7 +120,7 @@ def diff_topologies(
 
 
 def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: datetime) -> KnownTopology | None:
-    """Return the topology of a group at a time; None if no topology in the tables is so old.
+    """Return the topology of a group at a time; None if the tables have no topology as old.
 
     Raises WarehouseError for an unknown group.
     """
@@ -134,13 +134,13 @@ class _Description(NamedTuple):
 
 
 def _is_stored_by(one: _Description, since: datetime | None, newest: KnownTopology) -> bool:
-    """Return whether a description was stored by the time `since`; without a time, before the newest topology."""
+    """Return whether a description was stored by the time `since`; if None, before the newest topology."""
     stored_at = one.stored_at or EPOCH
     return stored_at <= since if since else newest.first_seen_at is not None and stored_at < newest.first_seen_at
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[_Description]:
-    """Return the stored descriptions of a group that the job fetched, oldest first."""
+    """Return the stored descriptions of a group that the job has fetched, oldest first."""
     rows = warehouse.rows(
         "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} AND content_hash IS NOT NULL "
@@ -160,7 +160,7 @@ def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str)
 
 
 def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[KnownTopology]:
-    """Return the topologies of a group, oldest first, each different from the one before it."""
+    """Return the topologies of a group, oldest first; each differs from the one before it."""
     (group,) = find_groups(warehouse, cluster, [group_id])
     rows = warehouse.rows(
         "SELECT topology_hash, topology_epoch, first_seen_at, subtopologies FROM topologies "  # noqa: S608 - quoted
@@ -175,7 +175,7 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
 
 
 def _of_older_release(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the topology from a row of `groups` by a release that kept only the newest topology."""
+    """Return the topology from a row of `groups` that a release wrote which kept only the newest topology."""
     epoch, subtopologies = group["topology_epoch"], group["subtopologies"]
     steps = (step for step in group["topology_epochs"] if step["topology_epoch"] == epoch)
     first_seen_at = next((step["first_seen_at"] for step in steps), None)

@@ -1,4 +1,4 @@
-"""A warehouse as a whole: its clusters, whether their tables are up to date, and the queries that people type."""
+"""Queries of a whole warehouse: its clusters, whether their tables are up to date, and the SQL that users type."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
 
 
 def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the column names and the rows of one SELECT. Raises WarehouseError if it fails, or is something else."""
+    """Return the column names and the rows of one SELECT. Raises WarehouseError if it fails, or is not a SELECT."""
     words = query.strip().removesuffix(";").lower().split()
-    if words == ["show", "tables"]:  # DataFusion answers it only with its information schema
+    if words == ["show", "tables"]:  # DataFusion supports it only with its information schema
         kinds = {"table": tables(), "view": views()}
         rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
         return ["name", "type", "about"], rows

@@ -1,1 +1,1 @@
-"""A local Kafka broker and streams groups on it, for the demo and the tests. Only the command `demo` imports it."""
+"""A local Kafka broker and simulated streams groups, for the demo and the tests. Only the command `demo` imports it."""

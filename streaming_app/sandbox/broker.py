@@ -1,7 +1,7 @@
-"""A real Apache Kafka broker in KRaft mode, from jars, on loopback, for the demo and the tests.
+"""A real Apache Kafka broker in KRaft mode, started from jars on loopback, for the demo and the tests.
 
-With what the broker in a container shares: its configuration, one small node with fast responses and long session
-timeouts, and the wait until it answers.
+The configuration (one small node with fast responses and long session timeouts) and the wait for readiness also serve
+the broker in a container that tests use.
 """
 
 import os
@@ -46,7 +46,7 @@ _CONFIGURATION = {
     "process.roles": "broker,controller",
     "node.id": str(NODE_ID),
     "controller.listener.names": "CONTROLLER",
-    # One node has no second replica, and fewer partitions are created faster.
+    # One node can hold one replica only, and the broker creates few partitions faster.
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "2",
@@ -59,7 +59,7 @@ _CONFIGURATION = {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "50",
     "group.streams.assignment.interval.ms": "0",
-    # Tests and the demo decide when their members send heartbeats, which may be less often than every five seconds.
+    # Tests and the demo decide when members send heartbeats; the pauses may exceed five seconds.
     "group.streams.session.timeout.ms": "300000",
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.heartbeat.interval.ms": "5000",
@@ -67,17 +67,17 @@ _CONFIGURATION = {
     "group.consumer.max.session.timeout.ms": "300000",
     "group.share.session.timeout.ms": "300000",
     "group.share.max.session.timeout.ms": "300000",
-    # The demo keeps groups in transient states by group configs that no production broker would allow.
+    # The demo uses group configs to keep groups in transient states. No production broker would allow these values.
     "group.streams.max.assignment.interval.ms": "86400000",
-    # A broker restarted after a crash waits until its previous session has timed out; the default is nine seconds.
+    # After a crash the broker cannot register until its previous session has timed out; the default is nine seconds.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "1000",
-    "metadata.max.idle.interval.ms": "0",  # no record twice a second that says that nothing has changed
+    "metadata.max.idle.interval.ms": "0",  # no NoOpRecord twice a second in the metadata log
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
-_EARLY_ACCESS = {  # before 4.4, streams groups or the newest versions of their requests had to be enabled
+_EARLY_ACCESS = {  # before 4.4, streams groups or the newest request versions had to be enabled
     "group.coordinator.rebalance.protocols": "classic,consumer,streams",
     "unstable.api.versions.enable": "true",
     "unstable.feature.versions.enable": "true",
@@ -108,16 +108,16 @@ logger.config.level = warn
 
 
 class BrokerTimeoutError(Exception):
-    """The broker did not answer in time, or answered for another cluster."""
+    """The broker did not answer in time, or its cluster id is another one."""
 
 
 class SecureListeners(NamedTuple):
-    """The listeners of a broker in addition to PLAINTEXT, and what they need."""
+    """The listeners of a broker in addition to PLAINTEXT, and their settings."""
 
     protocols: Mapping[str, str] = MappingProxyType({})
     """The security protocol by listener."""
     scram: Sequence[str] = ()
-    """Users, as `kafka-storage format --add-scram` takes them."""
+    """Users, in the syntax of `kafka-storage format --add-scram`."""
     java_options: Sequence[str] = ()
 
 
@@ -141,10 +141,10 @@ class LocalBroker(ManagedProcess):
     ) -> None:
         """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
-        `class_path` has the jars of another version than the default. `properties` are broker configurations that
-        override the defaults of this package. Without `port` a free one is chosen at the first start and kept.
+        `class_path` has the jars if `version` is not the default. `properties` are broker configurations; they override
+        the defaults of this package. Without `port` the first start chooses a free port, which the broker then keeps.
         `address()` returns the addresses of `secure_listeners`. The storage is formatted with `new_cluster_id`, by
-        default one of its own. `progress` gets a line now and then while jars are downloaded.
+        default a new id. `progress` gets a line every few seconds during a download of jars.
         """
         self.directory = directory.absolute()
         self.version = version
@@ -153,15 +153,15 @@ class LocalBroker(ManagedProcess):
         self._secure_listeners = secure_listeners or SecureListeners()
         self._new_cluster_id = new_cluster_id or make_cluster_id()
         self._class_path, self._progress = class_path, progress
-        self._ports: dict[str, int] = {}  # of the listeners other than PLAINTEXT
+        self._ports: dict[str, int] = {}  # by listener, without PLAINTEXT
 
     @property
     def bootstrap_server(self) -> str:
-        """`127.0.0.1:PORT`, known once the broker was started."""
+        """`127.0.0.1:PORT`; known after the first start."""
         return f"{HOST}:{self.port}"
 
     def address(self, listener: str) -> str:
-        """Return `127.0.0.1:PORT` of one of the secure listeners, known once the broker was started."""
+        """Return `127.0.0.1:PORT` of a secure listener; known after the first start."""
         return f"{HOST}:{self._ports[listener]}"
 
     @property
@@ -179,9 +179,9 @@ class LocalBroker(ManagedProcess):
         return self.directory / "broker.log"
 
     def start(self) -> None:
-        """Start the broker and return when it is ready, after 4 to 6 s if the jars are there.
+        """Start the broker, and return when it is ready: after 4 to 6 s if the jars are there.
 
-        Raises SetupError without Java, without the network at the first start, when the port is in use, and when the
+        Raises SetupError if there is no Java, if the first start has no network, if the port is in use, and if the
         broker exits or does not answer within 60 s.
         """
         if self.pid is not None:
@@ -190,7 +190,7 @@ class LocalBroker(ManagedProcess):
         is_chosen = self.port is None
         again, stop = retry_if_exception(_is_port_taken), stop_after_attempt(_PORT_ATTEMPTS)
         for attempt in Retrying(retry=again, stop=stop, wait=wait_fixed(0.5), reraise=True):
-            if is_chosen:  # between its choice and its use, a port may become that of another connection
+            if is_chosen:  # another process may have taken the port between the choice and the bind
                 self.port, self._ports = None, {}
             with attempt:
                 self._start(class_path)
@@ -277,7 +277,7 @@ class LocalBroker(ManagedProcess):
 
 
 def make_cluster_id() -> str:
-    """Return an id in the form of Kafka's Uuid, without dashes: tools would take a leading one for an option."""
+    """Return an id in the form of Kafka's Uuid, without dashes: tools would parse a leading dash as an option."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
 
 
@@ -330,7 +330,7 @@ def jvm_command(directory: Path, class_path: Sequence[Path]) -> list[str | Path]
 
 
 def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: Callable[[], None]) -> None:
-    """Wait until the broker on this port answers for this cluster (None: for any), as it does once it is unfenced.
+    """Wait until the broker on this port answers with this cluster id (None: any). It does so once it is unfenced.
 
     `check` is called before every attempt and may raise to end the wait. Raises BrokerTimeoutError.
     """
@@ -348,12 +348,12 @@ def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: C
 
 
 def _describe_cluster(port: int, cluster_id: str | None) -> None:
-    socket.create_connection((HOST, port), timeout=1).close()  # fails silently, where a Kafka client would log an error
+    socket.create_connection((HOST, port), timeout=1).close()  # raises, where a Kafka client would log an error
     admin = Admin(
         bootstrap_servers=f"{HOST}:{port}",
         request_timeout_ms=_REQUEST_MS,
         bootstrap_timeout_ms=_REQUEST_MS,
-        reconnect_backoff_max_ms=200,  # a broker that is still fenced answers, but lists no broker
+        reconnect_backoff_max_ms=200,  # a broker that is still fenced answers, but the broker list is empty
     )
     try:
         actual_id = admin.describe_cluster()["cluster_id"]

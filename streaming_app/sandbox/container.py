@@ -1,7 +1,7 @@
 """A broker in a container of Kafka's image, and the environment variable that selects the kind of broker.
 
-STREAMS_GROUPS_BROKER=docker selects it; `jars`, the default, selects `LocalBroker`. `make check-deploy` tests it, with
-an image of Kafka that was made from the jars. Every figure of this project was measured with `LocalBroker`.
+STREAMS_GROUPS_BROKER=docker selects it; `jars`, the default, selects `LocalBroker`. `make check-deploy` tests it with
+an image of Kafka that is built from the jars. All figures of this project were measured with `LocalBroker`.
 """
 
 import os
@@ -25,7 +25,7 @@ _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
 
 
 class ContainerBroker(Startable):
-    """A broker in a container of `apache/kafka`, its port published on loopback, its log saved by `stop()`."""
+    """A broker in a container of `apache/kafka`; its port is published on loopback, and `stop()` saves its log."""
 
     def __init__(
         self, directory: Path, *, version: str = KAFKA_VERSION, properties: Mapping[str, str] | None = None
@@ -39,16 +39,16 @@ class ContainerBroker(Startable):
 
     @property
     def bootstrap_server(self) -> str:
-        """`127.0.0.1:PORT`, known once the broker was started."""
+        """`127.0.0.1:PORT`; known after the first start."""
         return f"{HOST}:{self.port}"
 
     @property
     def log_file(self) -> Path:
-        """What the container logged, written by `stop()`."""
+        """The log of the container; `stop()` writes it."""
         return self.directory / "broker.log"
 
     def start(self) -> None:
-        """Start the container and return when the broker is ready. Raises SetupError, also when Docker does not run."""
+        """Start the container, and return when the broker is ready. Raises SetupError, also if Docker does not run."""
         with reserve_port() as listener:
             self.port = listener.getsockname()[1]
         try:
@@ -58,7 +58,7 @@ class ContainerBroker(Startable):
             raise SetupError(
                 f"{BROKER_VARIABLE}=docker needs testcontainers: pip install streams-groups[test]"
             ) from None
-        except Exception as error:  # noqa: BLE001 - docker-py raises what its transport raises
+        except Exception as error:  # noqa: BLE001 - docker-py passes on any error of its transport
             self._container = None
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise SetupError(

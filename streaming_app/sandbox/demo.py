@@ -1,4 +1,4 @@
-"""The demo: a local broker, streams groups on it and the job. It stops all that it starts; only the tables remain."""
+"""The demo: a local broker, streams groups on it, and the job. At the end all of them stop; the tables remain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streaming_app.text import MAX_NAME_CHARACTERS
 _HEARTBEAT_SECONDS = 1.0
 _MOVE_AFTER = 20  # heartbeats
 
-# What is printed, in this order: a title and a query in which {cluster} is the cluster's name.
+# The tables that are printed, in this order: a title, and a query in which {cluster} is the cluster's name.
 _TABLES = (
     (
         "Groups",
@@ -69,8 +69,8 @@ def run_demo(
 ) -> None:
     """Run the demo, with its tables in `warehouse`. Raises UserError.
 
-    The groups exist for `extra_seconds` after the job is done. With an address for the `page`, the job runs until a
-    signal, and the page is served there. `progress` gets lines for the user.
+    The broker and the groups stay for `extra_seconds` after the job is done. If `page` has an address, the page is
+    served there, and the job runs until a signal. `progress` gets lines for the user.
     """
     started = time.monotonic()
     is_used = bool((warehouse / "_checkpoints" / cluster).names())
@@ -97,7 +97,7 @@ def run_demo(
                     stack.enter_context(_page(config, page, progress))
                     try:
                         run(config, progress)
-                    except SystemExit:  # abandoned, as it did not end in time after a signal: the rest is stopped, too
+                    except SystemExit:  # a signal came, and the job did not end in time: stop the rest, too
                         extra_seconds = 0.0
                     if extra_seconds:
                         progress(
@@ -125,7 +125,7 @@ def _print_tables(reader: WarehouseReader, cluster: str) -> None:
 
 @contextmanager
 def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page during the block, if there is an address for it. Raises SetupError if that is in use."""
+    """Serve the page during the block, if there is an address for it. Raises SetupError if the address is in use."""
     if listen is None:
         yield
         return
@@ -146,7 +146,7 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
 def _heartbeats(groups: DemoGroups, *, moving: bool) -> Iterator[None]:
     """Send the groups' heartbeats from a thread until the end of the block.
 
-    Groups that are `moving` also do something that a page shows.
+    With `moving`, groups also change from time to time, so that the page has something to show.
     """
     stop = threading.Event()
 

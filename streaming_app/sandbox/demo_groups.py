@@ -1,8 +1,9 @@
-"""The groups of the demo: eleven streams groups, each brought into one state of interest and kept there.
+"""The groups of the demo: eleven streams groups, each brought into one state and kept there.
 
-One function per group. Their members send the real requests of the protocol to a real broker. They are no applications
-of Kafka Streams: these need its jars and those of RocksDB, 70 MB more to download, and a Java compiler. None stays in
-the middle of a rebalance or sends an unsolicited description. `tests/support/StreamsApplication.java` is one.
+One function per group. Simulated members send the real requests of the protocol to a real broker. Applications of Kafka
+Streams would need the Streams and RocksDB jars (70 MB more to download) and a Java compiler, and no application can be
+kept in the middle of a rebalance or made to push an unsolicited description. Tests also run a real application:
+`tests/support/StreamsApplication.java`.
 """
 
 import threading
@@ -41,7 +42,7 @@ _TOPICS = {
 
 @dataclass
 class DemoGroup:
-    """A group of the demo. `state` is the name that Kafka's describe returns, `Dead` for a deleted group."""
+    """A group of the demo. `state` is the name that Kafka's describe returns; `Dead` for a deleted group."""
 
     group_id: str
     state: str
@@ -50,10 +51,10 @@ class DemoGroup:
 
 
 class DemoGroups:
-    """All groups of the demo. Their owner must call `heartbeat()` every few seconds, from any number of threads."""
+    """All groups of the demo. Call `heartbeat()` every few seconds, from any number of threads."""
 
     def __init__(self, groups: list[DemoGroup]) -> None:
-        """Start with these groups open."""
+        """Take these groups; heartbeats are sent until `close`."""
         self.groups = groups
         self._lock = threading.Lock()
         self._closed = False
@@ -65,7 +66,7 @@ class DemoGroups:
         return {group.group_id: group.state for group in self.groups}
 
     def heartbeat(self) -> None:
-        """Send a heartbeat for every member; one that was fenced or removed joins again. Does nothing once closed.
+        """Send a heartbeat for every member; a fenced or removed member joins again. Does nothing once closed.
 
         Raises kafka-python's KafkaError when the broker does not answer.
         """
@@ -77,7 +78,7 @@ class DemoGroups:
                     _heartbeat(member)
 
     def move(self) -> None:
-        """Let one group fall behind; at the next call it catches up, and a member of another one restarts.
+        """Let one group fall behind; the next call lets it catch up, and restarts a member of another group.
 
         Raises as `heartbeat`.
         """
@@ -89,12 +90,12 @@ class DemoGroups:
             if self._moves % 2:
                 _produce(by_id["payments-enrichment"][0].client, _MOVING_TOPIC, _MOVING_RECORDS)
                 return
-            by_id["orders-aggregator"][-1].leave()  # with its next heartbeat it joins again
+            by_id["orders-aggregator"][-1].leave()  # its next heartbeat lets it join again
             for member in by_id["payments-enrichment"]:
                 _commit_all(member, _MOVING_TOPIC)
 
     def close(self) -> None:
-        """Stop the heartbeats. The members do not leave: their groups stay as they are until the session times out."""
+        """Stop the heartbeats. Members do not leave: the groups keep their states until the session timeout."""
         with self._lock:
             self._closed = True
 
@@ -125,7 +126,7 @@ def _heartbeat(member: SimulatedMember) -> None:
 
 
 def rejoin(member: SimulatedMember, error: GroupError) -> bool:
-    """Let a member join again that the coordinator no longer knows; return whether this is what `error` says."""
+    """Let a member join again if `error` says that the coordinator does not know it; return whether it says so."""
     is_unknown = error.name in _REJOIN_ERRORS
     if is_unknown:
         with suppress(GroupError):  # the instance id may still be in use; the next heartbeat tries again
@@ -167,7 +168,7 @@ def _produce(client: StreamsGroupClient, topic: str, records: int) -> None:
 
 
 def _commit_all(member: SimulatedMember, topic: str) -> None:
-    """Commit that a member has read all of the partitions that it owns."""
+    """Commit the end offset of each partition that the member owns."""
     ends = member.client.end_offsets(topic)
     offsets = {(topic, number): ends[number] for number in member.assignment["active"]["0"]}
     member.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)

@@ -1,9 +1,10 @@
-"""A simulated member of a streams group that sends what a Streams client sends, or, on request, invalid requests.
+"""A simulated member of a streams group that sends the requests of a Streams client or, if asked, invalid ones.
 
-It has no thread and no connection of its own: its owner makes it send heartbeats. `settle` does so for several members.
+It has no thread and no connection of its own: its owner calls its methods to send heartbeats. `settle` does so for
+several members.
 
-Also the topologies that it sends, and matching topology descriptions, as plain dicts in snake_case. Their shapes are
-those of `schemas/messages/StreamsGroupHeartbeatRequest.json` (Topology) and
+Also functions that build topologies and matching topology descriptions, as plain dicts in snake_case. Their shapes are
+in `schemas/messages/StreamsGroupHeartbeatRequest.json` (Topology) and
 `StreamsGroupTopologyDescriptionUpdateRequest.json` (TopologyDescription).
 """
 
@@ -23,8 +24,8 @@ TasksByRole = dict[str, dict[str, list[int]]]
 """By role (`active`, `standby`, `warmup`), then by subtopology id: sorted partitions."""
 
 SETTLE_SECONDS = 30.0
-_PAUSE_SECONDS = 0.05  # between two heartbeats of members that are not settled
-_METADATA_DELAY_SECONDS = 3.0  # until a coordinator knows a topic that was just created
+_PAUSE_SECONDS = 0.05  # between two heartbeats of a member that is not settled
+_METADATA_DELAY_SECONDS = 3.0  # a coordinator may take as long to learn of a new topic
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_TEMPORARILY_EPOCH = 0, -1, -2
 STATUSES = (
     "STALE_TOPOLOGY",
@@ -41,11 +42,12 @@ _CHANGELOG = "-changelog"
 
 
 class SimulatedMember:
-    """One member: what it sends to its coordinator, and the state of the coordinator's last response.
+    """One member: what it sends to its coordinator, and the coordinator's last response.
 
-    `epoch` is the member epoch, `assignment` the tasks assigned to it, `owned` the tasks it reported, `statuses` the
-    status of the group as (name, detail), `topology_description_required` whether its description was requested and not
-    pushed since. All requests raise GroupError if the coordinator rejects them; the member's state is then unchanged.
+    `epoch` is the member epoch, `assignment` the tasks assigned to it, `owned` the tasks that it reported. `statuses`
+    are the statuses of the group as (name, detail). `topology_description_required`: the coordinator requested a
+    description, and the member has not pushed one since. All requests raise GroupError if the coordinator rejects them;
+    the member's state is then unchanged.
     """
 
     def __init__(  # noqa: PLR0913 - each is a field of the protocol
@@ -66,9 +68,9 @@ class SimulatedMember:
     ) -> None:
         """Prepare a member; nothing is sent before `join()`.
 
-        `instance_id` makes it static. `topology_epoch` overrides the topology's own. With `keeps_revoked_tasks` its
-        `step()` sends heartbeats that neither release nor take over tasks, so the group stays Reconciling until
-        `rebalance_timeout_ms` is over.
+        `instance_id` makes it static. `topology_epoch` overrides the epoch of `topology`. With `keeps_revoked_tasks`,
+        `step()` neither releases nor takes over tasks, so the group stays Reconciling until `rebalance_timeout_ms` is
+        over.
         """
         self.client = client
         self.group_id = group_id
@@ -89,7 +91,7 @@ class SimulatedMember:
 
     @property
     def settled(self) -> bool:
-        """Whether it has reported exactly the assigned tasks as its own."""
+        """Whether it has reported exactly its assigned tasks as owned."""
         return self.owned == self.assignment
 
     def join(self) -> Fields:
@@ -109,8 +111,8 @@ class SimulatedMember:
     def _heartbeat_to_join(self, **fields: Any) -> Fields:  # noqa: ANN401 - any field of the request
         """Send the first heartbeat, with retries.
 
-        The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. That takes
-        a moment for a topic that was just created; for a topic that does not exist the failure stays.
+        The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. For a topic
+        that was just created this takes a moment; for a topic that does not exist the failure stays.
         """
 
         def should_retry(error: BaseException) -> bool:
@@ -141,20 +143,20 @@ class SimulatedMember:
         return response
 
     def acknowledge(self, owned: TasksByRole | None = None) -> Fields:
-        """Report the assigned tasks as owned, which also releases all others; or report `owned`, correct or not."""
+        """Report `owned`, correct or not; by default the assigned tasks, which also releases all others."""
         owned = self.assignment if owned is None else owned
         response = self.heartbeat(**_task_fields(owned))
         self.owned = owned
         return response
 
     def leave(self, *, temporarily: bool = False) -> Fields:
-        """Leave the group; `temporarily` is for a static member that will rejoin."""
+        """Leave the group; `temporarily` as a static member that will rejoin."""
         response = self.heartbeat(member_epoch=LEAVE_TEMPORARILY_EPOCH if temporarily else LEAVE_EPOCH)
         self.assignment, self.owned = _no_tasks(), _no_tasks()
         return response
 
     def push_description(self, epoch: int | None = None, description: Mapping[str, Any] | None = None) -> None:
-        """Push a topology description, solicited or not; by default the matching one, for the current epoch."""
+        """Push a topology description, solicited or not; by default the matching one for the current epoch."""
         self.client.push_description(
             self.group_id,
             self.member_id,
@@ -164,7 +166,7 @@ class SimulatedMember:
         self.topology_description_required = False
 
     def step(self) -> None:
-        """Send a heartbeat as a Streams client does: with the tasks if they changed, unless it keeps revoked tasks."""
+        """Send a heartbeat as a Streams client does: with its tasks if they changed, unless it keeps revoked tasks."""
         if self.settled or self.keeps_revoked_tasks:
             self.heartbeat()
         else:
@@ -179,7 +181,7 @@ def settle(
 ) -> None:
     """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
 
-    Raises TimeoutError with the states of the groups if it does not hold in time, by default `SETTLE_SECONDS`.
+    Raises TimeoutError, with the states of the groups, after `timeout_seconds` (by default `SETTLE_SECONDS`).
     """
     client, group_ids = members[0].client, sorted({member.group_id for member in members})
     seconds = SETTLE_SECONDS if timeout_seconds is None else timeout_seconds
@@ -226,14 +228,14 @@ def _status_name(code: int) -> str:
 
 
 def topology(*subtopologies: Fields, epoch: int = 0) -> Fields:
-    """Return a topology of these subtopologies. Their ids must be unique."""
+    """Return a topology with these subtopologies. Their ids must be unique."""
     return {"epoch": epoch, "subtopologies": list(subtopologies)}
 
 
 def internal_topic(
     name: str, partitions: int = 0, replication_factor: int = 0, configs: Mapping[str, str] | None = None
 ) -> Fields:
-    """Return a repartition or changelog topic that the coordinator creates; 0 leaves the number to the broker."""
+    """Return a repartition or changelog topic that the coordinator creates; 0 lets the broker choose the number."""
     pairs = [{"key": key, "value": value} for key, value in (configs or {}).items()]
     return {
         "name": name,
@@ -253,9 +255,9 @@ def subtopology(  # noqa: PLR0913 - each is a field of the protocol
     state_changelog_topics: Sequence[Fields] = (),
     copartition_groups: Sequence[Sequence[str]] = (),
 ) -> Fields:
-    """Return a subtopology. Copartition groups are given as names of its sources, and sent as indexes of them.
+    """Return a subtopology. `copartition_groups` has names of its source topics; the request gets their indexes.
 
-    The lists are sorted by name, as the coordinator requires. Raises ValueError for a name that is no source.
+    The lists are sorted by name, as the coordinator requires. Raises ValueError for a name that is not a source topic.
     """
     sources, regexes = sorted(source_topics), sorted(source_topic_regex)
     repartitions = sorted(repartition_source_topics, key=_name)

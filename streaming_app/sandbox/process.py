@@ -1,6 +1,6 @@
-"""Child processes that never outlive their parent: the only way in which this package starts servers.
+"""Child processes that never outlive their parent: the package starts servers only through this module.
 
-Also the base classes of what is started and stopped, and the ports that servers listen on.
+Also the base classes of everything that starts and stops, and the choice of ports for servers.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from streaming_app.jvm.java import last_line
 from streaming_app.sandbox import watchdog
 
 HOST = "127.0.0.1"
-_PORTS = range(15_000, 32_768)  # below what Linux (32,768), macOS and Windows (49,152) give to outgoing connections
+_PORTS = range(15_000, 32_768)  # below the ports of outgoing connections: Linux 32,768, macOS and Windows 49,152
 _PORT_ATTEMPTS = 100
-_MARGIN_SECONDS = 10.0  # what the watchdog itself may take in addition to the grace period
+_MARGIN_SECONDS = 10.0  # for the watchdog, in addition to the grace period
 
 
 class Process:
-    """A program that logs to a file, terminated by `stop()`, at the interpreter's exit, or if this process is killed.
+    """A program that logs to a file. `stop()`, the interpreter's exit or the death of this process terminate it.
 
     It runs in a session of its own, so Ctrl-C in the terminal interrupts only this process.
     """
 
     def __init__(self, command: Sequence[str | Path], log_file: Path, *, grace_seconds: float = 10.0) -> None:
-        """Start `command`, its output appended to `log_file`. After SIGTERM it has `grace_seconds` before SIGKILL."""
+        """Start `command`, and append its output to `log_file`. After SIGTERM it has `grace_seconds` before SIGKILL."""
         self.log_file = log_file
         self._stop_seconds = grace_seconds + _MARGIN_SECONDS
         watchdog_command = [sys.executable, "-I", "-S", watchdog.__file__, str(grace_seconds)]
@@ -56,20 +56,20 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the program runs; 128 + N if it was terminated by signal N."""
+        """None while the program runs; 128 + N if signal N terminated it."""
         return self._watchdog.poll()
 
     def wait(self, timeout_seconds: float) -> int:
-        """Wait for the program to exit by itself and return its exit code; raises subprocess.TimeoutExpired."""
+        """Wait until the program exits by itself; return its exit code. Raises subprocess.TimeoutExpired."""
         return self._watchdog.wait(timeout_seconds)
 
     def kill(self, signal: int) -> None:
-        """Send a signal to the program itself, as in a crash."""
+        """Send a signal to the program itself, as a crash would."""
         if self.exit_code is None:
             os.kill(self.pid, signal)
 
     def stop(self) -> None:
-        """Terminate the program and wait until it has exited. Does nothing if it has exited already."""
+        """Terminate the program, and wait until it has exited. Does nothing if it has exited already."""
         atexit.unregister(self.stop)
         with contextlib.suppress(BrokenPipeError):
             if self._watchdog.stdin:
@@ -85,7 +85,7 @@ class Process:
 
 
 class Startable(ABC):
-    """Something that starts and stops. As a context manager it runs from the start of the block to its end."""
+    """Something that starts and stops. As a context manager it runs during the block."""
 
     @abstractmethod
     def start(self) -> None:
@@ -104,7 +104,7 @@ class Startable(ABC):
 
 
 class ManagedProcess(Startable):
-    """A startable that runs as a child process, which `start` assigns to `_process`."""
+    """A startable that runs as a child process; `start` assigns the process to `_process`."""
 
     _process: Process | None = None
 
@@ -114,14 +114,14 @@ class ManagedProcess(Startable):
         return self._process.pid if self._process and self._process.exit_code is None else None
 
     def stop(self) -> None:
-        """Stop the process and wait until it has exited; its files stay. Does nothing if it does not run."""
+        """Stop the process, and wait until it has exited; its files stay. Does nothing if it does not run."""
         if self._process:
             self._process.stop()
             self._process = None
 
 
 def reserve_port(port: int | None = None) -> socket.socket:
-    """Bind `port` on loopback, or any free port, and return the socket. Raises SetupError if the port is in use."""
+    """Bind `port`, by default any free port, on loopback; return the socket. Raises SetupError if it is in use."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if port is None:
@@ -137,7 +137,7 @@ def reserve_port(port: int | None = None) -> socket.socket:
 
 
 def _bind_to_free_port(listener: socket.socket) -> None:
-    """Bind to a port that the system gives to no outgoing connection: a stopped server finds it free again."""
+    """Bind to a port outside the range of outgoing connections, so that a stopped server can bind it again later."""
     for _ in range(_PORT_ATTEMPTS):
         with contextlib.suppress(OSError):
             return listener.bind((HOST, random.SystemRandom().choice(_PORTS)))

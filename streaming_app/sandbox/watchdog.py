@@ -1,9 +1,9 @@
-"""Runs one program and terminates it as soon as its own standard input closes, also because its parent was killed.
+"""Runs one program, and terminates it as soon as its own standard input closes, for example when its parent is killed.
 
     python watchdog.py GRACE_SECONDS PROGRAM ARGUMENT...
 
-Prints the program's process id, then waits until the program exits or standard input closes. Uses the standard library
-alone: it is started by path, with `-I -S`, so that it starts fast. `process.py` is the parent.
+Prints the program's process id, then waits until the program exits or standard input closes. It uses only the standard
+library: `process.py` starts it by path with `-I -S`, so that it starts fast.
 """
 
 import os
@@ -11,16 +11,16 @@ import subprocess
 import sys
 import threading
 
-_KILLED_BY_SIGNAL = 128  # a shell's convention for the exit code
+_KILLED_BY_SIGNAL = 128  # the shell's convention for exit codes
 
 
 def main(grace_seconds: float, command: list[str]) -> int:
-    """Return the program's exit code, 128 + N if it was terminated by signal N."""
+    """Return the program's exit code; 128 + N if signal N terminated it."""
     program = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)  # noqa: S603 - the parent's program
     print(program.pid, flush=True)  # noqa: T201 - the parent reads it
 
     def terminate_with_parent() -> None:
-        os.read(sys.stdin.fileno(), 1)  # unbuffered: no lock is held when the program exits first
+        os.read(sys.stdin.fileno(), 1)  # unbuffered, so that no lock is held when the program exits first
         program.terminate()
         try:
             program.wait(grace_seconds)

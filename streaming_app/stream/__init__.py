@@ -1,1 +1,1 @@
-"""One micro-batch from the Kafka source to the tables, and what must hold before the first one."""
+"""A micro-batch from the Kafka source to the tables, and the checks and repairs before the first batch."""

@@ -1,4 +1,4 @@
-"""What a batch gives to the rest of the job: its counts, where its seconds went, and the groups that changed."""
+"""The results of a batch for the rest of the job: its counts, the seconds of its phases, and the changed groups."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is counted of a batch."""
+    """The counts of a batch."""
 
     written: Mapping[str, int]
-    """How many of what it wrote, in the words and in the order of its line."""
+    """Numbers of written rows, in the words and the order of the batch's log line."""
     quarantined: int = 0
     """Records that could not be decoded."""
     drifted: int = 0
-    """Records with unknown tagged fields; of committed offsets, those among the newest of each key."""
+    """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
     by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type; -1 for those without a key."""
+    """Records that left the JVM, by record type; -1 for records without a key."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase, of those that were measured, see `PHASES`."""
+    """Seconds by phase, for the measured phases (see `PHASES`)."""
 
     def texts(self) -> list[str]:
-        """Return the counts as the line of the batch has them."""
+        """Return the counts as texts for the log line of the batch."""
         written = [f"{count:,} {what}" for what, count in self.written.items()]
         drifted = [f"{self.drifted:,} with unknown tags"] if self.drifted else []
         return [*written, f"{self.quarantined:,} quarantined", *drifted]
 
 
 class GroupListener(Protocol):
-    """Receives the groups that changed, once they are in the tables."""
+    """Receives changed groups once they are in the tables."""
 
     def on_rows(self, folded: pa.Table) -> None:
-        """Receive the rows that were written, with the columns of `FOLDED_DDL`."""
+        """Receive the written rows, with the columns of `FOLDED_DDL`."""
 
     def on_bulk_change(self) -> None:
-        """Learn that many rows were written: reading them from the table is cheaper than passing them here."""
+        """Many rows were written: reading them from the table is cheaper than passing them here."""
 
 
 OTHER = "other"
@@ -56,7 +56,7 @@ PHASES = {
     "checkpoint": "the checkpoint and the versions of the tables are written",
     OTHER: "everything else, such as a wait for the maintenance of the tables",
 }
-"""What happens in each phase, in this order."""
+"""What happens in each phase; the phases are in order."""
 
 _OF_SPARK = {
     "latestOffset": "source",
@@ -65,7 +65,7 @@ _OF_SPARK = {
     "walCommit": "checkpoint",
     "commitOffsets": "checkpoint",
 }
-"""Phase by key of `durationMs` in the progress of a query of Spark 4."""
+"""Phase by key of `durationMs` in the query progress of Spark 4."""
 
 
 class BatchTimes:
@@ -77,7 +77,7 @@ class BatchTimes:
 
     @contextmanager
     def measure(self, phase: str) -> Iterator[None]:
-        """Add the time of the block to a phase."""
+        """Add the duration of the block to a phase."""
         begin = self._clock()
         try:
             yield
@@ -86,14 +86,14 @@ class BatchTimes:
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, of those that were measured."""
+        """Seconds by phase, for the measured phases."""
         return dict(self._seconds)
 
 
 def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], total: float) -> dict[str, float]:
-    """Return the seconds of a batch by phase; they add up to `total`, how long Spark says that it took.
+    """Return the seconds of a batch by phase. They add up to `total`, the duration that Spark reports.
 
-    `measured` is what the job measured of it, `spark_ms` the milliseconds of `durationMs`.
+    `measured` has the seconds that the job measured, `spark_ms` the milliseconds of `durationMs`.
     """
     seconds = {**dict.fromkeys(PHASES, 0.0), **measured}
     for key, milliseconds in spark_ms.items():

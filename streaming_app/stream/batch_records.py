@@ -1,8 +1,8 @@
-"""The records of a batch: this process has an index of all of them, with the bytes of those that are not large.
+"""The records of a batch: the driver has an index of all of them, and the bytes of the records that are not large.
 
-A batch of few offsets is read by one Spark job into this process, and its large records are read once more, without
-Spark, some megabytes at a time: so neither this process nor the JVM holds them all. Of any other batch Spark keeps the
-records on disk, where its workers read them, and this process what it folds.
+If a batch has few offsets, one Spark job reads it into the driver. The driver then reads its large records once more,
+without Spark, some megabytes at a time. So neither the driver nor the JVM holds all of them. For any other batch Spark
+keeps the records on disk, where its workers read them; the driver holds only the records that it folds itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ T = TypeVar("T")
 _BYTES = {"group_bytes", "key", "value"}
 _MICROSECONDS = 1_000
 ReadRanges = Callable[[Mapping[int, "Range"]], Iterable[Any]]
-"""Reads all records of these ranges by partition, as `LogReader.read`."""
+"""Reads all records of these ranges, which are by partition, as `LogReader.read` does."""
 Checked = Callable[[Callable[[], pa.Table]], pa.Table]
-"""Calls what reads records, and returns what was read of one log of one topic."""
+"""Calls a function that reads records, and returns its result; checks that all are from one log of one topic."""
 
 
 class LogReadError(Exception):
@@ -40,18 +40,18 @@ class LogReadError(Exception):
 
 
 class BatchRecords(AbstractContextManager["BatchRecords"]):
-    """The records of one batch; a context manager, which releases what Spark keeps of them."""
+    """The records of one batch; at the end of the context Spark releases its copy of them."""
 
     def __init__(self, records: DataFrame, checked: Checked, free_heap: Callable[[], None] = lambda: None) -> None:
-        """Take `RAW` with the `MEASURES`; `free_heap` is called once Spark keeps nothing any more."""
+        """Take `RAW` with the `MEASURES`; `free_heap` is called when Spark has released its copy."""
         self._records, self._checked, self._free_heap = records, checked, free_heap
         self._kept: DataFrame | None = None
-        self._largest = -1  # bytes of a record that this process has
+        self._largest = -1  # bytes of a record: the driver has the bytes of records up to this size
 
     def read(self, most: int | None) -> pa.Table:
-        """Return the `MEASURES` of all records, and `RAW` of those that are not large, null for the others.
+        """Return the `MEASURES` of all records, and `RAW` of the records that are not large; null for the others.
 
-        `most` is how many there are at most; None: they may be very many, and of these there are no bytes at all.
+        `most` is the maximum number of records. None: there may be very many, so no bytes are read.
         """
         if most is not None:
             return self._checked(partial(self._read_small, self._records, most))
@@ -59,13 +59,13 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
         return self._read_small(kept, index.num_rows) if fits_driver(GROUPS, read=index.num_rows) else index
 
     def lacks(self, part: Part) -> bool:
-        """Return whether records of a part are large."""
+        """Return whether a part has large records."""
         return bool(pc.max(part.records["size"]).as_py() > self._largest)
 
     def take(self, part: Part, read_log: ReadRanges | None = None) -> pa.Table:
-        """Return `RAW` of the records of a part, the large ones from the log, or from Spark.
+        """Return `RAW` of the records of a part; reads the large ones from the log, or from Spark's copy.
 
-        A large record that is no longer in the log, as a newer one of its key is, is left out.
+        A large record that compaction has removed since, because its key has a newer one, is omitted.
         """
         if not self.lacks(part):
             return part.records.select(list(RAW))
@@ -80,7 +80,7 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
         return pa.concat_tables([small, found.cast(small.schema)])
 
     def of_spark(self, part: Part) -> DataFrame:
-        """Return the records of a part as Spark keeps them."""
+        """Return the records of a part from Spark's copy."""
         kept = self._kept or self._keep()[0]
         return kept.where(part.condition)
 
@@ -90,10 +90,10 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
             self._free_heap()
 
     def _keep(self) -> tuple[DataFrame, pa.Table]:
-        """Let Spark keep the records, read once, of one log; return them, and the `MEASURES` alone."""
+        """Let Spark read the records once, from one log, and keep them; return them, and the `MEASURES` alone."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
-        kept = self._kept = self._records.persist(StorageLevel.DISK_ONLY)  # in memory it would be garbage of the heap
+        kept = self._kept = self._records.persist(StorageLevel.DISK_ONLY)  # in memory it would fill the heap
         return kept, self._checked(lambda: read_again(kept).select(*MEASURES).toArrow())
 
     def _read_small(self, records: DataFrame, most: int) -> pa.Table:
@@ -102,20 +102,20 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
 
 
 def read_small(records: DataFrame, most: int, kind: str) -> tuple[pa.Table, int]:
-    """Read records that are `most` at most, of a kind of `driver_limits`, but without the bytes of the large ones.
+    """Read at most `most` records of a kind in `driver_limits`, without the bytes of the large ones.
 
-    Also returns how many bytes those have at most that are not large. Bytes of a record leave the JVM if so many of
-    its size are no more than a slice, or if it is no `LARGE_RECORD`, and so many are not too much for this process: the
-    JVM holds five times what it sends at once.
+    Also returns the size in bytes up to which the bytes of a record were read. Bytes of a record leave the JVM in two
+    cases: `most` records of its size fit into a slice, or the record is no `LARGE_RECORD` and `most` records of its
+    size fit into the driver. The JVM holds five times the bytes that it sends at once.
     """
     largest = max(SLICE_BYTES // max(1, most), min(MOST[kind].size // max(1, most), LARGE_RECORD))
-    largest = 1 << largest.bit_length() - 1  # Spark compiles an expression for each number in it
+    largest = 1 << largest.bit_length() - 1  # a power of two, since Spark compiles an expression for each value
     columns = [f"if(size <= {largest}, {one}, NULL) AS {one}" if one in _BYTES else one for one in records.columns]
     return records.selectExpr(*columns).toArrow(), largest
 
 
 def _read_large(read: ReadRanges, large: pa.Table) -> pa.Table:
-    """Return `RAW` of these records. Raises LogReadError if one is another one than it was."""
+    """Return `RAW` of these records. Raises LogReadError if the log now has another record at an offset."""
     sizes = {(row["partition"], row["offset"]): row["size"] for row in large.select(list(MEASURES)).to_pylist()}
     ranges: dict[int, Range] = {}
     for partition, offset in sizes:

@@ -1,7 +1,7 @@
-"""The rows that a batch gives, by table, and its counts: the same whether this process folds it or Spark's workers do.
+"""The rows of a batch, by table, and its counts; the same whether the driver or Spark's workers fold it.
 
-The rows of a large batch are made by Spark's workers. They return them as files, so that neither this process nor the
-JVM holds them as rows, see `tables.data_files`. Spark's workers import this module.
+For a large batch Spark's workers make the rows, and return them as files. So neither the driver nor the JVM holds them
+as rows (see `tables.data_files`). Spark's workers import this module.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 _DDL = "name string, content binary, stats string, count bigint"
 _RETURNED = pa.schema({"name": pa.string(), "content": pa.binary(), "stats": pa.string(), "count": pa.int64()})
-_FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until they are files
+_FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until it has encoded them
 
 Make = Callable[[Iterator[pa.RecordBatch]], Iterable["BatchRows"]]
-"""Makes the rows of records, some at a time."""
+"""Makes rows from records, some records at a time."""
 
 
 @dataclass(frozen=True)
 class BatchRows:
-    """The rows of each table that gets any."""
+    """The rows of a batch, by table; tables without rows are missing."""
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
-    """What this process holds, by name."""
+    """The rows that the driver holds, by name."""
     files: Mapping[str, Sequence[EncodedFile]] = field(default_factory=dict)
-    """What workers returned, by name."""
+    """The files that workers returned, by name."""
     counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
-        """Return the columns of a table that are in `schema`; its rows are of this cluster."""
+        """Return the columns of a table that `schema` names; the rows are of this cluster."""
         parts = [self.tables[name].select(schema.names)] if name in self.tables else []
         parts += [decode_file(one, cluster, schema) for one in self.files.get(name, ())]
         return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -53,7 +53,7 @@ def schema_of(name: str) -> pa.Schema:
 
 
 def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
-    """Return the rows of records that Spark's workers make, each of its part of them."""
+    """Return the rows that Spark's workers make from records, each worker from its part."""
     returned = records.mapInArrow(partial(_encode, make), _DDL).toArrow()
     files, counts = defaultdict[str, list[EncodedFile]](list), Counter[str]()
     for name, content, stats, count in zip(*returned.to_pydict().values(), strict=True):

@@ -1,11 +1,11 @@
-"""What the second query of the job does with a micro-batch: the newest record of each key becomes a row.
+"""The job's second query: writes a row for the newest record of each key, for offset commits and all types of groups.
 
-The query has its own checkpoint, and shares nothing with that of the streams groups but the session: neither waits for
-the other. A batch that is repeated appends nothing again, see `tables.newest_tables`. Events and undecodable records
-are written before the rows, and only those that are not there yet.
+The query has its own checkpoint. It shares only the session with the query of the streams groups, and neither waits for
+the other. A repeated batch appends nothing again (see `tables.newest_tables`). Before the rows, the query writes events
+and undecodable records, but only the ones that are not in the tables yet.
 
-A group id has one type at a time. A broker that converts a group writes the tombstones of the old type and the records
-of the new one together; the other way to another type is to delete the group and to use its id again.
+A group id has one type at a time. When a broker converts a group, it writes the tombstones of the old type and the
+records of the new type together. The only other way to another type is to delete the group and to use its id again.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
-_FEW_GROUPS = 2_000  # of which the stored records are looked up by name
+_TAIL_ROWS = 200_000  # appended rows before a compaction, at least, however small the table is
+_FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 TYPE_CHANGED = "group_type"
 """The kind of the events in `group_events`."""
 OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
-"""The rows of the history tables that the query wrote, in SQL; records in quarantine are those of either query."""
+"""SQL conditions for the history rows that this query wrote; in quarantine for the records of either query."""
 SHARED = tuple(OWN_ROWS)
-"""The history tables to which this query and that of the streams groups append."""
+"""The history tables to which both this query and the query of the streams groups append."""
 
 
 _METADATA = pa.schema(
@@ -73,7 +73,7 @@ _METADATA = pa.schema(
         for name in ("group_id", "record_type", "deleted", "recorded_at", "source_partition", "last_offset")
     ]
 )
-"""What tells the type of a group."""
+"""The columns that tell the type of a group."""
 _Batch = tuple[str, int]
 """Identifies a batch to Delta, which skips an append that it has already committed."""
 
@@ -91,7 +91,7 @@ class CommitsBatchWriter:
         maintenance: Maintenance | None = None,
         positions: LogPositions | None = None,
     ) -> None:
-        """Prepare for batches of the topic of `options`; the rest is as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
         self._on_done, self._maintenance = on_done, maintenance
         self._make_rows = partial(make_rows, options=options)
@@ -117,7 +117,7 @@ class CommitsBatchWriter:
 
     @contextmanager
     def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
-        """Give the newest record of each key, as Arrow unless they are many; `most` is how many records there are."""
+        """Yield the newest record of each key, as Arrow unless there are many. There are at most `most` records."""
         if most is not None and fits_driver(NEWEST, records=most):
             few, largest = self._read(lambda: read_small(batch, most, NEWEST))
             if (pc.max(few["size"]).as_py() or 0) <= largest:
@@ -136,11 +136,11 @@ class CommitsBatchWriter:
                 kept.unpersist()
 
     def _read(self, read: Callable[[], T]) -> T:
-        """Return what was read of one log of one topic."""
+        """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
     def _weight(self, written: int) -> int:
-        """Return for how many commits of `Maintenance` a batch with so many rows counts."""
+        """Return the number of `Maintenance` commits for which a batch with so many rows counts."""
         limit = max(_TAIL_ROWS, *(self._tables.count_rows(name) // 2 for name in NAMES))
         return max(1, COMMITS_PER_COMPACTION * written // limit)
 
@@ -157,7 +157,7 @@ class CommitsBatchWriter:
         return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _quarantine(self, rows: Sequence[Row], written_by: _Batch) -> None:
-        """Append the records that are not in quarantine yet: reading the topic again finds them again."""
+        """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""
         known = self._stored("quarantine", ("partition", "offset"), {row["offset"] for row in rows})
         new = [row for row in rows if (row["partition"], row["offset"]) not in known]
         self._append("quarantine", new, written_by)
@@ -195,7 +195,7 @@ class CommitsBatchWriter:
         )
 
     def _stored(self, name: str, columns: tuple[str, str], offsets: set[int]) -> set[tuple[Any, ...]]:
-        """Return the values of these columns, one of which is `offset`, of the rows that have these offsets."""
+        """Return the values of these columns, one of which is `offset`, for the rows with these offsets."""
         return self._tables.find_keys(name, columns, offsets, f"{OWN_ROWS[name]} AND {NOT_VOID}") if offsets else set()
 
     def _append(self, name: str, rows: Sequence[Row], written_by: _Batch) -> None:
@@ -208,17 +208,17 @@ def _metadata_record(row: Row) -> MetadataRecord:
 
 
 class MetadataRecord(NamedTuple):
-    """The newest metadata record of one type of a group that is known, or new in this batch."""
+    """The newest metadata record of one type of a group: a stored one, or one of this batch."""
 
     offset: int
     record_type: int
     deleted: bool
     recorded_at: Any
-    """The broker's time, in the caller's form."""
+    """The broker's time, in the form that the caller uses."""
 
 
 class TypeChange(NamedTuple):
-    """A group has another type; `offset` is that of the record that proves it first, and its time is `at`."""
+    """A group has another type; `offset` and `at` are of the record that first proves it."""
 
     offset: int
     at: Any
@@ -227,10 +227,10 @@ class TypeChange(NamedTuple):
 
 
 def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord]) -> Iterator[TypeChange]:
-    """Yield the changes that the new records prove, oldest first. Records that are known already prove none.
+    """Yield the changes that the new records prove, oldest first. Records in `known` prove none.
 
-    The change is as of the tombstone of the old type, if there is one: the first record of the new type is replaced by
-    later ones, of which a reader that comes later sees only the last.
+    A change gets the offset and time of the tombstone of the old type, if there is one. Compaction replaces the first
+    record of the new type by later ones, so a reader that comes later would see only the last.
     """
     last = max(known, default=None)
     for record in sorted(new):

@@ -1,17 +1,17 @@
-"""The Python stage of a batch: raw records and stored rows in, folded rows out. Runs in Spark's workers; no Spark here.
+"""The Python stage of a batch: gets raw records and stored rows, returns folded rows. Runs in Spark's workers.
 
-Rows come sorted by group and offset; the stored row of a group comes first (as offset -1). Each group gives one row,
-with its events and its undecodable records nested, so that no decoded record crosses Arrow.
+Rows come sorted by group and offset; the stored row of a group comes first (as offset -1). Each group gives one row, in
+which its events and its undecodable records are nested. So no decoded record has to be converted to Arrow.
 
-A record that cannot be folded stops no other record. It may decode and still not fold, such as a time beyond the year
-9999, and leave the fold half changed. So the records since a snapshot are kept. When one fails, the fold is restored,
-the records before it are folded again, and the failed record is reported. The first snapshot is the stored row. A group
-with many records in a batch gets a new snapshot every `_SNAPSHOT_EVERY` records, which limits memory, and after each
-failure, so that no record is folded again for ever.
+A record that cannot be folded stops no other record. A record may decode and still fail in the fold (for example with a
+time beyond the year 9999), and leave the fold half changed. So the stage keeps the records since a snapshot. When one
+fails, it restores the fold, folds the records before it again, and reports the failed record. The first snapshot is the
+stored row. For a group with many records in a batch, the stage takes a new snapshot every `_SNAPSHOT_EVERY` records,
+which limits memory, and after each failure, so that no record is folded again and again.
 
-A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays as
-it was, with the reason, and its records are skipped until it is released, see `job.read_again`. Other groups go on. The
-records of a row that cannot be written go to quarantine, some megabytes of them at most.
+A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays,
+with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue. If a
+row cannot be written, its records go to quarantine, up to some megabytes of them.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from streaming_app.stream.outputs import HistoryOffsets, rows_of
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
-_REFUSED = (pa.ArrowException, ValueError, OverflowError, TypeError)  # a value that Arrow cannot hold
+_REFUSED = (pa.ArrowException, ValueError, OverflowError, TypeError)  # raised for a value that Arrow cannot hold
 _ROWS_PER_BATCH = 200
-_COLLECTED_AFTER = 10_000  # new objects; by default 700
+_COLLECTED_AFTER = 10_000  # new objects before a garbage collection; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
-_SNAPSHOT_BYTES = 8 << 20  # of these records
-_BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that go out together
+_SNAPSHOT_BYTES = 8 << 20  # of the records since a snapshot
+_BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that are yielded together
 
 
 def fold_stream(
@@ -53,7 +53,8 @@ def fold_stream(
 ) -> Iterator[pa.RecordBatch]:
     """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `schema`.
 
-    With `topics`, groups that are NotReady get the reason. If it changed, a group gives a row even without a record.
+    With `topics`, groups that are NotReady get the reason. A group whose reason changed gives a row even without a
+    record.
     """
     ready: list[Folded] = []
     size = 0
@@ -71,7 +72,7 @@ def fold_stream(
 def fold_in_worker(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, options: FoldOptions, reached: HistoryOffsets
 ) -> Iterator[BatchRows]:
-    """Do the same in a worker of Spark, which does nothing else, and yield the results of `rows_of`.
+    """Fold in a Spark worker that does nothing else; yield the results of `rows_of`.
 
     The garbage collector runs less often: by default it took a fifth of the time and found nothing.
     """
@@ -81,7 +82,7 @@ def fold_in_worker(
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
-    """Return stored rows in the columns of raw records, each as the first record of its group."""
+    """Return stored rows with the columns of raw records; each comes before the records of its group."""
     fields, nothing = list(rows.schema), pa.nulls(rows.num_rows)
     return pa.table(
         {
@@ -94,7 +95,7 @@ def stored_as_records(rows: pa.Table) -> pa.Table:
 
 
 def sort_for_fold(records: pa.Table, stored: pa.Table | None) -> pa.Table:
-    """Return raw records and stored rows in the order for `fold_stream`. Spark's shuffle sorts large batches."""
+    """Return raw records and stored rows in the order for `fold_stream`. For large batches Spark's shuffle sorts."""
     if stored is None:
         both = records.append_column("stored", pa.nulls(records.num_rows))
     else:
@@ -117,7 +118,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[LogRow]:
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in parts of some megabytes, since its Python objects are many times as large.
 
-    Arrow's `nbytes` crashes the process for some batches that Spark sends, so this counts whole buffers.
+    Arrow's `nbytes` crashes the process for some batches that Spark sends, so this function counts whole buffers.
     """
     most = max(1, batch.num_rows * _BYTES_PER_BATCH // max(1, batch.get_total_buffer_size()))
     for start in range(0, batch.num_rows, most):
@@ -131,11 +132,11 @@ class Folded(NamedTuple):
     size: int
     """Its approximate size in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
-    """Returns the row to write if this one cannot be written because of an error."""
+    """Called with an error if this row cannot be written; returns the row to write instead."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
-    """Yield the folded row of one group; before it rows of only undecodable records, if there are very many.
+    """Yield the folded row of one group. If it has very many undecodable records, yield rows of these first.
 
     If the fold fails as a whole, the group is set aside, and no other group is affected.
     """
@@ -153,7 +154,7 @@ def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup
 
 
 class Raw(NamedTuple):
-    """A record as it is in the log, and as decoded."""
+    """A record as in the log, and its decoded form."""
 
     partition: int
     row: LogRow
@@ -165,12 +166,12 @@ Refuse = Callable[[LogRow, Exception], None]
 
 
 class GroupFold:
-    """The fold of one group. `restore` makes the fold as it was before the batch."""
+    """The fold of one group. `restore` returns the fold as it was before the batch."""
 
     def __init__(self, restore: Callable[[], Fold], refuse: Refuse) -> None:
         self._restore, self._refuse = restore, refuse
         self.fold = restore()
-        self._kept: list[Raw] = []  # since the snapshot
+        self._kept: list[Raw] = []  # the records since the snapshot
         self._kept_bytes = 0
 
     def add(self, raw: Raw) -> None:
@@ -181,16 +182,16 @@ class GroupFold:
             self.fold.add([raw.record])
         except OverBudgetError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever one record causes, the others go on
+        except Exception as error:  # noqa: BLE001 - whatever error one record causes, the others continue
             self._refuse(raw.row, error)
             self._fold_again()
-            self._take_snapshot()  # so that the next one that fails costs no more than this one
+            self._take_snapshot()  # so that the next failure does not fold more records again
         else:
             self._kept.append(raw)
             self._kept_bytes += raw.record.size
 
     def close_operation(self) -> None:
-        """End the open operation, as at the end of a batch. Records whose events cannot be made are refused."""
+        """End the open operation, as at the end of a batch. Records that cannot give their events are refused."""
         while not self._is_closed():
             self._fold_again()
 
@@ -224,18 +225,18 @@ class _Group:
 
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
-        self._group: GroupFold | None = None  # until a record of it comes
-        self._partition: int | None = None  # of the topic, that holds the group
+        self._group: GroupFold | None = None  # until the first record
+        self._partition: int | None = None  # the partition of the topic that holds the group
         self._last_offset = -1
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
         self._is_set_aside = False
-        self._folded: dict[Any, LogRow] = {}  # by offset and partition; the first ones, where they are many
+        self._folded: dict[Any, LogRow] = {}  # by offset and partition; only the first ones if there are many
         self._folded_bytes = 0
         self.outcome = GroupOutcome(options)
 
     def read(self, row: LogRow) -> None:
-        """Take the stored row, or a record; a group that is set aside stays as it is."""
+        """Take the stored row, or a record; a group that is set aside does not change."""
         _, _, partition, _, _, _, stored = row
         if stored is not None:
             self._restore(stored)
@@ -246,12 +247,12 @@ class _Group:
 
     @property
     def has_many_undecodable(self) -> bool:
-        """Whether undecodable records are to be written before the group is done."""
+        """Whether undecodable records must be written before the group is done."""
         outcome = self.outcome
         return len(outcome.undecodable) >= _ROWS_PER_BATCH or outcome.undecodable_bytes >= _BYTES_PER_BATCH
 
     def undecodable(self) -> Folded:
-        """Return the undecodable records so far, and forget them."""
+        """Return the undecodable records so far, and drop them."""
         size = self.outcome.undecodable_bytes
         return Folded(self.outcome.without_group(), size)
 
@@ -273,7 +274,7 @@ class _Group:
         return GroupFold(restore, self._refuse)
 
     def _add(self, raw: Raw) -> None:
-        """Fold one record, unless another partition holds its group, or it is of a group that was always classic."""
+        """Fold one record. Skip it if another partition holds its group, or the group was always a classic one."""
         group = self._group if raw.partition == self._partition else self._in_other_partition(raw)
         if group is None:
             return
@@ -285,10 +286,10 @@ class _Group:
         group.add(raw)
 
     def _in_other_partition(self, raw: Raw) -> GroupFold | None:
-        """Return the fold for a record in another partition than that of the group so far; None to skip the record.
+        """Return the fold for a record in another partition than the group's so far; None to skip the record.
 
-        After partitions were added, a coordinator does not find a group whose partition changed, and creates it again
-        in the other partition. Offsets of two partitions cannot be compared, so the row starts over, too.
+        After partitions were added, a coordinator does not find a group whose partition has changed, and creates it
+        again in the other partition. Offsets of two partitions cannot be compared, so the row also starts over.
         """
         options, group = self._options, self._group
         if raw.record.record_type == CLASSIC_GROUP:
@@ -313,7 +314,7 @@ class _Group:
 
     def close(self, topics: TopicLookup | None) -> Folded | None:
         """End the batch; return the row to write, if there is one."""
-        group, outcome, self._group = self._group, self.outcome, None  # what is made of it may wait for others
+        group, outcome, self._group = self._group, self.outcome, None  # the row may wait for others to be written
         if group is not None:
             group.close_operation()
             set_reasons(group.fold, topics)
@@ -333,20 +334,20 @@ class _Group:
         self.outcome.refuse(row, error)
 
     def _refuse_all(self, folded: dict[str, Any], error: Exception) -> Folded:
-        """Return the row of the group, set aside, where the folded one cannot be written: its records are refused."""
+        """Return the row of the group, set aside, because the folded one cannot be written; refuse its records."""
         self.outcome.take_back(folded)
         for row in self._folded.values():
             self.outcome.refuse(row, error)
         return self.set_aside(error)
 
     def set_aside(self, error: Exception) -> Folded:
-        """Return the row of the group as it was before the batch, marked as set aside."""
+        """Return the row of the group from before the batch, marked as set aside."""
         size, newest, row = self.outcome.undecodable_bytes, self._newest, self._stored
         if newest and row is None:
             group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
             group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
             row = to_row(self._options.cluster, group)
-        elif newest and row and is_marked(row):  # which it would be again after each batch
+        elif newest and row and is_marked(row):  # else each batch would set it aside again
             row = {**row, "last_offset": newest[1], "source_partition": newest[2]}
         if row is None:
             raise error
@@ -355,7 +356,7 @@ class _Group:
 
 
 def _to_arrow(folded: Sequence[Folded], schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows as a batch. A group whose row Arrow cannot hold is set aside."""
+    """Return the rows as a batch. If Arrow cannot hold a row, its group is set aside."""
     try:
         return pa.RecordBatch.from_pylist([one.row for one in folded], schema)
     except _REFUSED:

@@ -1,11 +1,11 @@
-"""What the job does with one micro-batch: filter in the JVM, fold in Python, append events, replace the rows of groups.
+"""One micro-batch of streams groups: filter in the JVM, fold in Python, append events, replace the rows of groups.
 
-The order matters. Events and quarantine are written first, marked with the batch so that Delta skips a second append;
-groups are written last. A crash in between repeats the batch from the checkpoint: nothing is lost, nothing is written
-twice, and rows that were written already skip the records that they contain.
+The order matters. Events and quarantine are written first, with the number of the batch, so that Delta skips a second
+append; groups are written last. After a crash in between, Spark repeats the batch from the checkpoint. Then nothing is
+lost and nothing is written twice: rows that were already written skip the records that they contain.
 
-Few records are folded in this process, many by Spark's workers, see `driver_limits`: the fold is the same code. A batch
-with large records, or one that failed repeatedly, is written slice by slice, see `slices`.
+The driver folds few records, Spark's workers fold many (see `driver_limits`); the fold is the same code. A batch with
+large records, or one that failed repeatedly, is written slice by slice (see `slices`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.maintenance import Maintenance
     from streaming_app.tables.writer import TableWriter
 
-_SORTED_RECORDS = 50_000  # that Spark sorts at a time, in each task
+_SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
     f"{STORED_OFFSET}L AS offset",
@@ -69,7 +69,7 @@ class _Batch(NamedTuple):
     """Identifies a batch, or a slice of one, to Delta, which skips an append that it has already committed."""
 
     writers: tuple[str, ...]
-    """Of `batch_writers`: the first is asked whether it was committed, and it is then committed for all."""
+    """From `batch_writers`. The first is asked whether it was committed; the commit then notes the batch for all."""
     version: int
 
 
@@ -97,10 +97,10 @@ class GroupsBatchWriter:
     ) -> None:
         """Prepare for batches of `topic`.
 
-        `history_offsets` is what the history tables hold already, by table and partition, see `start`; `topics`
-        finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
-        `positions` are asked before and after the records of a batch are read, and raise if they may be of another log;
-        `free_heap` is called after one that Spark kept; the rest is as in `FoldOptions`.
+        `history_offsets`: up to which offsets the history tables hold rows, by table and partition (see `start`).
+        `topics` finds the reasons of NotReady. `open_log` opens a reader for large records; None: only Spark can read.
+        `positions` are asked before and after the records of a batch are read; they raise if the records may be of
+        another log. `free_heap` is called after a batch that Spark kept on disk. The rest is as in `FoldOptions`.
         """
         self._writer = writer
         self._group_rows = GroupRows(writer)
@@ -122,8 +122,8 @@ class GroupsBatchWriter:
         self._plans = SlicePlans(checkpoint)
         self._versions = TableVersions(writer, checkpoint, version=self._group_rows.version)
         self._free_heap = free_heap
-        self._times = BatchTimes()  # of the batch that is written
-        self._is_running = False  # a batch was written
+        self._times = BatchTimes()  # of the current batch
+        self._is_running = False  # True once a batch was written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `source.wanted_records` into the tables."""
@@ -132,7 +132,7 @@ class GroupsBatchWriter:
         self._plans.begin(writers[0], batch_id)
         self._times = BatchTimes()
         most = self._offsets.most_records(batch_id)
-        # The first batch may be that of a catch-up, in which most groups have few records: Spark reads it once.
+        # The first batch may be a catch-up, in which most groups have few records: Spark reads it once.
         limit = {"read" if self._is_running else "records": most or 0}
         is_few = most is not None and fits_driver(GROUPS, **limit)
         with BatchRecords(batch, self._read, self._free_heap) as records:
@@ -152,7 +152,7 @@ class GroupsBatchWriter:
             self._maintenance.after_batch(wrote=has_written)
 
     def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return what was read of one log of one topic."""
+        """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
     def _write_parts(
@@ -181,7 +181,7 @@ class GroupsBatchWriter:
         return self._fold_here(records, stored, batch)
 
     def _refresh_reasons(self, batch: _Batch) -> None:
-        """Give the NotReady groups their reasons: workers cannot ask the brokers, so they leave them out."""
+        """Give the NotReady groups their reasons. Workers cannot ask the brokers, so they do not set reasons."""
         if self._topics:
             with self._times.measure("stored"):
                 stored = stored_as_records(self._group_rows.find("state", [NOT_READY]))
@@ -192,7 +192,7 @@ class GroupsBatchWriter:
         with self._times.measure("fold"):
             ordered = sort_for_fold(records, stored)
             folded = pa.Table.from_batches(self._fold(ordered.to_batches(), topics=self._topics), self._schema)
-        if not folded.num_rows:  # only records of groups of other types
+        if not folded.num_rows:  # all records are of groups of other types
             return {}
         rows = rows_of(folded, self._reached)
         self._write(rows, batch)
@@ -207,21 +207,22 @@ class GroupsBatchWriter:
                 self._group_rows.delete_history(EVENTS.table, retracted)
             for name in (output.table for output in APPENDED):
                 if name in rows.tables:
-                    # With the reasons, so for all writers: where workers repeat it, they must not add them again.
+                    # These rows include reasons, so note the batch for all writers: a repetition in workers must skip
+                    # it.
                     self._group_rows.append(name, rows.tables[name], *batch)
                 elif name in rows.files:
                     self._writer.append(name, rows.files[name], batch.writers[0], batch.version)
         with self._times.measure("groups"):
             groups = rows.read("groups", self._cluster, schema_of("groups"))
             if groups.num_rows:
-                self._is_first = False  # from now on, even if the next line fails
+                self._is_first = False  # even if the next line fails
                 if rows.files:
                     self._writer.replace_groups(self._writer.to_dataframe(groups), groups.num_rows)
                 else:
                     self._group_rows.replace(groups, groups["group_id"].to_pylist())
 
     def _write_many(self, raw: DataFrame, count: int, batch: _Batch) -> Mapping[str, int]:
-        """Write the records `raw`, which are about so many."""
+        """Write the records `raw`, approximately `count` of them."""
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
@@ -231,7 +232,7 @@ class GroupsBatchWriter:
             )
         parts = sorted_parts(raw.sparkSession, count, _SORTED_RECORDS)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        with self._times.measure("fold"):  # and the stored rows are read
+        with self._times.measure("fold"):  # also reads the stored rows
             rows = make_in_workers(ordered, self._fold_in_worker)
         self._write(rows, batch)
         if self._listener:

@@ -1,4 +1,4 @@
-"""How the job is doing: updated by the stream, read by alerts, metrics and `status`. One object for all threads."""
+"""The state of the job: the stream updates it; alerts, metrics and `status` read it. One object for all threads."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Totals:
     records_seen: int = 0
     """Records of every type that Spark read."""
     records_by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type: those that the fold reads, and unknown ones."""
+    """Records that left the JVM, by record type: those that the fold reads, and those of unknown types."""
     quarantined: int = 0
     drifted: int = 0
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase, see `batch_outcome`."""
+    """Seconds of all batches by phase (see `batch_outcome`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
-    """Offsets still to be read, by partition of the topic; empty before the first batch."""
+    """Unread offsets, by partition of the topic; empty before the first batch."""
     restarts: int = 0
     """How often a failed stream was started again."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that was committed; the fields are as in `Totals`."""
+    """A committed batch; the fields are as in `Totals`."""
 
     seen: int
     seconds: float
@@ -56,24 +56,24 @@ def _add(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, floa
 
 
 _DAY = timedelta(days=1)
-_SLOW_SECONDS = 60.0  # what arrives during a longer batch is late, although the batch read all there was
+_SLOW_SECONDS = 60.0  # records that arrive during a longer batch are read late, although the batch read to the end
 
 
 class Health:
-    """Updated from the threads of the stream, read from others; every property is a snapshot."""
+    """The threads of the stream update it, others read it; every property is a snapshot."""
 
     def __init__(self, offsets: Health | None = None) -> None:
-        """Start; `offsets` is the health of the query that reads committed offsets, which the properties include."""
+        """Start; `offsets` is the health of the query of committed offsets, which the properties include."""
         self.offsets = offsets
         self._lock = threading.Lock()
         self._status = JobStatus(started_at=_now())
         self._totals = Totals()
-        self._cuts: dict[str, datetime] = {}  # when each was found
+        self._cuts: dict[str, datetime] = {}  # by cut, when it was found
         self._tombstone_retention: timedelta | None = None
         self._was_away_too_long = False
         self._starts = 0
         self.reading: int | None = None
-        """Which start of the stream reads, counted from 1; None while a start is prepared, which may change tables."""
+        """The number of the stream's current start, from 1; None while a start is prepared, which may change tables."""
 
     @property
     def status(self) -> JobStatus:
@@ -98,7 +98,7 @@ class Health:
 
     @property
     def was_away_too_long(self) -> bool:
-        """Whether the running stream missed the end of the topic for so long that tombstones may be gone."""
+        """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
         with self._lock:
             return self._was_away_too_long
 
@@ -107,7 +107,7 @@ class Health:
         return job_status.time_away(self.status, _now())
 
     def restore(self, earlier: JobStatus | OffsetsStatus) -> None:
-        """Take over what an earlier run knew."""
+        """Take over the status of an earlier run."""
         with self._lock:
             self._status = replace(
                 self._status,
@@ -121,10 +121,10 @@ class Health:
     def started_reading(
         self, *, from_beginning: bool, tombstone_retention: timedelta, is_incomplete: bool = False
     ) -> None:
-        """Record that the stream is about to read, before it does.
+        """Record that the stream is about to read.
 
-        From the beginning, the rows are incomplete until the end of the topic: the job has not caught up then. The same
-        is true where it reads some partitions from the beginning, `is_incomplete`.
+        If it reads from the beginning, the rows are incomplete until the end of the topic, so the job has not caught
+        up. The same is true if it reads some partitions from the beginning (`is_incomplete`).
         """
         with self._lock:
             self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
@@ -146,7 +146,7 @@ class Health:
             self._status = replace(self._status, self_check=status)
 
     def batch_done(self, batch: Batch, began_at: datetime | None = None, ended_at: datetime | None = None) -> None:
-        """Record a batch that was committed; it read what was in the topic at `began_at`. By default both are now."""
+        """Record a committed batch that read up to the end of the topic at `began_at`. Both times default to now."""
         now, left = ended_at or _now(), sum(batch.behind.values())
         with self._lock:
             totals, status = self._totals, self._status
@@ -176,7 +176,7 @@ class Health:
             )
 
     def nothing_new(self, at: datetime | None = None, seen_at: datetime | None = None) -> None:
-        """Record that there was nothing to read at this time, as was seen at another. By default both are now."""
+        """Record that at `at` there was nothing to read, as was seen at `seen_at`. Both default to now."""
         now = seen_at or _now()
         with self._lock:
             self._totals = replace(self._totals, behind=dict.fromkeys(self._totals.behind, 0))
@@ -198,7 +198,7 @@ class Health:
             self._status = replace(self._status, failing_since=self._status.failing_since or _now(), failure=cause)
 
     def waits_for(self, owner: str | None) -> None:
-        """Record which job writes the cluster, for whose end this one waits; None: no other."""
+        """Record the job that owns the cluster while this job waits for its end; None: no other job."""
         with self._lock:
             self._status = replace(self._status, waits_for=owner)
 
@@ -215,24 +215,24 @@ class Health:
             self._status = replace(self._status, topic_missing_since=since)
 
     def lag_pass(self, failure: str | None, log_ends_at: Mapping[str, datetime] | None = None) -> None:
-        """Record that a pass over the lag has succeeded, and when each broker last answered, or why it has failed."""
+        """Record that a lag pass succeeded, and when each broker last answered; or why it failed."""
         with self._lock:
             since = None if failure is None else self._status.lag_failing_since or _now()
             known = self._status.log_ends_at if log_ends_at is None else log_ends_at
             self._status = replace(self._status, lag_failing_since=since, lag_failure=failure, log_ends_at=known)
 
     def described(self, at: datetime) -> None:
-        """Record that brokers have described groups."""
+        """Record that brokers described groups."""
         with self._lock:
             self._status = replace(self._status, descriptions_at=at)
 
     def evaluated(self) -> None:
-        """Record that the rules about alerts were evaluated."""
+        """Record that the alert rules were evaluated."""
         with self._lock:
             self._status = replace(self._status, evaluated_at=_now())
 
     def log_cut(self, cut: Cut) -> None:
-        """Record that an unclean election cut the log below what was read."""
+        """Record that an unclean election cut the log below the offsets that were read."""
         at = datetime.fromisoformat(cut.found_at)
         with self._lock:
             self._cuts[str(cut)] = at
@@ -240,21 +240,21 @@ class Health:
             self._status = replace(self._status, truncated_at=at, truncated=first_of(recent[::-1], 10, separator="; "))
 
     def maintenance_failed(self) -> None:
-        """Count a task of maintenance that failed."""
+        """Count a maintenance task that failed."""
         with self._lock:
             self._status = replace(self._status, maintenance_failures=self._status.maintenance_failures + 1)
 
     def quarantined_before(self, count: int, at: datetime | None) -> None:
-        """Record what was quarantined in the 24 hours before this start."""
+        """Record the number of records that were quarantined in the 24 hours before this start."""
         with self._lock:
             status = self._status
             at = status.quarantined_at or at
             self._status = replace(status, quarantined=status.quarantined + count, quarantined_at=at)
 
     def _end_of_topic(self, at: datetime, read_by: datetime) -> datetime | None:
-        """Return when the job was last at the end of the topic, now that it has read up to what that was at `at`.
+        """Return when the job was last at the end of the topic, after it has read up to the end as of `at`.
 
-        It read the records until `read_by`, and tombstones may have been removed until then. Needs the lock.
+        It read the records until `read_by`; brokers may have removed tombstones until then. Needs the lock.
         """
         retention = self._tombstone_retention
         if retention is not None and job_status.is_gap_too_long(self._status, read_by, retention):
@@ -270,9 +270,9 @@ def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | 
 
 
 def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
-    """Return the status with that of the query of the offsets.
+    """Return the status, combined with the status of the query of committed offsets.
 
-    Its undecodable records count as the others do.
+    The undecodable records of both queries are added.
     """
     newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
     return replace(

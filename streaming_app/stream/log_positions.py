@@ -1,25 +1,25 @@
-"""Stores what a stream has read, as leader epochs and offsets, and checks whether the log still has it.
+"""Stores up to where a stream has read, as leader epochs and offsets, and checks whether the log still has it.
 
 Theory of operation
 -------------------
 If a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The other replicas
-cut their logs, and new records get the offsets of lost ones. The offset alone does not tell the two apart; the leader
-epoch of the record does. So a file next to the checkpoint has for each partition its chain: up to where records may be
-in the tables, and their epochs. It is written before the first row of a batch. A leader epoch also rises at every
-restart of a broker. Only the leader's answer to OffsetForLeaderEpoch tells whether the log still has what was read.
+truncate their logs, and new records get the offsets of lost ones. The leader epoch of a record tells the two apart; the
+offset alone does not. So a file next to the checkpoint has a chain for each partition: up to which offset records may
+be in the tables, and their leader epochs. It is written before the first row of a batch. A leader epoch also rises at
+every restart of a broker, so only the leader's answer to OffsetForLeaderEpoch tells whether the log still has the
+records.
 
-- Each start compares the chain of each partition with the log. Records between the point where they part and the end of
-  the chain are a `Cut`: `truncation` marks the rows made from them, and `start` reads that partition again from its
-  start. A batch that was begun without writing anything may end beyond the log, and Spark could never read it. That is
-  no cut: the query starts from the last committed batch.
+- Each start compares the chain of each partition with the log. The records from the point where they differ to the end
+  of the chain are a `Cut`: `truncation` marks the rows made from them, and `start` reads the partition again from its
+  start. A batch that was started but wrote nothing may end beyond the log; Spark could never read it. That is not a
+  cut: the query then starts from the last committed batch.
 - The job asks the leaders before and after it reads the records of a batch. If their epochs differ, the records may
-  come from two logs, and it reads them again. Only then does it write anything.
-- Spark's executors keep records that they fetched and did not need yet, until the query ends. These may come from the
-  old log, too, although nothing of it was written. So as long as the query runs, the end of the log after a read counts
-  as read.
+  come from two logs, and the job reads them again. It writes only after that.
+- Spark's executors keep records that they fetched ahead until the query ends. These may come from the old log, although
+  nothing of it was written. So as long as the query runs, the end of the log after a read counts as read.
 - If the log begins after the stream's position, records were deleted before the stream read them, by retention or by
-  DeleteRecords: Spark could never read on. That is a `Cut`, too, of records that did exist: no history is void.
-- A warehouse of an older release has no chains. Then the log counts as what was read, unless it ends earlier.
+  DeleteRecords, and Spark could never read on. That is also a `Cut`, but these records did exist: no history is void.
+- A warehouse of an older release has no chains. Then the log counts as read, unless it ends earlier.
 
 With client properties that kafka-python does not support, the job works without these checks.
 """
@@ -55,7 +55,7 @@ _CLOSE_SECONDS = 1.0
 class Cut:
     """Records of a partition that the log no longer has: the offsets from `start` to `end`.
 
-    The stream has read them, unless they are `unread`.
+    The stream has read them, unless `unread` is set.
     """
 
     topic: str
@@ -64,13 +64,13 @@ class Cut:
     end: int
     """The offset after the last lost record."""
     epoch: int | None
-    """Leader epoch of the last lost record; None if it is not known."""
+    """Leader epoch of the last lost record; None if not known."""
     new_epoch: int
-    """Leader epoch when this was found."""
+    """Leader epoch when the cut was found."""
     found_at: str
-    """In ISO-8601."""
+    """The time in ISO-8601."""
     unread: bool = False
-    """They were deleted before the stream read them."""
+    """The records were deleted before the stream read them."""
 
     def __str__(self) -> str:
         last = self.end - 1
@@ -80,17 +80,17 @@ class Cut:
 
 
 class LogCheck(NamedTuple):
-    """What a start needs to know about the log."""
+    """The facts about the log that a start needs."""
 
     cuts: tuple[Cut, ...] = ()
     ends_early: bool = False
-    """A batch that was begun ends beyond the log."""
+    """A started batch ends beyond the log."""
     committed: Mapping[int, int] = {}
     """By partition, the end of the last committed batch."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the query can go on from its checkpoint."""
+        """Whether the query can continue from its checkpoint."""
         return not (self.cuts or self.ends_early)
 
 
@@ -110,13 +110,13 @@ class NoPositions:
         """Do nothing."""
 
     def after_read(self, ends: Mapping[int, int] | None) -> bool:
-        """Return that the records are of one log."""
+        """Return True: all records are of one log."""
         del ends
         return True
 
 
 class LogPositions(NoPositions):
-    """The positions of one stream. Batches and checks may be in different threads."""
+    """The positions of one stream. Batches and checks may run in different threads."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class LogPositions(NoPositions):
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
-        """Prepare; `on_cut` gets each cut. Once `stop` is set, no call waits."""
+        """Prepare; `on_cut` is called with each cut. Once `stop` is set, no call waits."""
         self._stop = stop
         self._properties, self._report, self._on_cut = properties, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
@@ -135,13 +135,13 @@ class LogPositions(NoPositions):
         self._connected: LeaderEpochs | None = None
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
-        """By partition, the epochs of its log, as far as they are known. It changes with the log."""
+        """By partition, the known epochs of its log. Changes with the log."""
         self._ends: dict[int, int] = {}
-        self._seen: dict[int, EpochStart] = {}  # the leader's epoch, and the end of the log
+        self._seen: dict[int, EpochStart] = {}  # by partition: the leader's epoch, and the end of the log
         self._is_known = True
 
     def open(self, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
-        """Compare what was read with the log before the query starts; `batches` come from the checkpoint.
+        """Compare the stored positions with the log before the query starts; `batches` come from the checkpoint.
 
         Raises UnreachableError if a partition has no leader for half a minute.
         """
@@ -154,13 +154,13 @@ class LogPositions(NoPositions):
                 found = self._compare(range(topic.partitions), known, batches)
             except SecurityError as error:
                 if self._is_known:
-                    self._report(f"Whether a log is cut is not known: {error}")
+                    self._report(f"Cannot check whether a log was cut: {error}")
                 self._is_known = False
                 found = LogCheck(committed=batches.committed)
             return self._with_unread(found, topic, batches)
 
     def _with_unread(self, found: LogCheck, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
-        """Add records that were deleted after the last committed batch."""
+        """Add the records that were deleted after the last committed batch."""
         now, cut = datetime.now(timezone.utc).isoformat(), {one.partition for one in found.cuts}
         unread = [
             Cut(topic.name, one, batches.committed[one], start, None, self._last_epoch(one), now, unread=True)
@@ -169,15 +169,15 @@ class LogPositions(NoPositions):
         ]
         for one in unread:
             self._on_cut(one)
-        # It is not known where the first batch begins.
+        # The start of the first batch is not known.
         is_first_begun = bool(batches.begun) and not batches.committed and any(topic.start_offsets.values())
         return found._replace(cuts=(*found.cuts, *unread), ends_early=found.ends_early or is_first_begun)
 
     def started(self, cuts: Iterable[Cut]) -> None:
         """Store the positions once tables and checkpoint fit the log with these `cuts`.
 
-        A partition that is read again keeps the position that had been read: the tables have events of these records,
-        so a cut of them that comes meanwhile must be found.
+        A partition that is read again keeps its earlier position: the tables have events of the records up to it, so a
+        cut among them must be found even while they are read again.
         """
         with self._lock:
             for cut in cuts:
@@ -189,16 +189,16 @@ class LogPositions(NoPositions):
                 self._write()
 
     def before_read(self) -> None:
-        """Ask the leaders before records are read. Raises TruncatedLogError, and UnreachableError as `open` does."""
+        """Ask the leaders before a read. Raises TruncatedLogError, and UnreachableError as `open` does."""
         with self._lock:
             if self._is_known and self._seen:
                 self._raise_if_cut()
                 self._learn_epochs()
 
     def check(self, start_offsets: Mapping[int, int] | None = None) -> None:
-        """Ask the leaders between two batches; raises as `before_read`, which the next batch still calls.
+        """Ask the leaders between two batches. Raises as `before_read`, which the next batch still calls.
 
-        Also raises TruncatedLogError if the log begins, by `start_offsets`, after what was read.
+        Also raises TruncatedLogError if the log begins (by `start_offsets`) after the stream's position.
         """
         with self._lock:
             for partition, start in (start_offsets or {}).items():
@@ -210,10 +210,10 @@ class LogPositions(NoPositions):
                 self._raise_if_cut()
 
     def after_read(self, ends: Mapping[int, int] | None) -> bool:
-        """Ask the leaders after reading records; False if there was an election: call `before_read`, and read again.
+        """Ask the leaders after a read; False if there was an election: call `before_read`, and read again.
 
-        `ends` are the end offsets of the batch, which is noted as read. Raises as `before_read`, and OtherTopicError if
-        another topic has the name by now.
+        `ends` are the end offsets of the batch; this method notes them as read. Raises as `before_read`, and
+        OtherTopicError if another topic has the name by now.
         """
         with self._lock:
             if not (self._is_known and self._seen):
@@ -225,7 +225,7 @@ class LogPositions(NoPositions):
                 return False
             ends = {partition: end for partition, end in (ends or {}).items() if partition in found}
             if short := [partition for partition, end in ends.items() if found[partition].end < end]:
-                raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before what was read of it")
+                raise TruncatedLogError(f"Partition {min(short)} of {self._topic} ends before offsets that were read")
             self._seen = {partition: EpochStart(*end) for partition, end in found.items()}
             if any(end > self._ends.get(partition, 0) for partition, end in ends.items()):
                 self._ends |= {partition: max(end, self._ends.get(partition, 0)) for partition, end in ends.items()}
@@ -233,7 +233,7 @@ class LogPositions(NoPositions):
             return True
 
     def close(self) -> None:
-        """Close the connection, if any, unless another thread waits for an answer, as a daemon thread may."""
+        """Close the connection, unless a daemon thread still waits for an answer on it."""
         if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
             return
         with suppress(Exception):  # kafka-python raises several kinds
@@ -248,14 +248,14 @@ class LogPositions(NoPositions):
     def _compare(
         self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
     ) -> LogCheck:
-        """Set the positions, and return how they differ from the log."""
+        """Set the positions, and return their differences from the log."""
         partitions = list(partitions)
         epochs, log = self._ask_ends(partitions)
         self.chains, self._ends, cuts = {}, {}, []
         for partition in partitions:
             chain, end = known.get(partition) or ((), 0)
             parting = self._find_parting(partition, chain, end) if chain else end
-            if parting == end and batches.committed.get(partition, 0) > end:  # by a release without chains
+            if parting == end and batches.committed.get(partition, 0) > end:  # a release without chains committed it
                 end = batches.committed[partition]
                 parting = min(end, log[partition].end)
             if parting < end:
@@ -271,7 +271,7 @@ class LogPositions(NoPositions):
         return LogCheck(tuple(cuts), bool(begun), batches.committed)
 
     def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
-        """Return the epochs of the leaders and the ends of the logs at one moment."""
+        """Return the epochs of the leaders and the ends of the logs, as of one moment."""
         while True:
             epochs = self._leaders.epochs(partitions)
             log = self._leaders.ends(epochs)
@@ -279,7 +279,7 @@ class LogPositions(NoPositions):
                 return epochs, log
 
     def _raise_if_cut(self) -> None:
-        """Raise TruncatedLogError unless the log still has what was read."""
+        """Raise TruncatedLogError unless the log still has all records up to the positions."""
         if self._find_lost():
             self._leaders.forget()  # another topic may have the name by now
             if lost := self._find_lost():
@@ -287,12 +287,12 @@ class LogPositions(NoPositions):
                 raise TruncatedLogError(f"The log of partition {partition} of {self._topic} was cut at offset {end}")
 
     def _find_lost(self) -> dict[int, int]:
-        """Return where the log parts from what was read, for partitions that lack records."""
+        """Return the offset at which the log differs from the position, for partitions that lack records."""
         found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
         return {partition: end for partition, (_, end) in found.items() if end < self._seen[partition].start}
 
     def _learn_epochs(self) -> None:
-        """Note which epochs began since the last read: they follow what was read."""
+        """Note the epochs that began since the last read; they continue the chain."""
         epochs = self._leaders.epochs(self._seen)
         self._extend({partition: epoch for partition, epoch in epochs.items() if epoch != self._seen[partition].epoch})
         self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
@@ -301,7 +301,7 @@ class LogPositions(NoPositions):
         return find_parting(chain, end, lambda epoch: self._leaders.ends({partition: epoch})[partition])
 
     def _extend(self, newest: Mapping[int, int]) -> None:
-        """Add the epochs of the logs that follow the known ones up to the `newest`, by partition."""
+        """Add the epochs that follow the known ones, up to `newest`, by partition."""
         found: dict[int, list[EpochStart]] = {partition: [] for partition in newest}
         upper = dict(newest)
         for _ in range(MAX_EPOCHS):
@@ -319,25 +319,25 @@ class LogPositions(NoPositions):
         return chain[-1].epoch if chain else -1
 
     def _add(self, found: list[EpochStart], upper: int, below: int, start: int) -> int:
-        """Add the epoch `upper`, which begins where that `below` it ends; return the next one to add, or -1."""
+        """Add the epoch `upper`, which begins at the end of `below`; return the next one to add, or -1."""
         if upper == 0:
             found.insert(0, EpochStart(0, 0))
             return -1
-        # A leader returns an epoch that is older than its log as it was asked for.
+        # If an epoch is older than the log, a leader returns the epoch of the request.
         if start < 0 or (found and found[0].start == start):
             return -1
         found.insert(0, EpochStart(upper, start))
         return below
 
     def _read(self) -> dict[int, tuple[Chain, int]]:
-        """Return the stored positions, unless they are of another topic."""
+        """Return the stored positions; empty if they are of another topic."""
         try:
             stored = json.loads(self._file.find_text() or "")
             if stored["topic_id"] != self._topic_id:
                 return {}
             return {int(name): _position(one) for name, one in stored["partitions"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
-            return {}  # there are none, or the file is damaged
+            return {}  # the file is missing or damaged
 
     def _write(self) -> None:
         partitions = {
@@ -358,7 +358,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
 
 
 def read_again(records: DataFrame) -> DataFrame:
-    """Drop the cached copy of records; the next read caches them again, at the same storage level."""
+    """Drop the cached copy of records; the next read caches them again with the same storage level."""
     level = records.storageLevel
     return records.unpersist(blocking=True).persist(level)
 

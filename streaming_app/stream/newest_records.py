@@ -1,14 +1,15 @@
-"""Finds the newest record of each key of a batch in the JVM, and makes rows of them, also in Spark's workers.
+"""Finds the newest record of each key of a batch in the JVM, and makes rows of these records, also in Spark's workers.
 
-Of millions of commits, Python decodes only the newest of each key.
+Among millions of commits, Python decodes only the newest of each key.
 
-The key of an offset commit names group, topic and partition, and its newest record says everything. So do the newest
-records about the types, epochs and members of groups. For types in `KEY_ONLY` the key is enough: their values, which
-hold subscriptions and user data, stay in the JVM. So do large values of members of consumer groups. For a classic group
-without members, the newest record with members is read, too: see `LAST_PROTOCOL`.
+The key of an offset commit names group, topic and partition, and its newest record has all that is needed. The same is
+true for the records about the types, epochs and members of groups. For the types in `KEY_ONLY` the key is enough: their
+values hold subscriptions and user data, and stay in the JVM. Large values of members of consumer groups also stay
+there. For a classic group without members, the newest record with members is also read (see `LAST_PROTOCOL`).
 
-Spark groups by a sort, since values have no fixed size. By one column of 8 bytes it is a radix sort. Keys of a topic
-begin alike, so comparing two keys would read both: for 10,000,000 commits in random order that took twice as long.
+Spark groups by sorting, since values have no fixed size. For one column of 8 bytes this is a radix sort. Keys of a
+topic begin alike, so a comparison of two keys would read both: for 10,000,000 commits in random order it took twice as
+long.
 """
 
 from __future__ import annotations
@@ -45,28 +46,28 @@ GROUP_TYPES = {
     SHARE_METADATA: "share",
     STREAMS_METADATA: "streams",
 }
-"""The type of the group that a record of its metadata proves."""
+"""By record type: the type of a group that has such a metadata record."""
 LAST_PROTOCOL = -2
-"""No type of Kafka's: that of a second row of a classic group, with what its members agreed on last. The newest
-record of a group without members no longer says that, and so whether it was a Kafka Streams application."""
+"""Not a type of Kafka's: a second row of a classic group, with the protocol on which its members last agreed. The
+newest record of a group without members no longer has it, so it would not show whether the group was Kafka Streams."""
 KEY_ONLY = frozenset({SHARE_MEMBER, STREAMS_METADATA})
-"""Types of which only the key is read, and whether the record is a tombstone."""
+"""Types for which only the key is read, and whether the record is a tombstone."""
 _GROUP_RECORDS = frozenset(
     {*GROUP_TYPES, *KEY_ONLY, CONSUMER_MEMBER, CONSUMER_ASSIGNMENT_EPOCH, CONSUMER_CURRENT_ASSIGNMENT}
     | {SHARE_ASSIGNMENT_EPOCH}
 )
 WANTED = type_condition(COMMITS | _GROUP_RECORDS)
-"""The SQL condition for the records that this reads. All others are of no use here, or the groups' query reads them."""
+"""SQL condition for the records that this query reads. The others are not needed, or the groups' query reads them."""
 
-# Keys of both types of commits have the same fields, and brokers read them as the same key.
+# Keys of both types of commits have the same fields; brokers treat them as the same key.
 ENTITY = f"IF({type_condition({LEGACY_COMMIT})}, concat(X'{COMMIT:04X}', substring(key, 3)), key)"
-"""The key of a record, in SQL, one for both types of commits."""
-_LARGE = 4_096  # bytes of the record of a member, most of it a subscription
+"""The key of a record in SQL; the same for both types of commits."""
+_LARGE = 4_096  # bytes of a member record, most of them a subscription
 _STAYS = f"{type_condition(KEY_ONLY)} OR ({type_condition({CONSUMER_MEMBER})} AND length(value) > {_LARGE})"
 _VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 _NEWEST = "max_by(struct(offset, timestamp, value), offset) AS newest"
-# In every version that brokers have written (0 to 3): the protocol type, the generation, the length of the protocol.
+# The positions hold for every version that brokers have written (0 to 3): protocol type, generation, protocol length.
 _TYPE_BYTES, _PROTOCOL_BYTES = slice(2, 12), slice(16, 18)
 _OF_CONSUMERS, _NO_PROTOCOL = b"\x00\x08consumer", b"\xff\xff"
 _HAS_PROTOCOL = (
@@ -76,15 +77,15 @@ _HAS_PROTOCOL = (
 _AGREED = f"max_by(struct(offset, timestamp, value), offset) FILTER (WHERE {_HAS_PROTOCOL}) AS agreed"
 _BOTH = "inline(IF(agreed.offset < newest.offset, array(newest, agreed), array(newest)))"
 HASH, KEY = ("xxhash64(partition, key) AS hash",), ("partition", "key")
-"""What `find_newest` groups by: `HASH` takes half the time, and two keys may have the same."""
+"""What `find_newest` groups by: `HASH` takes half the time, but two keys may have the same hash."""
 IS_OF_ONE_KEY = "is_of_one_key"
-"""A column of `find_newest`: whether that is not so."""
+"""A column of `find_newest`: whether all records of the row have the same key."""
 
 
 def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the newest records of each key among `wanted_records`, with `COLUMNS`, and `IS_OF_ONE_KEY`.
+    """Return the newest record of each key among `wanted_records`, with `COLUMNS` and `IS_OF_ONE_KEY`.
 
-    If partitions were added and a group is in two partitions, its key counts in each of them.
+    If partitions were added, a group may be in two partitions: its keys then count in each of them.
     """
     from pyspark.sql.functions import expr  # noqa: PLC0415 - Spark is loaded by those who need it
 
@@ -102,13 +103,13 @@ def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records to read, with `COLUMNS` and `size`; a value of `KEY_ONLY` is empty or null."""
+    """Return the records to read, with `COLUMNS` and `size`; the value of a `KEY_ONLY` type is empty or null."""
     columns = "partition", "offset", "timestamp", f"{ENTITY} AS key", f"{_VALUE} AS value"
     return batch.where(WANTED).selectExpr(*columns).selectExpr("*", f"{SIZE} AS size")
 
 
 def take_newest(records: pa.Table) -> pa.Table:
-    """Do what `find_newest` does, for few `wanted_records`."""
+    """The same as `find_newest`, in Python, for few `wanted_records`."""
     columns = (records[name].to_pylist() for name in ("partition", "key", "offset", "value"))
     newest: dict[tuple[int, bytes], tuple[int, int]] = {}
     agreed: dict[tuple[int, bytes], tuple[int, int]] = {}
@@ -120,7 +121,7 @@ def take_newest(records: pa.Table) -> pa.Table:
 
 
 def _has_protocol(key: bytes, value: bytes | None) -> bool:
-    """Do what `_HAS_PROTOCOL` does: return whether the members of a classic group have agreed on a protocol."""
+    """The same as `_HAS_PROTOCOL`: return whether the members of a classic group have agreed on a protocol."""
     is_of_consumers = value is not None and value[_TYPE_BYTES] == _OF_CONSUMERS
     is_classic = key[:2] == CLASSIC_METADATA.to_bytes(2, "big")
     return is_classic and is_of_consumers and value is not None and value[_PROTOCOL_BYTES] != _NO_PROTOCOL
@@ -130,15 +131,15 @@ Row = dict[str, Any]
 TABLES = ("offset_commits", "group_records", "quarantine")
 """The tables that get rows."""
 DRIFTED = "drifted"
-"""What is counted of them, too: records that have unknown tagged fields."""
+"""The name of a further count: records with unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
-_MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # that are kept of a record; the names in characters
+_MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # kept of a record; the names in characters
 _MICROSECONDS = 1_000
 
 
 class Rows(NamedTuple):
-    """The rows of each table, and how many records have unknown tagged fields."""
+    """The rows of each table, and the number of records with unknown tagged fields."""
 
     offset_commits: list[Row]
     group_records: list[Row]
@@ -149,7 +150,7 @@ class Rows(NamedTuple):
 def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     """Return the rows of records with the columns `newest_records.COLUMNS`; times are in microseconds since 1970.
 
-    A record in a partition that no longer holds its group, since the topic was given more partitions, gives none.
+    If the topic got more partitions, a record may be in a partition that no longer holds its group: it gives no row.
     """
     rows, drifted = Rows([], [], []), 0
     for raw in records:
@@ -182,7 +183,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
 
 
 def make_rows(batches: Iterable[pa.RecordBatch | pa.Table], *, options: FoldOptions) -> Iterator[BatchRows]:
-    """Yield what `to_rows` gives of some records at a time."""
+    """Yield the results of `to_rows`, for some records at a time."""
     for batch in batches:
         rows = to_rows(microseconds(batch).to_pylist(), options)
         own: dict[str, list[Row]] = {name: listed for name in TABLES if (listed := getattr(rows, name))}
@@ -215,12 +216,12 @@ def _commit(record: Record) -> Row:
 
 
 def _time(milliseconds: int) -> int | None:
-    """Return a time in microseconds; None for -1, and for a time outside of the supported years."""
+    """Return a time in microseconds; None for -1 and for a time outside the supported years."""
     return milliseconds * _MICROSECONDS if 0 <= milliseconds <= LAST_MS else None
 
 
 def _decode(key: bytes, value: bytes | None, options: FoldOptions) -> Record:
-    """Return the record; without its value if the key is enough, even if the value cannot be read."""
+    """Return the record. If the key is enough, the value is not decoded and may be invalid."""
     kind = int.from_bytes(key[:2], "big")
     if kind in KEY_ONLY or (kind == CONSUMER_MEMBER and not value):
         return decode(key, None, dialect=options.dialect)
@@ -264,7 +265,8 @@ def _place(member_id: str, instance_id: str | None, value: Mapping[str, Any]) ->
 def _assigned(data: bytes) -> list[Row]:
     """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes.
 
-    A version, then an array of topics, each with an array of partitions (`ConsumerProtocolAssignment`, Kafka 4.4).
+    The format: a version, then an array of topics, each with an array of partitions (`ConsumerProtocolAssignment`,
+    Kafka 4.4).
     """
     found, left, place = [], _MOST_PARTITIONS, 6
     try:
@@ -281,7 +283,7 @@ def _assigned(data: bytes) -> list[Row]:
             if not left:
                 break
     except (struct_error, UnicodeDecodeError):
-        return []  # another client library may use another form
+        return []  # another client library may use another format
     return found
 
 
@@ -321,7 +323,7 @@ _VALUES = {
     SHARE_METADATA: _epoch,
     SHARE_ASSIGNMENT_EPOCH: _assignment_epoch,
 }
-"""By record type, what its value gives."""
+"""By record type, the function that makes columns from its value."""
 
 
 def _undecodable(raw: Row, error: DecodeError, options: FoldOptions) -> Row:

@@ -1,4 +1,4 @@
-"""What comes of the records of one group in a batch: its folded row, its counts, and what goes to quarantine."""
+"""The result of the records of one group in a batch: its folded row, its counts, and its records for quarantine."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES
 from streaming_app.text import shorten
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
-"""Group bytes, offset, partition, timestamp, key and value of a record in the log; or a group's stored row, the last.
+"""Group bytes, offset, partition, timestamp, key and value of a log record; or a group's stored row, as the last field.
 
-A plain tuple: those are kept of many groups at once, and are no work for Python's garbage collector.
+A plain tuple, since Python's garbage collector does not track it: a batch holds those of many groups at once.
 """
 
 
 def size_of(row: LogRow) -> int:
-    """Return the bytes of a record: its key and its value."""
+    """Return the bytes of a record: key and value."""
     return len(row[4] or b"") + len(row[5] or b"")
 
 
 _CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
-_GROUP_LENGTH = slice(2, 4)  # of a key: the length of the group id, behind the type; the ids come after it
+_GROUP_LENGTH = slice(2, 4)  # in a key, after the type: the length of the group id, which follows it
 
 
 def group_of_key(key: bytes | None) -> str | None:
-    """Return the id of the group that a key begins with, behind its type; None if it holds no such text."""
+    """Return the group id in a key, after the type; None if the key holds no such text."""
     start = _GROUP_LENGTH.stop
     if key is None or len(key) < start or len(key) < (end := start + int.from_bytes(key[_GROUP_LENGTH], "big")):
         return None
@@ -45,45 +45,45 @@ def group_of_key(key: bytes | None) -> str | None:
         return None
 
 
-_REASON = 500  # characters of why a group is set aside
+_REASON = 500  # the most characters of the reason why a group is set aside
 
 
 class UnfoldableRecord(Exception):  # noqa: N818 - the name is the value of `quarantine.error_kind`
-    """A record that decodes, and that the state of its group cannot take."""
+    """A record that can be decoded, but does not fit the state of its group."""
 
 
 class LeftoverRecord(Exception):  # noqa: N818 - as above
-    """A record in a partition that no longer holds its group, since the topic was given more partitions."""
+    """A record in a partition that no longer holds its group, because partitions were added."""
 
 
 @dataclass(frozen=True)
 class FoldOptions:
-    """What is the same for every batch of a run."""
+    """The options that are the same for every batch of a run."""
 
     cluster: str
     topic: str
     dialect: str = SHIPPED
-    """The tag numbers, see `offsets_decoder.decode`."""
+    """The dialect of the tag numbers, see `offsets_decoder.decode`."""
     partitions: int | None = None
-    """How many partitions the topic has; None: not known, and every record counts."""
+    """Number of partitions of the topic; None: not known, and every record counts."""
     partitions_grew: bool = False
-    """The topic once had fewer partitions, so its records may be in a partition that no longer holds their group."""
+    """The topic once had fewer partitions, so a record may be in a partition that no longer holds its group."""
     history_offsets: Mapping[int, int] = field(default_factory=dict)
-    """By partition, the offset up to which the table `group_events` holds events: there an earlier batch ended."""
+    """By partition, the offset up to which the table `group_events` has events: an earlier batch ended there."""
     chains: Mapping[int, Chain] = field(default_factory=dict)
-    """By partition, the leader epochs of its log, see `log_positions`; a caller may go on to change it."""
+    """By partition, the leader epochs of its log (see `log_positions`); the caller may change it later."""
     budget: Budget = DEFAULT
-    """How much is kept of one group."""
+    """The limits for one group."""
     release: str = field(default_factory=partial(version, "streams-groups"))
-    """This release of the project, for groups that are set aside."""
+    """The release of this project, noted for groups that are set aside."""
 
     def log_epoch(self, partition: int | None, offset: int) -> int | None:
-        """Return the leader epoch of a record; None if it is not known."""
+        """Return the leader epoch of a record; None if not known."""
         return None if partition is None else epoch_at(self.chains.get(partition, ()), offset)
 
 
 class GroupOutcome:
-    """What the records of a group yield apart from its row: counts, and records for the quarantine."""
+    """The results of a group's records besides its row: counts, and records for quarantine."""
 
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
@@ -93,7 +93,7 @@ class GroupOutcome:
     def decode(self, row: LogRow) -> LogRecord | None:
         """Return the decoded record; None if it goes to quarantine."""
         _, offset, _, at, key, value, _ = row
-        if key is not None and key[:2] == _CLASSIC_KEY:  # only that the record is there, or a tombstone, matters
+        if key is not None and key[:2] == _CLASSIC_KEY:  # the fold only needs to know whether it is a tombstone
             return LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})
         try:
             record = decode(key, value, dialect=self._options.dialect)  # type: ignore[arg-type] # a null key is malformed
@@ -127,7 +127,7 @@ class GroupOutcome:
         }
 
     def set_aside(self, row: dict[str, Any], at: datetime | None, error: Exception) -> dict[str, Any]:
-        """Return the folded row of a group that is set aside because of an error: its row as it was, marked."""
+        """Return the row of a group that an error sets aside: its unchanged row, with the mark."""
         reason = str(error) if isinstance(error, OverBudgetError) else f"{type(error).__name__}: {error}"
         marks = {
             "set_aside_at": at,
@@ -137,7 +137,7 @@ class GroupOutcome:
         return {**self.without_group(), **row, **marks, "groups": 1}
 
     def without_group(self) -> dict[str, Any]:
-        """Return a row that holds nothing but counts and records for the quarantine."""
+        """Return a row with nothing but counts and records for quarantine."""
         empty: dict[str, list[Any]] = {output.column: [] for output in APPENDED}
         row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
         return {"cluster": self._options.cluster, **row, **self._take()}
@@ -166,7 +166,7 @@ class GroupOutcome:
         )
 
     def take_back(self, folded: Mapping[str, Any]) -> None:
-        """Go on with the counts and records of a folded row, which cannot be written."""
+        """Take back the counts and records of a folded row that cannot be written."""
         self.undecodable, self.decoded, self.drifted = (folded[name] for name in ("undecodable", "decoded", "drifted"))
 
     def _take(self) -> dict[str, Any]:

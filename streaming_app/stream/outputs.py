@@ -1,7 +1,7 @@
-"""What one batch of groups writes: a list of tables, the column of the folded rows that holds the rows of each, counts.
+"""The append-only tables that a batch of groups writes: the columns of the folded rows that hold their rows and counts.
 
-The fold stage fills the columns; the rows of each table are taken out of them here; the batch writes the tables in this
-order. A new table of the fold is an entry here and the rows in `outcome`.
+The fold stage fills the columns; this module extracts the rows of each table; the batch writes the tables in this
+order. For a new table of the fold, add an entry here and the rows in `outcome`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Output(NamedTuple):
 
     table: str
     column: str
-    """The array column of the folded rows that holds the table's rows."""
+    """The array column of the folded rows that holds the rows of this table."""
     count_column: str
-    """The column of the folded rows that holds how many these are."""
+    """The column of the folded rows with the number of these rows."""
     of_folded_row: tuple[str, ...] = ("cluster", "group_id")
-    """The columns that the rows have from the folded row that they are nested in."""
+    """The columns that the rows take from the folded row in which they are nested."""
 
     @property
     def row_columns(self) -> tuple[str, ...]:
-        """The table's columns beyond those of the folded row."""
+        """The table's own columns, without those of the folded row."""
         return tuple(name for name in table(self.table).names if name not in self.of_folded_row)
 
     @property
@@ -43,13 +43,13 @@ class Output(NamedTuple):
 EVENTS = Output("group_events", "events", "emitted_events")
 TOPOLOGIES = Output("topologies", "topologies", "emitted_topologies")
 QUARANTINE = Output("quarantine", "undecodable", "quarantined", of_folded_row=("cluster",))
-"""Its rows name the group themselves: the folded row that holds them is the group's, or one without, as batches end."""
+"""Its rows have a group id of their own: a folded row without a group may hold them at the end of a batch."""
 APPENDED = (EVENTS, QUARANTINE, TOPOLOGIES)
-"""In the order in which they are written. The table `groups` comes after all of them: its rows hold the offsets up to
-which records are folded, so a crash in between repeats the batch and loses nothing."""
+"""In the order in which they are written. The table `groups` comes after all of them: its rows say up to which offset
+records are folded. So after a crash in between, the batch is repeated, and nothing is lost."""
 
 RETRACTED = "retracted"
-"""The column of events that an earlier batch emitted for the first part of an operation, see `groups.fold`."""
+"""The column of events to delete: an earlier batch emitted them for the first part of an operation (`groups.fold`)."""
 COUNTS = ("groups", "decoded", "drifted", "retracted_events", *(output.count_column for output in APPENDED))
 """Columns to sum over all folded rows."""
 
@@ -61,12 +61,12 @@ FOLDED_DDL = ", ".join(
         *(f"{name} bigint" for name in COUNTS),
     ]
 )
-"""Columns of the folded rows; `group_id` is null in rows that hold nothing but undecodable records."""
+"""Columns of the folded rows; `group_id` is null in rows that hold only undecodable records."""
 
 
 _NONE = -1
 HistoryOffsets = Mapping[str, Mapping[int, int]]
-"""By history table and partition, up to which offset it holds rows already: a batch adds those beyond."""
+"""By history table and partition, the offset up to which it has rows: a batch adds only rows beyond it."""
 
 
 def rows_of(folded: pa.Table, reached: HistoryOffsets) -> BatchRows:
@@ -78,7 +78,7 @@ def rows_of(folded: pa.Table, reached: HistoryOffsets) -> BatchRows:
 
 
 def groups_of(folded: pa.Table) -> pa.Table:
-    """Return the rows of the table `groups`."""
+    """Return the rows for the table `groups`."""
     return folded.filter(pc.is_valid(folded["group_id"])).select(table("groups").names)
 
 

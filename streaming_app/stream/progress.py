@@ -1,8 +1,9 @@
-"""Reports each batch: Spark's progress and the counts of the micro-batch become a log line and `Health`.
+"""Reports each batch: a log line and an update of `Health`, from Spark's progress and the counts of the batch.
 
-The query is asked for its progress once a second. It has it at once, also of triggers that found nothing to
-read; listeners get events of it, which may arrive minutes later while other events hold them up, and PySpark takes some
-hundred calls of the JVM to make one an object. Here it is one call a batch: JSON. A batch is dated by its own time.
+The job asks the query for its progress once a second. The query has it at once, also for triggers that found nothing.
+Listeners would get it as events, which may arrive minutes late while other events hold them up, and PySpark takes some
+hundred calls of the JVM to convert one. This module takes one call per batch, which returns JSON. The time of a batch
+is its own, not the time at which it is reported.
 """
 
 from __future__ import annotations
@@ -20,36 +21,36 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _Trigger = Mapping[str, Any]
-"""What a trigger did, as `StreamingQueryProgress.json` of Spark 4 has it."""
+"""The report of a trigger, as in `StreamingQueryProgress.json` of Spark 4."""
 
 
 class Progress:
-    """Writes a line for every batch that read anything and when the end is first reached, and updates `health`."""
+    """Updates `health`; writes a line for every batch that read anything, and when the end is first reached."""
 
     end_known_at: datetime | None = None
-    """When the end of the topic was determined up to which all batches read; None if each determines it."""
+    """When the end of the topic up to which all batches read was determined; None if each batch determines it."""
 
     def __init__(self, write: Callable[[str], None], health: Health) -> None:
         """Report the queries of one stream, one after the other."""
         self._write = write
         self._health = health
         self._has_caught_up = False
-        self._outcomes: dict[int, tuple[Outcome, datetime]] = {}  # with when it was written
-        self._last: tuple[StreamingQuery, str] | None = None  # the trigger that is reported: when it began
+        self._outcomes: dict[int, tuple[Outcome, datetime]] = {}  # by batch, with the time at which it was written
+        self._last: tuple[StreamingQuery, str] | None = None  # the last reported trigger, by its start time
         self._lock = Lock()
         self.starting()
 
     def starting(self) -> None:
-        """Note that a query is about to start: what is counted is its own."""
+        """Note that a query is about to start: the counts start over."""
         self.records = 0
-        """How many the query has read."""
+        """The number of records that the query has read."""
         self.ends: Mapping[int, int] = {}
         """The end of its last batch, by partition."""
         self.has_ended_trigger = False
-        """Whether it has ended a trigger, with a batch, which is counted here, or without."""
+        """Whether the query has ended a trigger, with or without a batch."""
 
     def on_done(self, batch_id: int, outcome: Outcome) -> None:
-        """Receive the counts of a batch; Spark's progress of it follows."""
+        """Receive the counts of a batch; Spark's progress of the batch follows."""
         self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
 
     def look_at(self, query: StreamingQuery) -> None:
@@ -57,14 +58,14 @@ class Progress:
 
         Spark keeps the progress of a hundred triggers.
         """
-        with self._lock:  # that of a job that runs and that of one that ends are in different threads
+        with self._lock:  # a running job and an ending one call this from different threads
             self._look_at(query)
 
     def _look_at(self, query: StreamingQuery) -> None:
-        known: Any = query._jsq.recentProgress()  # noqa: SLF001 - only what is new is read
+        known: Any = query._jsq.recentProgress()  # noqa: SLF001 - allows to read only the new entries
         new: list[_Trigger] = []
         for number in range(len(known) - 1, -1, -1):
-            if (query, str(known[number].timestamp())) == self._last:  # the JSON of one is made at each call for it
+            if (query, str(known[number].timestamp())) == self._last:  # Spark builds the JSON at each call, so compare
                 break
             new.append(json.loads(known[number].json()))
         for one in reversed(new):
@@ -72,14 +73,14 @@ class Progress:
             self._take(one)
 
     def _take(self, trigger: _Trigger) -> None:
-        """Report what a trigger did."""
+        """Report a trigger."""
         began_at = _time(trigger["timestamp"])
         self.has_ended_trigger = True
         if "addBatch" not in trigger.get("durationMs", ()):  # it found nothing to read
             self._caught_up()
             self._health.nothing_new(self.end_known_at or began_at, began_at)
             return
-        # Spark counts a record each time that it reads the batch.
+        # Spark counts a record once for each time that the batch was read.
         seen = min(trigger["numInputRows"], _offsets_of_batch(trigger))
         self.records += seen
         for source in trigger["sources"]:
@@ -88,7 +89,7 @@ class Progress:
         if not known:
             return
         outcome, written_at = known
-        # Spark's own duration has the pause after the batch, too, see `StreamQuery`.
+        # Spark's own duration includes the pause after the batch, see `StreamQuery`.
         written = max(0.0, (written_at - began_at).total_seconds())
         seconds, behind = written + trigger["durationMs"].get("commitOffsets", 0) / 1000, _behind(trigger)
         phases = all_phases(outcome.seconds, trigger["durationMs"], seconds)
@@ -100,19 +101,19 @@ class Progress:
             self._caught_up()
 
     def _caught_up(self) -> None:
-        """Write a line the first time that nothing is left: a query to which records always come is never idle."""
+        """Write a line the first time that nothing is left. With constant input, a query is never idle."""
         if not self._has_caught_up:
             self._has_caught_up = True
             self._write("Caught up: waiting for new records.")
 
 
 def _time(text: str) -> datetime:
-    """Return the time of a trigger: when it began, before it asked for the end of the topic."""
+    """Return the time at which a trigger began, before it asked for the end of the topic."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _behind(trigger: _Trigger) -> dict[int, int]:
-    """Return the offsets between the end of the batch and the end of the topic as then known, by partition."""
+    """Return the offsets from the end of the batch to the end of the topic as then known, by partition."""
     behind: dict[int, int] = {}
     for source in trigger["sources"]:
         ends, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
@@ -121,7 +122,7 @@ def _behind(trigger: _Trigger) -> dict[int, int]:
 
 
 def _offsets_of_batch(trigger: _Trigger) -> int:
-    """Return how many offsets a batch has, and thus records at most."""
+    """Return the number of offsets of a batch: it has at most as many records."""
     count = 0
     for source in trigger["sources"]:
         starts, ends = _offsets(source["startOffset"]), _offsets(source["endOffset"])
@@ -130,14 +131,14 @@ def _offsets_of_batch(trigger: _Trigger) -> int:
 
 
 def _offsets(topics: Mapping[str, Mapping[str, int]] | None) -> dict[int, int]:
-    """Return the offsets of the one topic of a source; none of one that has not read anything."""
+    """Return the offsets of a source's only topic; empty if the source has not read anything."""
     return {
         int(partition): offset for by_partition in (topics or {}).values() for partition, offset in by_partition.items()
     }
 
 
 def batch_line(batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int) -> str:
-    """Return the line of a batch: what was read, the counts, how long it took, how many offsets are left."""
+    """Return the log line of a batch: records read, counts, duration, offsets left."""
     parts = [
         f"{seen:,} records seen",
         *outcome.texts(),

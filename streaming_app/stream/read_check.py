@@ -1,6 +1,6 @@
-"""Whether Spark reads what the brokers have: its Kafka source finds no partition, or no record, without an error.
+"""Checks that Spark reads what the brokers have: its Kafka source may find no partition or no record, without an error.
 
-By default it lists topics without internal ones. A setting prevents that, but a platform may refuse or ignore it.
+By default the source lists no internal topics. A setting changes that, but a platform may refuse or ignore the setting.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _SETTING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> None:
-    """Raise NothingReadError if the Kafka source finds no offsets to read in a topic that has some.
+    """Raise NothingReadError if the Kafka source finds no offsets in a topic that has some.
 
-    It plans a read of the whole topic, and reads nothing.
+    The function only plans a read of the whole topic.
     """
     if not topic.offsets:
         return
@@ -42,9 +42,9 @@ def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic
 def require_records(
     properties: Mapping[str, str], topic: OffsetsTopic, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> None:
-    """Raise NothingReadError if the brokers return a record of the offsets that Spark has read without getting any.
+    """Raise NothingReadError if the brokers have a record in the offsets for which Spark returned none.
 
-    `starts` and `ends` are by partition; one that is not in `starts` was read from its beginning.
+    `starts` and `ends` are by partition; a partition that is not in `starts` was read from its beginning.
     """
     ranges = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
     ranges = {partition: one for partition, one in ranges.items() if one[0] < one[1]}
@@ -60,9 +60,9 @@ def require_records(
 def _find_record(
     properties: Mapping[str, str], topic: str, ranges: Mapping[int, tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Return partition and offset of a record in `ranges`, of offsets by partition; None if there is none.
+    """Return partition and offset of a record in `ranges`, which are by partition; None if there is none.
 
-    Also None where that is not known: no broker answers, or kafka-python does not support the properties.
+    Also None if it cannot be known: no broker answers, or kafka-python does not support the properties.
     """
     try:
         with LogReader(properties, topic) as log:

@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-Spark limits a batch by its number of offsets, and a record may have a megabyte: 400 of them in one batch once ended a
-JVM of 2 GB, and again after each restart. So the job writes a batch whose large records exceed `SLICE_BYTES` in slices,
-one after the other. Slices are intervals of the records in the order of (partition, offset). The records of a group are
-in one partition, so each slice continues what the previous one wrote.
+Spark limits a batch by its number of offsets, but a record may have a megabyte: 400 of them in one batch once ended a
+JVM of 2 GB, again after each restart. So if the large records of a batch exceed `SLICE_BYTES`, the job writes it in
+slices, one after the other. Slices are intervals of the records in the order of (partition, offset). The records of a
+group are in one partition, so each slice continues the rows that the previous slice wrote.
 
 A repeated batch must write nothing twice. So the ends of the slices are stored before the first slice is written (see
-`SlicePlans`), a repeated batch uses them again, and every slice has a version: Delta skips an append whose version it
-already has. A batch that fails twice is divided into halves, again at each further failure, down to single records. A
-half gets a version between those of its neighbors, so if a slice was written before, both of its halves are skipped.
-Each successful batch takes back one of the halvings for the next batch.
+`SlicePlans`), and a repeated batch uses the same slices. Every slice has a version: Delta skips an append whose version
+it already has. A batch that fails twice is divided into halves, again at each further failure, down to single records.
+The version of a half is between those of its neighbors. So if a slice was written before, both of its halves are
+skipped. Each successful batch takes back one halving for the next batch.
 
-A group with very many or large records takes seconds, and other groups would wait for it. So if the others have few
-records, such groups are `apart`: they come last in the order. Then the history of a partition is ahead of such a group
-for a moment. If the job dies at that moment and also loses its checkpoint, it takes the events of that group in that
-batch for written.
+A group with very many or large records takes seconds, and other groups would wait for it. So if the other groups have
+few records, such a group is `apart`: it comes last in the order. For a moment, the history of the partition is then
+ahead of this group. If the job dies at that moment and also loses its checkpoint, it will assume that the events of
+this group in this batch were written.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
 from streaming_app.tables.location import Location
 
 LARGE_RECORD = 16 << 10
-"""Bytes. Everything that is bounded by a number of records takes at most some 100 MB with records up to this size."""
+"""Bytes. Where a number of records is the limit, records up to this size take at most some 100 MB."""
 SLICE_BYTES = 8 << 20
-"""Bytes of large records in a slice. As objects of Python and rows with their events they have many times as many."""
+"""Bytes of large records in a slice. As Python objects and rows with their events they take many times as much."""
 FAILURES_BEFORE_HALVING = 2
-_POSITIONS = 1 << 32  # in a batch
+_POSITIONS = 1 << 32  # the number of positions in a batch
 _MAX_SLICES = 4_096
-_END = (1 << 31, 0)  # after every record
+_END = (1 << 31, 0)  # a place after every record
 _APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch may be written after all others
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
@@ -51,7 +51,7 @@ class Slice:
     """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
 
     end: tuple[int, int] | None
-    """Partition and offset: lower partitions, and lower offsets of this partition, are before it."""
+    """Partition and offset: the slice ends before it. Lower partitions come before it, too."""
     position: int
     """Orders the slices of a batch; the last one has the highest."""
     is_apart: bool = False
@@ -63,7 +63,7 @@ class Slice:
 
 
 def batch_of(version: int) -> int:
-    """Return the batch of the version of an append; -1 for -1, which stands for none."""
+    """Return the batch of an append's version; -1 for -1, which means that there is none."""
     return version // _POSITIONS
 
 
@@ -76,19 +76,19 @@ class Part(NamedTuple):
 
     slice: Slice
     records: pa.Table
-    """Of the columns that `SlicePlans.divide` got."""
+    """The columns that `SlicePlans.divide` got."""
     condition: str = "true"
-    """In SQL, which records of the batch these are."""
+    """SQL condition for these records of the batch."""
 
     @property
     def is_small(self) -> bool:
-        """Whether this process folds them."""
+        """Whether the driver folds them."""
         return _is_small(self.records) and fits_driver(GROUPS, groups=pc.count_distinct(self.records["hash"]).as_py())
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to write a batch: how often it was tried, this time included, and into what it is divided."""
+    """An attempt to write a batch: the number of attempts including this one, and the slices."""
 
     writer: str
     batch: int
@@ -97,7 +97,7 @@ class Attempt:
     slices: tuple[Slice, ...] = ()
     """Empty until the batch was read."""
     apart: tuple[int, ...] = ()
-    """The groups that are written apart, each as the hash of its id; a group that has the same goes with it."""
+    """The groups that are written apart, each as the hash of its id; a group with the same hash is also apart."""
 
 
 def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
@@ -120,7 +120,7 @@ def next_attempt(last: Attempt | None, writer: str, batch: int) -> Attempt:
 
 
 def divide(attempt: Attempt, earlier: Attempt | None, records: Ordered) -> tuple[Slice, ...]:
-    """Return the slices of an attempt, after the `earlier` one at the same batch if there was one."""
+    """Return the slices of an attempt; `earlier` is the previous attempt at the same batch, if there was one."""
     slices, halvings = attempt.slices, attempt.halvings
     if slices and earlier:
         halvings -= earlier.halvings
@@ -132,7 +132,7 @@ def divide(attempt: Attempt, earlier: Attempt | None, records: Ordered) -> tuple
 
 
 def find_heavy(records: pa.Table) -> tuple[int, ...]:
-    """Return the groups to write apart: those without which little is left of a batch, unless they are many."""
+    """Return the groups to write apart: if they are few, and the rest of the batch is small without them."""
     sums = records.group_by("hash").aggregate([("size", "sum"), ("size", "count")])
     is_heavy = pc.or_(
         pc.greater_equal(sums["size_count"], _APART_RECORDS), pc.greater_equal(sums["size_sum"], _APART_BYTES)
@@ -147,7 +147,7 @@ class Ordered:
     """The records of a batch in the order in which they are written; groups that are `apart` come last."""
 
     def __init__(self, records: pa.Table, apart: Sequence[int] = ()) -> None:
-        """Take records with `source.MEASURES`, and perhaps other columns."""
+        """Take records with `source.MEASURES`, and maybe other columns."""
         self._apart = apart
         is_apart = pc.is_in(records["hash"], value_set=pa.array(apart, pa.int64())).cast(pa.int8())
         marked = records.append_column("is_apart", is_apart)
@@ -157,18 +157,18 @@ class Ordered:
         sizes = self._table["size"]
         self._large = pc.cumulative_sum(pc.if_else(pc.greater_equal(sizes, LARGE_RECORD), sizes, 0).cast(pa.int64()))
         self.light = self.first_not_before((True, -1, 0))
-        """How many records are not of groups apart."""
+        """The number of records of groups that are not apart."""
 
     def __len__(self) -> int:
         """Return the number of records."""
         return int(self._table.num_rows)
 
     def first_not_before(self, place: tuple[int, int, int]) -> int:
-        """Return the number of the first record that is not before a place: apart or not, partition, offset."""
+        """Return the index of the first record at or after a place: (is apart, partition, offset)."""
         return bisect_left(range(len(self)), place, key=self._place)
 
     def cuts(self, start: int, end: int, most: int) -> Iterator[int]:
-        """Yield where to cut these records into parts of so many, with `SLICE_BYTES` of large ones, at most."""
+        """Yield indexes that cut these records into parts of at most `most` records and `SLICE_BYTES` of large ones."""
         while True:
             stop = bisect_right(range(end), self._large_before(start) + SLICE_BYTES, lo=start, key=self._large_up_to)
             start = min(max(stop, start + 1), start + most)
@@ -177,7 +177,7 @@ class Ordered:
             yield start
 
     def middle(self, start: int, end: int) -> int | None:
-        """Return where half of the large bytes of these records are, or half of them; None if it is one record."""
+        """Return the index that halves the large bytes of these records, or their number; None for a single record."""
         before, after = self._large_before(start), self._large_before(end)
         middle = 1 + bisect_left(range(end), (before + after) / 2, lo=start, key=self._large_up_to)
         if before == after or middle >= end:
@@ -185,12 +185,12 @@ class Ordered:
         return middle if start < middle < end else None
 
     def ending(self, row: int, position: int) -> Slice:
-        """Return the slice that ends before a record; it is not of groups apart if the record is the first of these."""
+        """Return the slice that ends before a record; the slice has no groups apart if the record is their first."""
         is_apart, partition, offset = self._place(row)
         return Slice(None if row == self.light else (partition, offset), position, bool(is_apart) and row > self.light)
 
     def parts(self, slices: Sequence[Slice]) -> Iterator[Part]:
-        """Yield the slices that have records."""
+        """Yield a part for each slice that has records."""
         start = 0
         for one in slices:
             end = self.first_not_before(_place_of(one))
@@ -225,7 +225,7 @@ def _place_of(one: Slice) -> tuple[int, int, int]:
 
 
 def _first_slices(records: Ordered) -> tuple[Slice, ...]:
-    """Divide by the bytes of large records, and groups apart by the number of records, if that makes few parts."""
+    """Divide by the bytes of large records; divide groups apart by the number of records if that makes few parts."""
     light, count, most = records.light, len(records), MOST[GROUPS].records // 2
     rows = [*records.cuts(0, light, light or 1)]
     if light < count:
@@ -258,8 +258,8 @@ def _is_small(records: pa.Table) -> bool:
 class SlicePlans:
     """The attempts at the batches of one stream. For each batch: `begin`, then `divide`.
 
-    The file is written for batches that are large, and for those that may be repeated: the first one after a start, and
-    one that failed while this object lived. So the many small batches of a running job cost nothing.
+    The file is written for large batches, and for batches that may be repeated: the first one after a start, and one
+    that failed while this object lived. So the many small batches of a running job cost nothing.
     """
 
     def __init__(self, checkpoint: Location) -> None:
@@ -279,11 +279,11 @@ class SlicePlans:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether this batch was begun before, or others have failed of late."""
+        """Whether this batch was started before, or others have failed recently."""
         return bool(self._current and (self._current.number > 1 or self._current.halvings))
 
     def divide(self, records: pa.Table) -> list[Part]:
-        """Return the parts of the batch, once they are stored. It is divided if it is large, or was before."""
+        """Store and return the parts of the batch. A batch is divided if it is large, or was divided before."""
         assert self._current is not None  # noqa: S101 - `begin` comes first
         if not records.num_rows:
             return []
@@ -307,7 +307,7 @@ class SlicePlans:
             slices = tuple(Slice(end and tuple(end), *rest) for end, *rest in fields.pop("slices"))
             return Attempt(**{**fields, "apart": tuple(fields.get("apart", ()))}, slices=slices)
         except (ValueError, TypeError, KeyError, AttributeError):
-            return None  # there is none, or its file is damaged
+            return None  # the file is missing or damaged
 
     def _write(self, attempt: Attempt) -> None:
         slices = [(one.end, one.position, one.is_apart) for one in attempt.slices]

@@ -1,6 +1,6 @@
-"""What leaves the JVM: the Kafka source, and the SQL that filters and groups its records.
+"""The Kafka source, and the SQL that decides in the JVM which records leave it, and by which group.
 
-Spark's workers load this module, and nothing here may load kafka-python for them.
+Spark's workers load this module, so nothing here may load kafka-python.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def type_filter(skipped: Iterable[int]) -> str:
-    """Return the SQL condition for every record but those of the types `skipped`.
+    """Return the SQL condition for every record except those of the types `skipped`.
 
-    Keys compare as unsigned bytes, and a key begins with its type as int16, so each range of types is one comparison.
-    Records without a key, with a key too short to hold a type and of unknown types pass: Python puts them into
-    quarantine.
+    Spark compares keys as unsigned bytes, and a key begins with its type as int16. So each range of types is one
+    comparison. Records without a key, with a key too short to hold a type, and of unknown types pass the filter: Python
+    puts them into quarantine.
     """
     ranges = _ranges(skipped)
     outside = " AND ".join(f"(key < X'{first:04X}' OR key >= X'{last + 1:04X}')" for first, last in ranges)
@@ -36,7 +36,7 @@ def type_filter(skipped: Iterable[int]) -> str:
 
 
 def type_condition(types: Iterable[int]) -> str:
-    """Return the SQL condition for the records of these types, one comparison for each range of types."""
+    """Return the SQL condition for the records of these types, with one comparison per range of types."""
     return " OR ".join(f"(key >= X'{first:04X}' AND key < X'{last + 1:04X}')" for first, last in _ranges(types))
 
 
@@ -48,19 +48,19 @@ def _ranges(types: Iterable[int]) -> list[tuple[int, int]]:
 
 _FOLDED = RECORD_TYPES | {CLASSIC_GROUP}
 WANTED_RECORDS = type_filter(one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
-"""Which records leave the JVM: those that the fold reads, and those that no definition describes.
+"""SQL condition for the records that leave the JVM: those that the fold reads, and those that no definition describes.
 
 Offset commits and the records of other groups are most of the topic, and never reach Python.
 """
 
-# The key of every group record begins with its type and the group id, whose length is an int16. The id stays bytes
-# here: it may not be valid UTF-8.
+# The key of every group record begins with its type and the group id, whose length is an int16. The id stays bytes:
+# it may be invalid UTF-8.
 RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
 
 
 def group_bytes(key: bytes | None) -> bytes | None:
-    """Return what `GROUP_BYTES` gives of a key: nothing where there is no length of the id."""
+    """The same as `GROUP_BYTES`, in Python; None if the key has no length of the id."""
     return key[4 : 4 + int.from_bytes(key[2:4], "big")] if key and key[2:] else None
 
 
@@ -71,10 +71,10 @@ def read_stream(
     max_offsets: int,
     starting: Mapping[int, int] | None = None,
 ) -> DataFrame:
-    """Return the stream of every record of every partition, from the checkpoint, `starting` or the beginning.
+    """Return the stream of every record of every partition, from the checkpoint, else from `starting` or the beginning.
 
-    It reads uncommitted, since only offset commits are transactional. Partitions are assigned: with a subscription
-    Spark's driver joins a consumer group, which writes into this very topic.
+    It reads uncommitted, since only offset commits are transactional. Partitions are assigned: with a subscription,
+    Spark's driver would join a consumer group, which writes into this very topic.
     """
     options = source_options(properties, topic)
     if starting:
@@ -90,7 +90,7 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
         "fetch.max.bytes": str(4 << 20),
         "isolation.level": "read_uncommitted",
         # Spark asks for offsets after every poll, and a broker answers the requests of a connection in order. A fetch
-        # that waits for data (500 ms by default) would delay that answer, and Spark fetches only what exists.
+        # that waits for data (500 ms by default) would delay the answer. Spark only fetches records that exist.
         "fetch.max.wait.ms": "1",
     }
     return {
@@ -103,7 +103,7 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
 
 
 EARLIEST = -2
-"""In offsets of Spark's source: the first that a partition has."""
+"""Spark's notation for the first offset of a partition."""
 
 
 def _offsets_of(topic: OffsetsTopic, offsets: Mapping[int, int]) -> str:
@@ -115,7 +115,7 @@ SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 RAW = ("group_bytes", "offset", "partition", "timestamp", "key", "value")
 """The columns of a record that the fold gets."""
 MEASURES = ("partition", "offset", "type", "size", "hash")
-"""Where a record is, what it amounts to, and the hash of its group: by these a batch is divided."""
+"""The position, type and size of a record, and the hash of its group: a batch is divided by these."""
 _RAW_SCHEMA = pa.schema(
     {
         "group_bytes": pa.binary(),
@@ -129,12 +129,12 @@ _RAW_SCHEMA = pa.schema(
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
-    """Return the records of the Kafka source that leave the JVM, as `RAW`, with their `MEASURES`."""
+    """Return the records of the Kafka source that leave the JVM: `RAW`, with their `MEASURES`."""
     raw = batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *RAW[1:])
     return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
 
 
 def raw_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Return rows with what `RAW` names; times are in microseconds since 1970."""
+    """Return rows with the columns `RAW`; times are in microseconds since 1970."""
     values = list(zip(*rows, strict=True)) or [()] * len(RAW)
     return pa.table(list(map(pa.array, values, _RAW_SCHEMA.types)), _RAW_SCHEMA)

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-A record next to the checkpoint names its topic and its `groups` table. A topic that was deleted and created again
-counts from 0, so the job refuses another topic than that of the record, unless `--reset` is given. If nothing has
-changed, the job resumes from the checkpoint. Otherwise it reads again:
+A record next to the checkpoint names the topic and the `groups` table. Offsets of a topic that was deleted and created
+again start from 0. So the job refuses another topic than the one in the record, unless `--reset` is given. If nothing
+has changed, the job resumes from the checkpoint. Otherwise it reads again:
 
-| what it finds | partitions to read | rows that no longer count |
+| what the start finds | partitions to read | rows that no longer count |
 | --- | --- | --- |
 | no record, or it names other tables or another topic | all | all |
 | no checkpoint, or it is damaged or does not fit the tables (see `table_versions`) | all | all |
@@ -17,15 +17,15 @@ changed, the job resumes from the checkpoint. Otherwise it reads again:
 | groups differ from the brokers', or are released after they were set aside | of these groups | of these groups |
 
 A new query with a new checkpoint reads these partitions from their start, and continues in the others. A row that
-counts skips the records that it has. A row that does not count stays, marked by `READ_AGAIN`, until the first record of
-its group replaces it; the new row keeps what only the old row proves (see `groups.read_again`). When the query reaches
-the ends of the partitions, it deletes the marked rows that are left: their groups have no records any more. Rows of
-records that no longer exist are deleted at once.
+counts skips the records that it contains. A row that does not count is marked by `READ_AGAIN`. It stays until the first
+record of its group replaces it; the new row keeps the facts that only the old row proves (see `groups.read_again`).
+When the query reaches the ends of the partitions, it deletes the remaining marked rows: their groups have no records
+any more. Rows of records that no longer exist are deleted at once.
 
-The history (`history_tables`) stays, except what is marked as void, see `truncation`. It reaches up to
-`StartPosition.history_offsets`. The query writes no events again up to there, since the compacted log may show others.
+The history (`history_tables`) stays, except for the rows that `truncation` marks as void. It reaches up to
+`StartPosition.history_offsets`. Up to there the query writes no events again, since the compacted log may give others.
 
-The job may die after each step. From before the first change until after the last one the record names no rows, so a
+The job may die after each step. From before the first change until after the last one the record names no rows. So a
 job that was killed in between reads everything again.
 """
 
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
     from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.writer import TableWriter
 
-_ROWS = "groups"  # in the record: the identity of the groups table
+_ROWS = "groups"  # a key of the record: the identity of the groups table
 _NO_ROWS = ""  # its value while the start is being prepared
 _SOURCE = ("cluster_id", "topic", "topic_id")
-_STARTING = "starting"  # in the record: where a query without a checkpoint starts
-_UNTIL = "until"  # in the record, see `StartPosition`
+_STARTING = "starting"  # a key of the record: where a query without a checkpoint starts
+_UNTIL = "until"  # a key of the record, see `StartPosition`
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
-"""The rows of history tables that the query of the groups wrote: the other query may be further in the topic."""
+"""The history rows that the query of the groups wrote: the other query may be further in the topic."""
 _ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
-_MARKED_BYTES = 16 << 20  # of the files, in a commit
+_MARKED_BYTES = 16 << 20  # of files per commit
 _STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
@@ -82,7 +82,7 @@ Offsets = Mapping[int, int]
 
 @dataclass(frozen=True)
 class StartPosition:
-    """Where a query starts; `message` is for people."""
+    """Where a query starts; `message` is for users."""
 
     message: str
     from_beginning: bool = False
@@ -96,12 +96,12 @@ class StartPosition:
     starting: Offsets = field(default_factory=dict)
     """Where to begin in each partition if there is no checkpoint; empty: at the start of all."""
     until: dict[int, int] = field(default_factory=dict)
-    """Rows that are still marked when these offsets are reached are deleted, since nothing has replaced them."""
+    """Rows that are still marked when these offsets are reached are deleted: nothing has replaced them."""
 
 
 @dataclass(frozen=True)
 class QueryTables:
-    """The tables that a query writes, with what its start needs to know of them."""
+    """The tables that a query writes, and their properties that its start needs."""
 
     name: str
     """The table with rows of this topic; its identity is in the record."""
@@ -109,17 +109,17 @@ class QueryTables:
     delete: Callable[[str], object]
     """Deletes the rows that match a condition."""
     outdate: Callable[[str], object]
-    """Marks the rows that match: they no longer count."""
+    """Marks the rows that match a condition: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
-    """The rows of history tables that the query wrote, in SQL."""
+    """SQL condition for the history rows that the query wrote, by table."""
     state: tuple[str, ...]
-    """The tables with a row for what the newest records say, and their offsets."""
+    """The tables with a row for the newest records of a key, and their offset columns."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
-    """Rows skip the records that they have. Otherwise records that are read again are appended again."""
+    """Rows skip the records that they contain. If False, records that are read again are appended again."""
     finish: Callable[[], object] = lambda: None
-    """Called once a reading again has read all that the rows before were made of."""
+    """Called once the query has read again all records from which the earlier rows were made."""
 
 
 def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
@@ -153,9 +153,9 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
 ) -> StartPosition:
     """Make checkpoint, tables and topic consistent. By default `tables` are those of the groups.
 
-    `log` says whether the log still has what was read. `groups` are read again. `away` is how long ago the job was last
-    at the end of the topic; None, if it is not known, counts as too long. Raises OtherTopicError if the topic is
-    another one than before and `reset` is not given.
+    `log` says whether the log still has all that was read. `groups` are read again. `away` is how long ago the job was
+    last at the end of the topic; None (not known) counts as too long. Raises OtherTopicError if the topic is not the
+    earlier one and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint)
     file = _record_file(checkpoint)
@@ -196,14 +196,14 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     record[_STARTING] = {}
     if reason is None:
         record[_STARTING] = _starting(log, before, topic, read_again)
-        record[_UNTIL] = {**_until(before, topic), **until}  # ends that an earlier reading has not reached yet
-    writer.check_owner()  # no commit to a table keeps a job that was paused from removing the next one's checkpoint
+        record[_UNTIL] = {**_until(before, topic), **until}  # keep ends that an earlier reading has not reached yet
+    writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
     _write(file, {**record, _ROWS: _NO_ROWS})
     tables.versions.forget()
     checkpoint.remove_directory()
     if had_rows:
         _outdate(tables, cuts, groups, reason, at_once=not until)
-    tables.versions.write()  # so that the loss of a table before the end of the first batch is noticed, too
+    tables.versions.write()  # so that the loss of a table during the first batch is also noticed
     _write(file, {**record, _ROWS: identity})
     if reason is None:
         return _position(record, _partly(cuts, groups), read_again=read_again)
@@ -215,7 +215,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
 
 
 def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPosition, ends: Offsets | None) -> bool:
-    """If a batch with these ends finishes the reading, delete the marked rows that are left; return whether it does."""
+    """If a batch with these ends finishes the reading, delete the remaining marked rows; return whether it does."""
     if not position.until or not _is_reached(position.until, ends):
         return False
     _finish(writer.table("groups"))
@@ -226,7 +226,7 @@ def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPos
 
 def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables) -> StartPosition:
     if (until := _offsets(record, _UNTIL)) and _is_reached(until, newest_batch_ends(checkpoint).committed):
-        tables.finish()  # the job ended before it did that
+        tables.finish()  # the earlier job ended before this step
         record[_UNTIL] = {}
     _write(file, record)
     begun = "commits" in checkpoint.names()
@@ -234,17 +234,17 @@ def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables
 
 
 def _mark(groups: RustTable, condition: str) -> None:
-    """Mark the rows of groups that match, some files at a time: delta-rs holds in memory what a commit rewrites."""
+    """Mark the rows of groups that match, some files at a time: delta-rs holds in memory all that a commit rewrites."""
     left = f"({condition}) AND (last_offset IS NULL OR last_offset > {READ_AGAIN})"
     mark = {"last_offset": f"{marked(0)} - coalesce(last_offset, -1)"}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
         groups.update(mark, " AND ".join([left, *limits]))
-    groups.update(mark, left)  # in files whose ranges are shortened in the log
+    groups.update(mark, left)  # the rows in files whose ranges are shortened in the log
 
 
 def _finish(groups: RustTable) -> None:
-    """Delete the marked rows that are left, and what is kept of rows whose offset the log does not reach."""
+    """Delete the remaining marked rows, and the facts kept of rows whose offset the log does not reach."""
     groups.delete(_IS_MARKED)
     groups.update({"known_before": "NULL"}, "known_before IS NOT NULL")
 
@@ -252,7 +252,7 @@ def _finish(groups: RustTable) -> None:
 def _outdate(
     tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
 ) -> None:
-    """Mark rows that no longer count; with `at_once` delete them."""
+    """Mark the rows that no longer count; with `at_once` delete them."""
     lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
     if lost:
         tables.delete(" OR ".join(lost))
@@ -275,9 +275,9 @@ def _partly(cuts: Sequence[Cut], groups: Collection[str]) -> str:
         names = first_of([shorten(escape(one), _NAME) for one in sorted(groups)[:_NAMED]], _NAMED, len(groups))
         return f"reading the records of {count(len(groups), 'group')} again ({names}); the history stays"
     if not cuts:
-        return "the last batch was begun and ends beyond the log, resuming before it"
+        return "the last batch was started but ends beyond the log, resuming before it"
     partitions = "this partition" if len(cuts) == 1 else "these partitions"
-    is_void = "" if all(cut.unread for cut in cuts) else ", and says which of it is void"
+    is_void = "" if all(cut.unread for cut in cuts) else ", its lost part marked as void"
     return f"{_lost(cuts)}: reading {partitions} again; the history stays{is_void}"
 
 
@@ -286,18 +286,18 @@ def _lost(cuts: Sequence[Cut]) -> str:
 
 
 def check_same_topic(checkpoint: Location, topic: OffsetsTopic) -> None:
-    """Raise OtherTopicError if the topic is no longer the one that the job started with."""
+    """Raise OtherTopicError if the topic is not the one with which the job started."""
     if known := _read(_record_file(checkpoint)):
         check_topic_id(topic.name, known["topic_id"], topic.topic_id)
 
 
 def _is_complete(checkpoint: Location) -> bool:
-    """Return whether a checkpoint is complete: after a deletion while the job ran, it has only newer files."""
+    """Return whether a checkpoint is complete: if it was deleted while the job ran, it has only newer files."""
     return {"metadata", "offsets"} <= set(checkpoint.names())
 
 
 def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Location) -> str | None:
-    """Return why checkpoint and tables do not fit; None if they do."""
+    """Return why checkpoint and tables do not fit together; None if they do."""
     if damage := find_damage(checkpoint):
         return f"the checkpoint is damaged, {damage}; {_STAYS}"
     if restored:
@@ -307,7 +307,7 @@ def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Loca
 
 
 def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
-    """Return a text if tombstones may be gone that the job has not read; None if not."""
+    """Return a text if tombstones that the job has not read may be gone; else None."""
     retention = timedelta(milliseconds=topic.delete_retention_ms)
     if not is_too_long(away, retention):
         return None
@@ -327,12 +327,11 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     restored: Sequence[str],
     cuts: Sequence[Cut],
 ) -> dict[str, Any]:
-    """Return how far the history reaches, and since when it belongs to this topic. A `restored` table reaches less far.
+    """Return up to where the history reaches, and since when it belongs to this topic.
 
-    In a partition that was cut no table reaches further than the records that are left.
-
-    Offsets of a deleted topic mean nothing for a new topic of that name. If the record was lost, offsets beyond the end
-    of the topic are those of another topic.
+    For a `restored` table it may reach less far. In a cut partition no table reaches further than the remaining
+    records. Offsets of a deleted topic mean nothing for a new topic with its name. If the record was lost, offsets
+    beyond the end of the topic are those of another topic.
     """
     if is_other:
         ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
@@ -361,8 +360,8 @@ def _add_committed(
 ) -> None:
     """Extend the history to the committed batches, since a record may leave no event.
 
-    So the highest offset in a table may be lower than what was read, and a copy of a record that compaction left beyond
-    it would give its events once more.
+    The highest offset in a table may be lower than the offsets that were read. A copy of a record that compaction left
+    beyond it would then give its events again.
     """
     lost = {cut.partition for cut in cuts}
     for name, reached in history.items():
@@ -385,12 +384,12 @@ def _position(
 
 
 def _offsets(record: Mapping[str, Any], name: str) -> dict[int, int]:
-    """Return offsets by partition, whose numbers are text in JSON."""
+    """Return offsets by partition; JSON has the partitions as text."""
     return {int(partition): offset for partition, offset in record.get(name, {}).items()}
 
 
 def _until(known: Mapping[str, Any], topic: OffsetsTopic) -> dict[int, int]:
-    """Return up to where partitions are read again, at most to the end of the log, which may have been cut since."""
+    """Return up to where partitions are read again: at most to the end of the log, which may have been cut since."""
     return {p: min(end, topic.end_offsets.get(p, end)) for p, end in _offsets(known, _UNTIL).items()}
 
 

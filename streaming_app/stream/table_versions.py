@@ -1,21 +1,21 @@
-"""Tables that are lost or restored: between two runs by their versions, while the job runs by their ids.
+"""Finds lost or restored tables: between two runs by their versions, while the job runs by their ids.
 
 Theory of operation
 -------------------
-The checkpoint says up to where records are in the tables. A table that is then restored, from a copy or by Delta's
-RESTORE, lacks some of them, and the job would never read these again. The same holds for a history table that was
-deleted and created again. So the ids and versions of the tables are stored next to the checkpoint: when the topic is to
-be read from the beginning, and after each batch that wrote something, before Spark commits the batch. A table with
-another id was created again, one with a lower version was replaced by an older copy. RESTORE adds a version; it is
+The checkpoint says up to which offset records are in the tables. A table that is later restored, from a copy or by
+Delta's RESTORE, lacks some of them, and the job would never read these again. The same holds for a history table that
+was deleted and created again. So the ids and versions of the tables are stored next to the checkpoint: when the topic
+will be read from the beginning, and after each batch that wrote something, before Spark commits the batch. A table with
+another id was created again; one with a lower version was replaced by an older copy. RESTORE adds a version; it is
 found in the table's log.
 
-After a crash the tables hold all or some of the last batch that the checkpoint has begun, and Spark repeats exactly
-this batch: what is there already is skipped, rows of groups by the offset of their last record, appends by the number
-of the batch. A table with later batches means that the checkpoint is from before the table, such as in a copy that was
-made while the job ran. Spark would give the numbers of these batches to other ones, which Delta would skip.
+After a crash the tables hold all or some of the last batch that the checkpoint has started, and Spark repeats exactly
+this batch. Rows that are already there are skipped: rows of groups by the offset of their last record, appends by the
+number of the batch. If a table has later batches, the checkpoint is older than the table, for example in a copy that
+was made while the job ran. Spark would give the numbers of these batches to other batches, which Delta would then skip.
 
-While the job runs, a table that was deleted refuses what is written next; one that was also created again is recognized
-by the id in its log, at intervals.
+While the job runs, the next write to a deleted table fails. A table that was deleted and created again is recognized by
+the id in its log, at intervals.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _RESTORE = "RESTORE"
 
 
 class _Stored(NamedTuple):
-    """What is known of a table."""
+    """The stored id and version of a table."""
 
     id: str | None
     version: int
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
-    """Return the names under which the batches of a query are appended: their rows, and what only topics changed."""
+    """Return the names under which a query appends its batches: their rows, and changes that only topics caused."""
     writer = f"{cluster}-{query}"
     return writer, f"{writer}-topics"
 
@@ -66,42 +66,43 @@ class TableVersions:
     ) -> None:
         """Take the tables `names`; by default `groups` and the history tables.
 
-        `version` returns that of a table after the last commit of this process; by default it is read from its log.
-        `shared` are tables to which another query appends most rows: that they are lost or restored is recognized.
+        `version` returns the version of a table after the last commit of this process; by default the table's log is
+        read. `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
         self._writer, self._checkpoint = writer, checkpoint
         self._file = Location(f"{checkpoint}.tables.json")
         self._version = version or (lambda name: int(self._open(name).version()))
-        self._has_slices = names is None  # the versions of its appends are those of slices
+        self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
-        """Store the versions that the tables have now. Raises OSError when that fails."""
+        """Store the current versions of the tables. Raises OSError when that fails."""
         versions = {name: {"id": self._ids[name], "version": self._version(name)} for name in self._names}
         self._file.write_text(json.dumps(versions))
 
     def forget(self) -> None:
-        """Remove what was stored: the tables no longer belong to a checkpoint."""
+        """Remove the stored versions: the tables no longer belong to a checkpoint."""
         self._file.remove()
 
     def restored(self) -> list[str]:
-        """Return the names of the tables that are from before the checkpoint, or do not hold what was written then."""
+        """Return the names of the tables that are older than the checkpoint, or lack rows that were written then."""
         known = self._read()
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
     def _ids(self) -> dict[str, str]:
-        """The ids of the tables; the job starts its query again, and so makes another object, when one is lost."""
+        """The ids of the tables. They stay: when a table is lost, the job restarts its query with a new object."""
         return {name: _id_of(self._open(name)) for name in self._names}
 
     def _open(self, name: str) -> DeltaTable:
         return self._writer.table(name).open()
 
     def beyond(self) -> list[str]:
-        """Return the names of the appended tables with batches that the checkpoint, which exists, has not begun.
+        """Return the names of the appended tables that have batches which the checkpoint has not started.
 
-        If it is damaged, as it has finished a batch that it has not begun, these are all of them. Raises OSError.
+        The checkpoint must exist. If it is damaged (it has finished a batch that it has not started), all are returned.
+        Raises OSError.
         """
         begun, finished = (newest_batch(self._checkpoint / name) for name in ("offsets", "commits"))
         if finished > begun:
@@ -109,7 +110,7 @@ class TableVersions:
         return [name for name in self._appended if self._newest_batch(name) > begun]
 
     def _newest_batch(self, name: str) -> int:
-        """Return the newest batch of the checkpoint's query of which a table has rows; -1 if there is none."""
+        """Return the newest batch of the checkpoint's query in a table; -1 if there is none."""
         metadata = json.loads((self._checkpoint / "metadata").find_text() or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
         newest = self._writer.last_append(name, writers)
@@ -130,11 +131,11 @@ class TableVersions:
             known = json.loads(self._file.find_text() or "")
             return {str(name): _stored(one) for name, one in known.items()}
         except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # there is none, or its file is damaged
+            return {}  # the file is missing or damaged
 
 
 def _stored(one: Any) -> _Stored:  # noqa: ANN401 - of JSON
-    """Return what was stored of a table; earlier builds stored the version alone."""
+    """Return the stored id and version of a table; earlier builds stored only the version."""
     return _Stored(str(one["id"]), int(one["version"])) if isinstance(one, dict) else _Stored(None, int(one))
 
 
@@ -151,7 +152,7 @@ class LostTableError(Exception):
 
 
 class KnownTables:
-    """The tables as they were when `remember` was called, by the ids in their logs."""
+    """The ids of the tables in their logs, as of the last call of `remember`."""
 
     def __init__(self, warehouse: Location, names: Sequence[str] | None = None) -> None:
         """Take the tables `names`; by default all of them."""
@@ -160,11 +161,11 @@ class KnownTables:
         self._ids: dict[str, str | None] = {}
 
     def remember(self) -> None:
-        """Remember the tables that exist now."""
+        """Remember the ids of the tables that exist now."""
         self._ids = {name: table_id(self._warehouse / name) for name in self._names}
 
     def check(self) -> None:
-        """Raise LostTableError if a table is not the same as before."""
+        """Raise LostTableError if a table is not the same as then."""
         lost = [name for name, known in self._ids.items() if table_id(self._warehouse / name) != known]
         if lost:
             raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")

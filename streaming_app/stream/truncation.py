@@ -1,6 +1,6 @@
-"""What a cut log does to the tables: history of records that no longer exist is marked, rows of their partition go.
+"""What a cut log changes in the tables: history rows of records that no longer exist are marked, state rows deleted.
 
-It is done before anything is read again, and any number of times: a job that dies meanwhile finds the same cuts.
+This happens before anything is read again, and can be repeated: if the job dies meanwhile, it finds the same cuts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 LOG_TRUNCATED = "log_truncated"
 """The kind of the events in `group_events`."""
 VOIDED = {"group_events": "source_partition", "quarantine": "partition"}
-"""The tables whose rows are marked, and their columns of the partition."""
+"""The tables whose rows are marked, and their partition columns."""
 NOT_VOID = "(void IS NULL OR void = false)"
-"""The condition that the record of a row is in the log, as far as is known."""
-_EVENTS_LOCK = Lock()  # both streams find a cut, and one of them tells of it
+"""SQL condition: as far as is known, the record of the row is in the log."""
+_EVENTS_LOCK = Lock()  # both streams find a cut, but only one of them writes the events
 
 
 def tell_of_cuts(
@@ -33,9 +33,9 @@ def tell_of_cuts(
     *,
     has_topologies: bool,
 ) -> None:
-    """Let the history say what of it came from records that no longer exist. The rows of the tables `state` are there.
+    """Mark the history rows of records that no longer exist, and add events. The `state` rows must still exist.
 
-    Raises OSError if a table cannot be written, and OtherOwnerError, as all that write here.
+    Raises OSError if a table cannot be written, and OtherOwnerError, as all functions here that write.
     """
     for cut in cuts:
         add_truncation_events(writer, cut, affected_groups(writer, state, cut))
@@ -46,7 +46,7 @@ def tell_of_cuts(
 
 
 def void_history(writer: TableWriter, cuts: Iterable[Cut], own_rows: Mapping[str, str]) -> None:
-    """Mark the rows of history tables that came from the records of the cuts; `own_rows` are the stream's, in SQL."""
+    """Mark the history rows that came from the records of the cuts; `own_rows`: the stream's rows, in SQL."""
     for name, column in VOIDED.items():
         condition = " OR ".join(_is_of(cut, column, "offset") for cut in cuts)
         writer.table(name).update({"void": "true"}, f"({own_rows[name]}) AND {NOT_VOID} AND ({condition})")
@@ -58,16 +58,16 @@ def delete_topologies(writer: TableWriter, cuts: Iterable[Cut]) -> None:
 
 
 def affected_groups(writer: TableWriter, tables: Collection[str], cut: Cut) -> set[str]:
-    """Return the groups whose rows in these tables came from records of the cut, or may lack something of them."""
+    """Return the groups whose rows in these tables came from records of the cut, or may lack some of them."""
     found = (writer.table(name).select("DISTINCT group_id", rows_of(cut, name)) for name in tables)
     return {group_id for rows in found for group_id in rows["group_id"].to_pylist()}
 
 
 def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[str]) -> None:
-    """Append an event for each group that has none about this cut."""
+    """Append an event for each group that has none for this cut."""
     events = writer.table("group_events")
     with _EVENTS_LOCK:
-        # A start that did not come to its end may have written them, in an earlier epoch than that of now.
+        # An earlier start that was interrupted may have written them, with a lower epoch than the current one.
         last = -1 if cut.epoch is None else cut.epoch
         same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
         written = events.select("group_id", f"kind = '{LOG_TRUNCATED}' AND {same}")["group_id"].to_pylist()
@@ -76,9 +76,9 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
 
 
 def rows_of(cut: Cut, table: str = "groups") -> str:
-    """Return the condition for rows that came from records of the cut, or may lack something of them.
+    """Return the SQL condition for rows that came from records of the cut, or may lack some of them.
 
-    A row that is read again does not say from which records it came, or what it keeps of the one before.
+    A row that is being read again does not say from which records it came, or which facts it keeps of the earlier row.
     """
     if cut.unread:
         return of_partition(cut)
@@ -88,7 +88,7 @@ def rows_of(cut: Cut, table: str = "groups") -> str:
 
 
 def of_partition(cut: Cut) -> str:
-    """Return the condition for rows of the partition that was cut."""
+    """Return the SQL condition for rows of the cut partition."""
     return f"source_partition = {cut.partition}"
 
 
@@ -111,7 +111,7 @@ def _event(group_id: str, cut: Cut) -> dict[str, Any]:
 
 
 def _is_of(cut: Cut, partition_column: str, offset_column: str) -> str:
-    """Return the condition that a row is of a record of the cut, and not of one that has its offset since."""
+    """Return the SQL condition that a row is of a record of the cut, and not of a later record with the same offset."""
     older = "" if cut.epoch is None else f" OR log_epoch <= {cut.epoch}"
     offsets = f'"{offset_column}" >= {cut.start} AND "{offset_column}" < {cut.end}'
     return f"({partition_column} = {cut.partition} AND {offsets} AND (log_epoch IS NULL{older}))"

@@ -1,1 +1,1 @@
-"""The warehouse: its Delta tables and the small files next to them, written by the job and read without Spark."""
+"""The warehouse: the Delta tables and the small files next to them. The job writes them; readers need no Spark."""

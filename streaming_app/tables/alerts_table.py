@@ -19,8 +19,8 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable, older_than
 
 OPEN = "opened_at IS NOT NULL AND ended_at IS NULL"
-"""The condition of the rows of problems that are open."""
-_REMOVED = "removed"  # a rule only in the source of the merge: the row is deleted
+"""SQL condition for the rows of open problems."""
+_REMOVED = "removed"  # exists only in the source of the merge, which deletes rows with this rule
 
 
 class AlertsTable:
@@ -32,7 +32,7 @@ class AlertsTable:
         self._schema = self._table.schema()
 
     def problems(self) -> list[Problem]:
-        """Return problems that are open or ended lately. Raises WarehouseError if the table cannot be read."""
+        """Return the problems that are open or ended recently. Raises WarehouseError if the table cannot be read."""
         recent = f"(ended_at IS NULL OR ended_at > now() - INTERVAL '{REMEMBERED.days} days')"
         return read_problems(WarehouseReader(self._warehouse), f"{self._table.own_rows} AND {recent}")
 
@@ -46,12 +46,12 @@ class AlertsTable:
             self._table.merge(pa.Table.from_pylist(rows, self._schema), ["alert_id"], f"s.rule = '{_REMOVED}'")
 
     def maintain(self, retention_days: float) -> None:
-        """If it is due, delete problems that ended before the retention, and compact files."""
+        """If it is due: delete problems that ended longer ago than the retention, and compact files."""
         self._table.maintain(older_than("ended_at", retention_days))
 
 
 def read_problems(warehouse: WarehouseReader, where: str) -> list[Problem]:
-    """Return the problems that match this SQL condition, the oldest first."""
+    """Return the problems that match this SQL condition, oldest first."""
     names = ", ".join(table("alerts").names)
     order = "since, rule, group_id NULLS FIRST"
     rows = warehouse.rows(f"SELECT {names} FROM alerts WHERE {where} ORDER BY {order}")  # noqa: S608 - our own names

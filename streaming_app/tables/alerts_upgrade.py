@@ -1,8 +1,8 @@
-"""Makes the table `alerts` of 0.2.0 like a new one: a row for each problem.
+"""Upgrades the table `alerts` of 0.2.0: the new table has one row for each problem.
 
-One commit rewrites the rows and replaces the columns, so an upgrade that was killed begins again. Open alerts stay
-open, with the id that receivers already know. If 0.2.0 had several open alerts about the health of a group, one stays
-open, and the others end.
+One commit rewrites the rows and replaces the columns, so an upgrade that was killed simply starts again. Open alerts
+stay open, with the id that receivers already know. If 0.2.0 had several open alerts about the health of a group, one
+stays open, and the others end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_EVIDENCE = {"ended", "cleared_at"}
 
 
 def upgrade_alerts(alerts: DeltaTable, schema: pa.Schema, now: datetime) -> bool:
-    """Rewrite the table with the schema of a new one if it is of 0.2.0, and return whether it was.
+    """Rewrite the table with the new schema if 0.2.0 wrote it; return whether it did.
 
     Raises DeltaError and OSError.
     """
@@ -68,7 +68,7 @@ def _fingerprint(row: Mapping[str, Any]) -> str:
 
 
 def _one_for_each_key(problems: Iterable[Problem], now: datetime) -> list[Problem]:
-    """Return the problems: of those with the same key only the first open one stays open."""
+    """Return the problems; among those with the same key only the first open one stays open."""
     is_open, found = set[tuple[str, object]](), list[Problem]()
     for one in sorted(problems, key=lambda one: (one.opened_at is None, one.since)):
         key = (one.cluster, one.key)

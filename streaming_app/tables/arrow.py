@@ -1,6 +1,6 @@
-"""Arrow to Python and back: times, strings, nested values, and the types that Spark and DataFusion give columns.
+"""Conversion between Arrow and Python (times, strings, nested values), and the column types of Spark and DataFusion.
 
-For code that reads or writes many rows. Spark's workers import it, too.
+For code that reads or writes many rows. Spark's workers also import this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from streaming_app.text import EPOCH
 
 TIMESTAMP = pa.timestamp("us", "UTC")
-"""The type of the times in the tables."""
+"""The type of all times in the tables."""
 _SCALARS = {
     "string": pa.string(),
     "timestamp": TIMESTAMP,
@@ -26,17 +26,17 @@ _SCALARS = {
     "boolean": pa.bool_(),
     "binary": pa.binary(),
 }
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # of Python: from the year 1 to 9999
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # Python's range: the years 1 to 9999
 
 
 def arrow_schema(ddl: str) -> pa.Schema:
-    """Return the schema of Spark's DDL, `name type, ...`, as Spark converts it; times are in UTC."""
+    """Return the Arrow schema for Spark's DDL, `name type, ...`, as Spark itself converts it; times are in UTC."""
     fields = (part.strip().partition(" ") for part in _split(ddl))
     return pa.schema([(name, arrow_type(kind)) for name, _, kind in fields])
 
 
 def arrow_type(sql_type: str) -> pa.DataType:
-    """Return the Arrow type of a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
+    """Return the Arrow type for a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
     kind, _, inner = sql_type.replace(" ", "").partition("<")
     inner = inner.removesuffix(">")
     if kind == "array":
@@ -62,17 +62,17 @@ def _split(text: str) -> list[str]:
 
 
 def to_arrow(result: Any) -> pa.Table:  # noqa: ANN401 - delta-rs' own type, which it does not export
-    """Return a table of delta-rs as a table of pyarrow. `pa.table` would load pandas for this, which takes 0.3 s."""
+    """Return a table of delta-rs as a table of pyarrow. `pa.table` would load pandas, which takes 0.3 s."""
     return pa.RecordBatchReader.from_stream(result).read_all()
 
 
 def to_datetimes(
     column: pa.Array | pa.ChunkedArray, first_us: int = 0, known: dict[int, datetime] | None = None
 ) -> list[datetime | None]:
-    """Return aware times; None for null, and for times before 1970, or `first_us`, or after 9999.
+    """Return aware times; None for null and for times before 1970, before `first_us`, or after 9999.
 
-    Arrow's `to_pylist` takes 3 to 7 us for each. This converts equal times once, and a log has many. `known` has the
-    times of other columns by their microseconds, and gets the new ones.
+    Arrow's `to_pylist` takes 3 to 7 us per value. This function converts equal times once: logs repeat many. `known`
+    has the times of other columns by their microseconds, and gets the new ones.
     """
     numbers = column.cast(TIMESTAMP).cast(pa.int64())
     distinct = pc.drop_null(pc.unique(numbers)).to_pylist()
@@ -90,7 +90,7 @@ def to_seconds(column: pa.ChunkedArray) -> list[float | None]:
 
 
 def microseconds(rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return rows with times as microseconds since 1970, which is faster than objects."""
+    """Return rows with times as microseconds since 1970: integers are faster than objects."""
     whole = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     columns = [
         column.cast(TIMESTAMP).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
@@ -100,14 +100,14 @@ def microseconds(rows: pa.Table | pa.RecordBatch) -> pa.Table:
 
 
 def to_table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Return rows, with times in microseconds since 1970, as a table; columns that a row lacks are null."""
+    """Return rows, with times in microseconds since 1970, as a table; missing columns become null."""
     listed = list(rows)
     arrays = [to_array([row.get(field.name) for row in listed], field.type) for field in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of this type; times are microseconds since 1970, within lists, too."""
+    """Return an array of this type; times, also within lists, are microseconds since 1970."""
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(pa.timestamp("us")).cast(kind)
     if pa.types.is_list(kind) and pa.types.is_timestamp(kind.value_type):
@@ -116,7 +116,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_values(column: pa.ChunkedArray, times: dict[int, datetime] | None = None) -> list[Any]:
-    """Return the values of a column; equal strings and equal times are one object, also those in `times`."""
+    """Return the values of a column; equal strings become one object, and equal times, also the ones in `times`."""
     if pa.types.is_timestamp(column.type):
         return to_datetimes(column, known=times)
     values: list[Any] = column.to_pylist()
@@ -126,7 +126,7 @@ def to_values(column: pa.ChunkedArray, times: dict[int, datetime] | None = None)
 def to_rows(rows: pa.Table) -> list[dict[str, Any]]:
     """Return the rows as dicts, with maps as dicts, too. If two columns have the same name, the last one counts.
 
-    Arrow's `to_pylist` would load pandas for times, which takes 0.3 s.
+    Arrow's `to_pylist` would load pandas to convert times, which takes 0.3 s.
     """
     columns: dict[str, list[Any]] = {}
     for field, column in zip(rows.schema, rows.columns, strict=True):
@@ -140,13 +140,13 @@ def to_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def intern_strings(values: Iterable[str], known: dict[str, str] | None = None) -> list[str]:
-    """Return the values; equal strings are one object, also the strings of `known`, which gets the new ones."""
+    """Return the values; equal strings become one object, also the ones in `known`, which gets the new ones."""
     seen = {} if known is None else known
     return [seen.setdefault(value, value) for value in values]
 
 
 def keep_fields(lists: pa.Array, names: Sequence[str]) -> pa.Array:
-    """Return lists of structs with only these fields; null becomes empty."""
+    """Return lists of structs with only these fields; null becomes an empty list."""
     structs = lists.flatten()
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
@@ -154,7 +154,7 @@ def keep_fields(lists: pa.Array, names: Sequence[str]) -> pa.Array:
 
 
 def to_python(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any Arrow value
-    """Return a value from `to_pylist` of this type with maps as dicts, at any depth."""
+    """Return a value that `to_pylist` gave for this type, with maps as dicts at any depth."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -167,9 +167,9 @@ def to_python(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any Arrow
 
 
 def with_plain_types(table: pa.Table) -> pa.Table:
-    """Return the table with strings and bytes instead of DataFusion's string views and binary views.
+    """Return the table with strings and bytes in place of DataFusion's string views and binary views.
 
-    Arrow can neither compare nor filter views, and pandas does not read them within lists.
+    Arrow cannot compare or filter views, and pandas cannot read them within lists.
     """
     return table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
 

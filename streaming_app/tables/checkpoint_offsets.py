@@ -1,7 +1,7 @@
-"""Reads from Spark's checkpoint which offsets of the topic the job has processed. No Spark here.
+"""Reads from Spark's checkpoint which offsets of the topic the job has processed, without Spark.
 
 Spark writes `offsets/N`, the end offsets of batch N, before the batch starts. It writes `commits/N` when the rows of
-the batch are in the tables. So the newest batch with both files is the newest processed batch.
+the batch are in the tables. So the newest batch that has both files is the newest processed one.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.location import Location
 
 _VERSION = "v1"
-_NO_OFFSETS = "-"  # Spark writes this when a source has no offsets yet
+_NO_OFFSETS = "-"  # Spark writes this for a source that has no offsets yet
 _ATTEMPTS = 3  # Spark may delete the files of old batches between listing and reading
 
 
 class CheckpointOffsets(NamedTuple):
-    """The offsets in the tables: for each partition of `topic` the first offset that is not processed yet."""
+    """The offsets in the tables: for each partition of `topic`, the first offset that is not processed yet."""
 
     topic: str
     batch_id: int
     offsets: Mapping[int, int]
 
     def offsets_behind(self, ends: Mapping[int, int]) -> dict[int, int]:
-        """Return how many offsets remain up to these end offsets, by partition; only partitions with any."""
+        """Return how many offsets remain before these end offsets, by partition; partitions with none are missing."""
         remaining = {partition: end - self.offsets.get(partition, 0) for partition, end in ends.items()}
         return {partition: count for partition, count in remaining.items() if count > 0}
 
 
 class BatchOffsets:
-    """The offsets of the batches of one query. The checkpoint has them before a batch begins."""
+    """The offsets of the batches of one query. The checkpoint has them before a batch starts."""
 
     def __init__(self, checkpoint: Location) -> None:
         self._checkpoint = checkpoint
         self._last = -1
         """The number of the last batch."""
-        self._ends: Mapping[int, int] | None = {}  # of this batch, by partition; the first offset may be higher than 0
+        self._ends: Mapping[int, int] | None = {}  # of this batch, by partition; the log may start after offset 0
 
     @property
     def ends(self) -> Mapping[int, int] | None:
@@ -48,7 +48,7 @@ class BatchOffsets:
         return self._ends
 
     def most_records(self, batch_id: int) -> int | None:
-        """Return how many offsets the batch has; None if they are not known. Compaction may have removed records."""
+        """Return the number of offsets of the batch; None if not known. Compaction may have left fewer records."""
         starts = self._ends if self._last == batch_id - 1 else read_batch_ends(self._checkpoint, batch_id - 1)
         ends = read_batch_ends(self._checkpoint, batch_id)
         self._last, self._ends = batch_id, ends
@@ -59,13 +59,13 @@ class BatchOffsets:
 
 
 def checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
-    """Return the location of Spark's checkpoint of the job that writes `cluster`."""
+    """Return the location of Spark's checkpoint for the job that writes `cluster`."""
     return Location.of(warehouse) / "_checkpoints" / cluster
 
 
 def commits_checkpoint_location(warehouse: Location | Path, cluster: str) -> Location:
     """Return the location of the checkpoint of the query that reads committed offsets."""
-    return Location.of(warehouse) / "_checkpoints" / f"{cluster}~offsets"  # no name of a cluster has this character
+    return Location.of(warehouse) / "_checkpoints" / f"{cluster}~offsets"  # names of clusters have no tilde
 
 
 def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> CheckpointOffsets | None:
@@ -95,7 +95,7 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
 
 
 def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | None:
-    """Return the end offset of each partition in a batch that has begun; None if the checkpoint does not say it."""
+    """Return the end offset of each partition for a batch that has started; None if the checkpoint does not have it."""
     try:
         begun = _parse((checkpoint / "offsets" / str(batch_id)).read_text(), batch_id)
     except (OSError, ValueError, AttributeError):
@@ -115,7 +115,7 @@ def find_damage(checkpoint: Location) -> str | None:
             text = (checkpoint / kind / str(newest)).read_text()
             version, *rest = text.splitlines()
             if version != _VERSION or not rest or any(line != _NO_OFFSETS and not _is_json(line) for line in rest):
-                raise ValueError  # noqa: TRY301 - as what cannot be decoded
+                raise ValueError  # noqa: TRY301 - handled like a file that cannot be decoded
         except FileNotFoundError:  # Spark has just removed it
             continue
         except ValueError:
@@ -132,25 +132,25 @@ def _is_json(line: str) -> bool:
 
 
 class BatchEnds(NamedTuple):
-    """End offsets by partition: of the newest committed batch of a checkpoint, and of the newest begun batch."""
+    """End offsets by partition: of a checkpoint's newest committed batch, and of its newest started batch."""
 
     committed: Mapping[int, int] = MappingProxyType({})
     begun: Mapping[int, int] = MappingProxyType({})
 
 
 def newest_batch_ends(checkpoint: Location) -> BatchEnds:
-    """Return the ends of the newest batches of a checkpoint; empty if it has none. Raises OSError."""
+    """Return the end offsets of the newest batches of a checkpoint; empty if it has none. Raises OSError."""
     newest = (newest_batch(checkpoint / kind) for kind in ("commits", "offsets"))
     return BatchEnds(*(read_batch_ends(checkpoint, one) or {} for one in newest))
 
 
 def newest_batch(directory: Location) -> int:
-    """Return the newest batch number among the files of this directory of a checkpoint; -1 if none. Raises OSError."""
+    """Return the newest batch number among the files in this directory of a checkpoint; -1 if none. Raises OSError."""
     return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
 
 
 def _parse(text: str, batch_id: int) -> CheckpointOffsets | None:
-    """Parse an offset log. Lines: the version, the batch's settings, one per source; here one source with one topic."""
+    """Parse an offset log. Lines: the version, the batch's settings, one per source (here: one source, one topic)."""
     version, _, source = text.splitlines()[:3]
     if version != _VERSION:
         raise ValueError(version)

@@ -1,11 +1,11 @@
-"""The content of data files: Parquet, and the statistics of each file for the log of its table.
+"""The content of data files: Parquet, and the statistics of each file for the Delta log.
 
-The process that folds rows encodes them: the job, or a worker of Spark, which returns the content of its files. Only
-the job writes into the warehouse, see `writer`. So workers need no credentials of the store, and a task that Spark runs
-twice leaves no file. Spark's workers import this module.
+The process that folds rows also encodes them: the job, or a Spark worker, which returns the content of its files. Only
+the job writes into the warehouse (see `writer`). So workers need no credentials of the store, and a task that Spark
+runs twice leaves no file. Spark's workers import this module.
 
-Statistics have the number of rows, and the bounds of `group_id`: queries select by it, and readers skip files. Bounds
-are whole values, never shortened, in Delta's order of UTF-8 bytes.
+The statistics are the number of rows and the bounds of `group_id`: queries filter by it, so that readers can skip
+files. Bounds are whole values, never shortened, in Delta's order of UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
     from streaming_app.tables.location import Location
 
 CLUSTER = "cluster"
-"""The column by which tables are partitioned: the log has its value, and files leave it out."""
+"""The column by which tables are partitioned. The log has its value; the files do not contain the column."""
 ENCODED_DDL = "content binary, stats string"
-"""The columns of `encode_files`."""
+"""The columns that `encode_files` yields."""
 _BOUNDED = "group_id"
 _ENCODED = pa.schema([("content", pa.binary()), ("stats", pa.string())])
-_FILE_BYTES = 32 << 20  # of Arrow rows, which a worker holds until it encodes them
+_FILE_BYTES = 32 << 20  # of Arrow rows: a worker holds them until it encodes them
 
 
 class EncodedFile(NamedTuple):
-    """A file that has not been written yet."""
+    """The content of a file that is not written yet."""
 
     content: bytes
     stats: str
-    """JSON, as in the log."""
+    """The statistics as JSON, as the log has them."""
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:
-    """Return a file with these rows, at least one."""
+    """Return a file with these rows; there must be at least one."""
     stored = rows.drop_columns([CLUSTER]) if CLUSTER in rows.column_names else rows
     bounded = [_BOUNDED] if _BOUNDED in stored.column_names else []
     sink = pa.BufferOutputStream()
-    # Leaves out Arrow's copy of the schema, a fifth of a small file: the table has the types.
+    # `store_schema=False` omits Arrow's copy of the schema, a fifth of a small file: the table has the types.
     pq.write_table(stored, sink, compression="snappy", write_statistics=bounded or False, store_schema=False)
     return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
 
 
 def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a file of this cluster that are in `schema`."""
+    """Return the columns of a file of this cluster that `schema` names."""
     stored = pq.ParquetFile(pa.BufferReader(encoded.content))
     rows = stored.read([name for name in schema.names if name != CLUSTER], use_threads=False)
     if CLUSTER in schema.names:
@@ -62,9 +62,9 @@ def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Tab
 
 
 def encode_files(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the files with the rows of these batches, in their order, as `ENCODED_DDL` has them.
+    """Yield files with the rows of these batches, in their order; columns: `ENCODED_DDL`.
 
-    A file has `most_rows` rows at most; 0: any number.
+    A file has at most `most_rows` rows; 0: no limit.
     """
     for part in _parts(batches, most_rows):
         encoded = encode_file(part)
@@ -72,7 +72,7 @@ def encode_files(batches: Iterable[pa.RecordBatch], most_rows: int) -> Iterator[
 
 
 def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction:
-    """Write a file below a table. The table has its rows once the action is committed. Raises OSError."""
+    """Write a file below a table. Its rows are in the table once the returned action is committed. Raises OSError."""
     from deltalake.transaction import AddAction  # noqa: PLC0415 - Spark's workers have no delta-rs
 
     name = f"part-{uuid.uuid4()}.snappy.parquet"

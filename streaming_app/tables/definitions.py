@@ -1,6 +1,6 @@
-"""Loads the definitions of the tables and views from `schemas/tables/`. No Spark and no Arrow here.
+"""Loads the definitions of the tables and views from `schemas/tables/`. Needs neither Spark nor Arrow.
 
-A new table is a new file there; nothing lists the tables by name.
+A new table is a new file there; no code lists the tables by name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Bumped when a change of the tables needs more than new nullable columns.
+# Increased when a change of the tables needs more than new nullable columns.
 WAREHOUSE_FORMAT = 1
 FORMAT_PROPERTY = "streams_groups.format"
 """The Delta table property that holds the format."""
@@ -27,7 +27,7 @@ FORMAT_PROPERTY = "streams_groups.format"
 
 @dataclass(frozen=True)
 class Column:
-    """One column; `type` is a Spark SQL type in which nested tables are already expanded to structs."""
+    """One column; `type` is a Spark SQL type, with nested tables expanded to structs."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the rows of a table that `where` selects: the expressions, and their columns."""
+    """Sums over the rows of a table that match `where`: the expressions, and the columns of the result."""
 
     columns: tuple[Column, ...]
     select: str
@@ -45,10 +45,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Table:
-    """A Delta table, a view, or a struct that is only nested (`nested`).
+    """A Delta table, a view, or a struct that is only nested in tables (`nested`).
 
-    A view is over a nested column of a table (`view_of`), or a query over tables and the views before it (`sql`), such
-    as one that sums up a table by its key (`sums_of` in its file).
+    A view is over a nested column of a table (`view_of`), or it is a query over tables and earlier views (`sql`), for
+    example one that sums up a table by its key (`sums_of` in its file).
     """
 
     name: str
@@ -58,21 +58,21 @@ class Table:
     view_of: str | None
     nested: bool
     also: tuple[str, ...] = ()
-    """Of a view over a nested column: more columns that it takes from its table."""
+    """For a view over a nested column: the further columns that it takes from its table."""
     order: int = 0
-    """Place in the documentation."""
+    """The position in the documentation."""
     expires_by: str | None = None
-    """The time column from which the retention counts; None: the job does not expire rows of this table."""
+    """The time column from which the retention counts; None: rows of this table do not expire."""
     partition_column: str | None = None
-    """Of an append-only table: the column with the partition of the offsets topic."""
+    """For an append-only table: the column with the partition of the offsets topic."""
     sql: str | None = None
-    """Of a view: its query, valid in Spark and in DataFusion."""
+    """For a view: its query, valid in Spark and in DataFusion."""
     computed: tuple[Column, ...] = ()
     """Columns that are computed at reading: they change with time, and storing them would rewrite the table."""
     read_as: str | None = None
-    """The query that computes them, in both dialects, from `{stored}` and tables without such columns."""
+    """The query that computes them, valid in both dialects, from `{stored}` and tables without such columns."""
     sums: Sums | None = None
-    """The sums for views over it."""
+    """The sums for views over this table."""
 
     @property
     def is_view(self) -> bool:
@@ -125,7 +125,7 @@ def _table(data: dict[str, Any]) -> Table:
 
 
 def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str = "") -> str:
-    """Return the query of the sums of a table by these columns, in both dialects; `also` are further expressions."""
+    """Return the query that sums up a table by these columns, in both dialects; `also`: further expressions."""
     sums, keys = _sums_of(name), ", ".join(by)
     condition = " AND ".join(filter(None, (sums.where, where)))
     return f"SELECT {keys}, {sums.select}{also} FROM {name} WHERE {condition} GROUP BY {keys}"  # noqa: S608 - our own names
@@ -134,7 +134,7 @@ def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str =
 def _sums_of(name: str) -> Sums:
     sums = table(name).sums
     if sums is None:
-        raise ValueError(f"No sums are defined of {name}")
+        raise ValueError(f"No sums are defined for {name}")
     return sums
 
 
@@ -154,19 +154,19 @@ def tables() -> tuple[Table, ...]:
 
 @cache
 def views() -> tuple[Table, ...]:
-    """Return the views, each after those that it reads."""
+    """Return the views, each after the views that it reads."""
     return tuple(one for one in _all() if one.is_view)
 
 
 @cache
 def expiring_tables() -> tuple[Table, ...]:
-    """Return the tables whose rows expire; `groups` first, since the history of a group expires with its row."""
+    """Return the tables whose rows expire; `groups` comes first: the history of a group expires with its row."""
     return tuple(one for one in tables() if one.expires_by)
 
 
 @cache
 def history_tables() -> tuple[Table, ...]:
-    """Return the append-only tables, which keep what an earlier run of the job wrote."""
+    """Return the append-only tables. They keep the rows of earlier runs of the job."""
     return tuple(one for one in tables() if one.partition_column)
 
 
@@ -182,12 +182,12 @@ def _all() -> tuple[Table, ...]:
 
 
 def read_sql(definition: Table, stored: str) -> str:
-    """Return the query of the rows of a table with all columns; `stored` names the relation with the stored rows."""
+    """Return the query for all columns of a table, including computed ones; `stored` names the stored rows."""
     return (definition.read_as or "SELECT * FROM {stored}").replace("{stored}", stored)
 
 
 def view_sql(view: Table, explode: str) -> str:
-    """Return the query of `view`; `explode` is the function of the SQL dialect (Spark: explode, DataFusion: unnest).
+    """Return the query of `view`; `explode` is the dialect's function (Spark: explode, DataFusion: unnest).
 
     A field of a struct is written ``row['name']``, which both dialects accept.
     """

@@ -1,9 +1,9 @@
 """Decides which rows of a history expire, and which expired rows are kept.
 
-The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end. A
-group that has been Stable for a year has had no event since. Without its last events nobody could query its state of
-yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. Nothing is
-kept of a group whose row was deleted.
+The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end.
+Example: a group that has been Stable for a year has had no event since. Without its last events nobody could query its
+state of yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. If
+the row of a group was deleted, nothing of the group is kept.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _SUBJECT = """CASE kind
     WHEN 'member_joined' THEN 'member' WHEN 'member_left' THEN 'member'
     WHEN 'created' THEN 'group' WHEN 'deleted' THEN 'group'
     ELSE kind END"""
-"""What an event is about: some kinds share a subject."""
+"""The subject of an event: some kinds share one."""
 
 
 class _Kept(NamedTuple):
     """SQL that selects the expired rows to keep: the newest row of each key."""
 
     candidates: str
-    """The rows that may be kept."""
+    """Condition for the rows that may be kept."""
     key: str
     newest: str
     """The order that puts the newest first."""
     condition: str
-    """The newest row is kept only if this is true."""
+    """Condition for the newest row: it is kept only if this is true."""
 
 
 _KEPT = {
@@ -52,14 +52,14 @@ _KEPT = {
         candidates="true", key="group_id", newest='first_seen_at DESC, "offset" DESC', condition="true"
     ),
 }
-"""By table; the expired rows of any other table are all deleted."""
+"""By table; in any other table all expired rows are deleted."""
 
 
 class Expired(NamedTuple):
     """The expired rows of a table."""
 
     condition: str
-    """In SQL: selects the rows that are older than the retention."""
+    """SQL condition for the rows that are older than the retention."""
     kept: pa.Table
     """The expired rows to keep."""
     deleted: int

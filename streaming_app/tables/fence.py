@@ -1,18 +1,18 @@
-"""Keeps a job that another job has replaced from committing: each commit to a table carries the term of its job.
+"""Prevents a job that another job has replaced from committing: each commit to a table carries the term of its job.
 
 Theory of operation
 -------------------
-A job that was paused goes on where it was, whatever it checked before. So the commit itself must keep it from writing:
-it carries a Delta transaction whose application id is the same for all jobs of a cluster. Delta rejects a commit if
-another commit with this id came after the version that the writer had opened. A writer that opens a version with a
-later term sees that term. So the commit of an earlier term never gets in.
+A paused job continues where it stopped, whatever it checked before. So only the commit itself can stop its writes. Each
+commit carries a Delta transaction, whose application id is the same for all jobs of a cluster. Delta rejects a commit
+if another commit with this id came after the version that the writer opened. A writer that opens a version with a later
+term sees that term, and stops. So a job with an earlier term can no longer commit.
 
-The term of a new job is the highest term plus one (see `job.owner`). The job commits it to every table before it reads
-any. From then on it owns the rows, even if an earlier job still runs. Jobs of other clusters have other ids.
+A new job takes the highest term plus one (see `job.owner`), and commits it to every table before it reads any. From
+then on it owns the rows, even if an earlier job still runs. Jobs of other clusters have other application ids.
 
-The version of the transaction has the term, and a number that differs in each commit of the job, since Spark skips a
-write whose version it knows. Delta does not reject a commit without new rows (a compaction), so the job begins one only
-if the table has no later term.
+The version of the transaction combines the term with a number that increases with each commit of the job, since Spark
+skips a write whose version it knows. Delta does not reject a commit without new rows (a compaction). So the job starts
+one only if the table has no later term.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 
 _COMMITS = 1 << 40
-"""Of a term."""
+"""The number of commits that a term can have."""
 HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""After a commit: none. Who writes a table makes its checkpoints and cleans its log up at times."""
+"""After a commit delta-rs does no maintenance. The writer of a table makes checkpoints and cleans up the log itself."""
 
 
 class HasTransactions(Protocol):
     """A table of delta-rs, or a `KeptTable`."""
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the newest transaction of an application."""
+        """Return the version of the newest transaction of an application."""
 
 
 class Fence:
     """Writes the term of one job into its commits. Every method may be called from any thread."""
 
     def __init__(self, cluster: str, term: int) -> None:
-        """Take the term of the job that owns a cluster."""
+        """Take the term of the job that owns the cluster."""
         self.application, self.term = application_of(cluster), term
         self.cluster, self._numbers = cluster, count(1)
         self.is_lost = False
-        """Another job is known to have taken over."""
+        """Whether this job knows that another one has taken over."""
 
     def transaction(self) -> Transaction:
         """Return the transaction for the next commit, with a higher version than the commits before."""
@@ -63,7 +63,7 @@ class Fence:
             self._refuse()
 
     def check_owner(self) -> None:
-        """Raise OtherOwnerError if this job knows that another one has taken over; reads no table."""
+        """Raise OtherOwnerError if this job already knows that another one has taken over; reads no table."""
         if self.is_lost:
             self._refuse()
 
@@ -75,7 +75,7 @@ class Fence:
         )
 
     def _successor(self) -> str:
-        """Return the new owner, after a colon; empty if it is not known."""
+        """Return the new owner after a colon; empty if it is not known."""
         return ""
 
     def claim(self, locations: Iterable[Location]) -> None:
@@ -115,7 +115,7 @@ def term_in(table: HasTransactions, application: str) -> int:
 
 
 def newest_term(cluster: str, locations: Iterable[Location]) -> int:
-    """Return the newest term in the existing tables among these; 0 if there is none. Raises delta-rs' errors."""
+    """Return the newest term in those of these tables that exist; 0 if none does. Raises delta-rs' errors."""
 
     def term(location: Location) -> int:
         try:

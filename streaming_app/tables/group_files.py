@@ -1,8 +1,8 @@
-"""The files of the table `groups`: the range of group ids of each, and the size of files.
+"""The files of the table `groups`: their ranges of group ids, and their sizes.
 
-They are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids within
-its range. delta-rs and Spark both write such files. If ranges overlap, as in tables of older releases and after rows
-have expired, the files count as one, and the next rewrite gives them separate ranges.
+The files are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids
+within its range. delta-rs and Spark both write such files. Ranges may overlap in tables of older releases, and after
+rows have expired. Then the files count as one, and the next rewrite gives them separate ranges.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 FILE_ROWS = 250
-_FILES = 2_000  # about so many at most, since each batch reads all ranges; with more groups files have more rows
+_FILES = 2_000  # the approximate maximum, since each batch reads all ranges; with more groups, files get more rows
 
 
 class GroupFile(NamedTuple):
-    """A file of the table: the range of its group ids, None where it is not known."""
+    """A file of the table, with the range of its group ids; None where the range is not known."""
 
     path: str
-    """The path in the store; the log has it URI-encoded."""
+    """The path in the store. The log has it URI-encoded."""
     first: str | None
     last: str | None
     size: int
@@ -32,7 +32,7 @@ class GroupFile(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One file, or files whose ranges overlap, with their common range; None: unlimited."""
+    """One file, or files whose ranges overlap, with their common range; None: no limit."""
 
     first: str | None
     last: str | None
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
-    """Return the files with rows of a cluster, in the order of their first group ids."""
+    """Return the files with rows of a cluster, sorted by their first group ids."""
     found = pa.table(groups.get_add_actions()).select(["path", "min", "max", "size_bytes", "num_records", "partition"])
     files = [
         GroupFile(unquote(path), first.get("group_id"), last.get("group_id"), size, rows or 0)
@@ -51,14 +51,14 @@ def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
 
 
 def file_paths(table: DeltaTable, cluster: str) -> list[str]:
-    """Return the paths below a table of the files with rows of a cluster."""
+    """Return the paths, below a table, of the files with rows of a cluster."""
     found = pa.table(table.get_add_actions()).select(["path", "partition"]).to_pydict()
     both = zip(found["path"], found["partition"], strict=True)
     return [unquote(path) for path, partition in both if partition["cluster"] == cluster]
 
 
 def spans_of(files: Iterable[GroupFile]) -> list[Span]:
-    """Return sorted files in spans, which do not overlap."""
+    """Group sorted files into spans that do not overlap."""
     spans: list[Span] = []
     for file in files:
         if spans and (file.first is None or spans[-1].last is None or file.first <= spans[-1].last):
@@ -71,7 +71,7 @@ def spans_of(files: Iterable[GroupFile]) -> list[Span]:
 
 
 def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
-    """Return spans of sorted files; neighbours up to so many bytes are one span."""
+    """Return the spans of sorted files; neighbours of together at most `size` bytes become one span."""
     found: list[Span] = []
     for span in spans_of(files):
         if found and sum(file.size for file in (*found[-1].files, *span.files)) <= size:
@@ -82,7 +82,7 @@ def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
 
 
 def file_rows(files: Sequence[GroupFile]) -> int:
-    """Return the maximum number of rows of a file of the table."""
+    """Return the maximum number of rows per file."""
     return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)
 
 

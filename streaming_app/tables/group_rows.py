@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-The files of the table have ranges of group ids, see `group_files`. To replace the rows of some groups, one commit
+The files of the table have ranges of group ids (see `group_files`). To replace the rows of some groups, one commit
 rewrites their files, a few at a time. A new group goes into the file whose range is next to its id. A file that becomes
 too large is divided.
 
-A batch of groups from the whole range rewrites a file for each group, and the files determine its duration. pyarrow
-reads each file once and in full, in a few threads, both to find rows and to replace them: a query takes twice as long.
-A query reads files that are large, or have another schema than the table.
+If the groups of a batch come from the whole range, the batch rewrites one file per group, and the files determine its
+duration. Both to find rows and to replace them, pyarrow reads each file once and in full, in a few threads: a query
+would take twice as long. Files that are large or have another schema than the table are read with a query.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from streaming_app.tables.rust_table import Batch, Commit, RustTable
 if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
-_FILE_BYTES = 4 << 20  # of Arrow, if rows are large
-_AT_A_TIME = 4 << 20  # bytes of files read and written together; as Arrow they take up to 30 times as much
-_KEPT_BYTES = 48 << 20  # of Arrow: files read to find rows are kept until the rows are replaced
-_PIECES = 50  # of the rows of a file: in more of them, writing takes longer than a copy
+_FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
+_AT_A_TIME = 4 << 20  # bytes of files that are read and written together; as Arrow they take up to 30 times as much
+_KEPT_BYTES = 48 << 20  # of Arrow: files that were read to find rows stay in memory until the rows are replaced
+_PIECES = 50  # of the rows of a file: with more pieces, writing takes longer than a copy would
 _NAME = "groups"
 
 
@@ -58,7 +58,7 @@ class _OtherFormatError(Exception):
 
 
 class GroupRows:
-    """Writes the rows of groups of one cluster and a few rows of their history, and finds the rows of a few groups.
+    """Finds the rows of groups of one cluster, and writes them together with a few rows of their history.
 
     Methods that write raise OSError in one line; methods that may use Spark also raise Spark's errors.
     """
@@ -66,10 +66,10 @@ class GroupRows:
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
         self._versions: dict[str, int] = {}
-        self._kept: Mapping[str, pa.Table] = {}  # see `_Files`; from rows found to rows replaced
+        self._kept: Mapping[str, pa.Table] = {}  # see `_Files`; from finding rows until replacing them
 
     def find(self, column: str, values: Sequence[str]) -> pa.Table:
-        """Return the stored rows of the groups that have one of `values` in `column`."""
+        """Return the stored rows of the groups whose `column` has one of `values`."""
         own = self._table(_NAME)
         groups = own.open()
         if column == "group_id":
@@ -79,7 +79,7 @@ class GroupRows:
             self._kept = files.kept
             if found is not None:
                 return found
-        named = ", ".join(map(quote, values)) or "NULL"  # a batch whose keys name no group has no values
+        named = ", ".join(map(quote, values)) or "NULL"  # no values if no key of the batch names a group
         return _select(groups, f"{own.own_rows} AND {column} IN ({named})")
 
     def replace(self, rows: pa.Table, group_ids: Sequence[str]) -> None:
@@ -108,25 +108,25 @@ class GroupRows:
             self._versions[_NAME] = version
 
     def append(self, name: str, rows: pa.Table, writers: Sequence[str], batch_id: int) -> None:
-        """Append rows to a table of the history exactly once as the batch of these writers."""
+        """Append rows to a history table exactly once, as the batch of these writers."""
         batch = Batch([f"{writer}-{name}" for writer in writers], batch_id)
         self._versions[name] = self._table(name).append(rows, batch)
 
     def delete_history(self, name: str, rows: pa.Table) -> None:
-        """Delete from a table of the history the rows with the keys of these rows."""
-        unknown = pa.nulls(rows.num_rows, rows.schema.field("log_epoch").type)  # in rows of older releases
+        """Delete the rows of a history table that have the same keys as these rows."""
+        unknown = pa.nulls(rows.num_rows, rows.schema.field("log_epoch").type)  # older releases wrote null
         place = rows.schema.get_field_index("log_epoch")
         rows = pa.concat_tables([rows, rows.set_column(place, "log_epoch", unknown)])
         self._versions[name] = self._table(name).delete_rows(rows, table(name).key)
 
     def version(self, name: str) -> int:
-        """Return the version of a table after the last write of this object (not of Spark), or a later version."""
+        """Return the version of a table after this object's last write, or a later one; Spark's writes do not count."""
         if name not in self._versions:
             self._versions[name] = self._table(name).open().version()
         return self._versions[name]
 
     def forget_versions(self) -> None:
-        """Learn that Spark has written the tables."""
+        """Forget the versions, after Spark has written the tables."""
         self._versions.clear()
 
     def _table(self, name: str) -> RustTable:
@@ -152,21 +152,21 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
 
 
 class _Files:
-    """Reads files of the table as it was opened, also in several threads."""
+    """Reads files of the table at the version that was opened; may be used from several threads."""
 
     def __init__(self, groups: DeltaTable, own: RustTable, kept: Mapping[str, pa.Table] | None = None) -> None:
-        """Take the table, and files that were read before: a file never changes."""
+        """Take the table, and the files that were read before: a file never changes."""
         self._groups, self.own = groups, own
         self._schema = _schema(groups)
         self._has_features = groups.protocol().min_reader_version > 1
         self.kept: dict[str, pa.Table] = dict(kept or {})
-        """The rows of files that are probably read again, by their paths."""
+        """The rows of files that will probably be read again, by path."""
         self._kept_bytes = 0
 
     def find(self, files: Sequence[GroupFile], group_ids: Iterable[str]) -> pa.Table | None:
         """Return the rows of these groups in these files, and keep the files if they are few.
 
-        None if only a query can read them.
+        Returns None if only a query can read the files.
         """
         wanted = pa.array(set(group_ids), pa.string())
 
@@ -209,7 +209,7 @@ class _Files:
 
 
 def _rewrite(files: _Files, changes: Sequence[_Change], most: int) -> list[AddAction]:
-    """Write the new files of these spans: rows of unchanged groups and the new rows."""
+    """Write the new files of these spans: the rows of unchanged groups, and the new rows."""
 
     def write(change: _Change) -> list[AddAction]:
         rows = _merge(files.rows(change.span), change)
@@ -239,7 +239,7 @@ def _end(ids: Sequence[str], span: Span) -> int:
 
 
 def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
-    """Yield the changes that are made at a time."""
+    """Divide the changes into parts; the files of a part are read and written together."""
     start = size = 0
     for place, change in enumerate(changes):
         own = sum(file.size for file in change.span.files)
@@ -252,7 +252,7 @@ def _together(changes: Sequence[_Change]) -> Iterator[Sequence[_Change]]:
 
 
 def _merge(stored: pa.Table, change: _Change) -> pa.Table:
-    """Return the future rows of a span, sorted, in pieces: a copy would take as long as reading them."""
+    """Return the new rows of a span, sorted, in pieces: a copy would take as long as reading them."""
     ids, new_ids = stored["group_id"].to_pylist(), change.rows["group_id"].to_pylist()
     pieces, place, new = [], 0, 0
     for group_id in change.group_ids:
@@ -264,7 +264,7 @@ def _merge(stored: pa.Table, change: _Change) -> pa.Table:
 
 
 def _divide(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield the rows in parts of about the same size, none too large for a file."""
+    """Yield the rows in parts of about equal size, none too large for a file."""
     if rows.num_rows:
         count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
         size = -(-rows.num_rows // count)
@@ -288,13 +288,13 @@ def _schema(groups: DeltaTable) -> pa.Schema:
 
 
 def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows in the types of this schema; DataFusion returns views of text, which Arrow cannot sort."""
+    """Return the rows with the types of this schema: DataFusion returns string views, which Arrow cannot sort."""
     return rows.select(schema.names).cast(schema)
 
 
 def _select(groups: DeltaTable, condition: str) -> pa.Table:
     builder = QueryBuilder().register("groups", groups)
-    # Most of a row is in the other columns: read those of the matching rows only.
+    # Most bytes of a row are in the other columns: read those for the matching rows only.
     builder.execute("SET datafusion.execution.parquet.pushdown_filters = true")
     found = builder.execute(f"SELECT * FROM groups WHERE {condition}").read_all()  # noqa: S608 - quoted
     return _conform(pa.table(found), _schema(groups))

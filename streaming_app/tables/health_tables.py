@@ -1,4 +1,4 @@
-"""The tables of verdicts, and a person's requests to end a problem. delta-rs reads and writes the tables."""
+"""The tables of verdicts, and the requests of people to end a problem. delta-rs reads and writes the tables."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from streaming_app.text import digest
 HEALTH, HISTORY = "group_health", "group_health_history"
 _OF_CHANGE = [name for name in table(HISTORY).key if name != "cluster"]
 _SUFFIX, _NAME_CHARACTERS = ".json", 24
-_WRITTEN = 20_000  # rows in a commit: a first evaluation has one for each group
-_REMOVED = "removed"  # a verdict only in the source of the merge: the row is deleted
+_WRITTEN = 20_000  # rows per commit: a first evaluation has one row for each group
+_REMOVED = "removed"  # exists only in the source of the merge, which deletes rows with this verdict
 
 
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one for a million groups
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one object for up to a million groups
 
 
 class HealthRow(NamedTuple):
@@ -47,14 +47,14 @@ class HealthRow(NamedTuple):
 
 
 class HealthTables:
-    """The verdicts on the groups of one cluster. Methods that write raise OSError."""
+    """The verdicts of the groups of one cluster. Methods that write raise OSError."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse, self._cluster = Location.of(warehouse), cluster
         names = (HEALTH, HISTORY)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
         self._schemas = {name: one.schema() for name, one in self._tables.items()}
-        self._is_certain = False  # an earlier run, or a failed append, may have written changes
+        self._is_certain = False  # False: an earlier run, or a failed append, may have written changes
 
     def rows(self) -> Iterator[HealthRow]:
         """Yield the stored rows. Raises WarehouseError."""
@@ -67,7 +67,7 @@ class HealthTables:
             self._tables[HEALTH].merge(self._table(HEALTH, new), ["group_id"], f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
-        """Add changes of verdicts to the history, each once, even if an earlier call failed after it had written."""
+        """Add verdict changes to the history, each once, even if an earlier call failed after it had written."""
         if not changes:
             return
         is_certain, self._is_certain = self._is_certain, False
@@ -81,7 +81,7 @@ class HealthTables:
         self._is_certain = True
 
     def maintain(self, retention_days: float) -> None:
-        """If it is due, delete rows that are older than the retention, and compact files."""
+        """If it is due: delete rows that are older than the retention, and compact files."""
         self._tables[HEALTH].maintain()
         self._tables[HISTORY].maintain(older_than("at", retention_days))
 
@@ -93,12 +93,12 @@ class HealthTables:
 
 
 def read_health(warehouse: WarehouseReader, where: str) -> list[HealthRow]:
-    """Return the rows of `group_health` that match this SQL condition, by group."""
+    """Return the rows of `group_health` that match this SQL condition, sorted by group."""
     return list(_health(warehouse, f"{where} ORDER BY group_id"))
 
 
 def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
-    texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups have the same
+    texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups share these values
     for row in _rows(warehouse, HEALTH, rest):
         if (text := row["evidence"]) not in evidence:
             evidence[text] = json.loads(text or "{}")
@@ -154,7 +154,7 @@ def _to_row(row: HealthRow, now: datetime, *, is_gone: bool) -> dict[str, Any]:
 
 
 class EndedProblems:
-    """The problems that a person ended: a file for each, named by a digest of its id."""
+    """The problems that a person ended: one file each, named by a digest of the problem's id."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
@@ -167,7 +167,7 @@ class EndedProblems:
         self._files.write(f"{digest(alert_id, _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
-        """Return by id why a person ended it; a file that cannot be read does not count."""
+        """Return the reason of the person by problem id; files that cannot be read are skipped."""
         with suppress(WarehouseError):
             for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
                 if name not in self._read:

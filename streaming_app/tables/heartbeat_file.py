@@ -1,6 +1,6 @@
-"""The heartbeat file: whether the job runs, and its state. The job writes it at intervals, commands read it.
+"""The heartbeat file: whether the job runs, and its state. The job writes it at intervals; commands read it.
 
-Which job owns the cluster is another matter, see `job.owner`.
+It does not say which job owns the cluster: see `job.owner`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
 
-_MISSED_HEARTBEATS = 3  # a busy machine may miss so many before the job counts as not running
+_MISSED_HEARTBEATS = 3  # on a busy machine; after more, the job counts as not running
 _SLACK_SECONDS = 5
 _SUFFIX = ".running.json"
 
 
 class HeartbeatRecord(BaseModel):
-    """The state of the job at the time `at`; the job writes the next record after `every_seconds`."""
+    """The state of the job at the time `at`. The job writes the next record after `every_seconds`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,7 +30,7 @@ class HeartbeatRecord(BaseModel):
     every_seconds: float
     facts: JobStatus
     records_seen: int
-    """Records read since the start, of every kind."""
+    """Records of all types read since the start."""
     last_batch_seconds: float
     stopped: bool = False
     """The job was stopped cleanly."""
@@ -38,7 +38,7 @@ class HeartbeatRecord(BaseModel):
     descriptions_since: datetime | None = None
     """Since when the job knows that the cluster stores topology descriptions."""
     descriptions_removed_at: datetime | None = None
-    """When the job first saw the brokers without a plugin for them."""
+    """When the job first saw that the brokers have no plugin for them."""
     pid: int = Field(default_factory=os.getpid)
     host: str = Field(default_factory=socket.gethostname)
 
@@ -48,7 +48,7 @@ class HeartbeatRecord(BaseModel):
 
     @property
     def evaluates(self) -> bool:
-        """Whether the job had evaluated the alerts shortly before this heartbeat."""
+        """Whether the job evaluated the alerts shortly before this heartbeat."""
         evaluated_at = self.facts.evaluated_at
         return evaluated_at is None or self.at - evaluated_at < self.alive_for
 

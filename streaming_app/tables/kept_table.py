@@ -1,19 +1,19 @@
-"""Keeps handles of tables in an object store, since opening a table costs dozens of requests.
+"""Keeps handles of tables in an object store, because opening a table there costs dozens of requests.
 
 Theory of operation
 -------------------
-To open a table, delta-rs lists its log, and reads the last checkpoint and each commit after it. To find the transaction
-of an application, it reads all of these again. So this module keeps a handle, and checks whether its version is the
-newest: the commit of the version must exist with the same content, and the next commit must not exist. Versions have no
-gaps, and no two commits have the same content, so the handle is then up to date, and nothing else is read. If there is
-a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or restored from a
-copy, its log was cleaned up, a request failed) the table is opened again.
+To open a table, delta-rs lists its log, and reads the last checkpoint and each later commit. To find the transaction of
+an application, it reads all of these again. So this module keeps a handle, and checks whether its version is still the
+newest: the commit of this version must exist with the same content, and the next commit must not exist. Versions have
+no gaps, and no two commits have the same content. So if both hold, the handle is up to date, and nothing else is read.
+If there is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or
+restored from a copy, its log was cleaned up, a request failed) the table is opened again.
 
-Readers share a handle. A writer takes it away meanwhile: what the writer has checked (see `fence` and `Batch`) must
-hold for the version that its commit is based on, so nobody else may update the handle. After an error the handle is
+Readers share a handle. A writer takes the handle for itself: what the writer has checked (see `fence` and `Batch`) must
+hold for the version on which its commit is based, so nobody else may update the handle. After an error the handle is
 dropped, since the commit may have succeeded.
 
-The newest transaction of an application comes from the first reading, and from the content of later commits.
+The newest transaction of an application is known from the first read, and from the content of later commits.
 
 A table in a local directory is opened each time, which takes milliseconds.
 """
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
     from streaming_app.tables.location import Location
 
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-"""By table; held while its handle is taken, brought up to date for a reader, or put back."""
+"""By table; held while the handle is taken, updated for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
-_MANY_BYTES = 1 << 30  # a store returns as much as there is
+_MANY_BYTES = 1 << 30  # more than any commit has: the store returns all of it
 _OPENED = set[str]()
-"""Tables that were opened once, without a handle that is kept: commands do that."""
+"""Tables that were opened once, without keeping a handle, as commands do."""
 
 
 class KeptTable:
-    """A table at one version, and its known transactions."""
+    """A table at one version, and the transactions of it that are known."""
 
     def __init__(self, location: Location) -> None:
-        """Open the table as it is now. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
+        """Open the newest version. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
         self._location = location
         self.table = location.delta_table()
         self._version = self.table.version()
         self._transactions: dict[str, int | None] = {}
         self._content: bytes | None = None
-        """A hash of the commit of this version; None: not known, and the handle is not kept."""
+        """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
         if not location.is_local:
-            with suppress(Exception):  # the table is open; without this each use opens it again
+            with suppress(Exception):  # without the hash the table is usable, but each use opens it again
                 self._content = _digest(self._read(self._version))
 
     def transaction_version(self, app_id: str) -> int | None:
-        """Return the newest transaction of an application, as `DeltaTable.transaction_version` does."""
+        """Return the version of the newest transaction of an application, as `DeltaTable.transaction_version` does."""
         if app_id not in self._transactions:
             self._transactions[app_id] = self.table.transaction_version(app_id)
         return self._transactions[app_id]
@@ -67,18 +67,18 @@ class KeptTable:
     def commit_info(self, version: int) -> dict[str, Any]:
         """Return the `commitInfo` of a commit; empty if its file is gone. Raises OSError.
 
-        The history of delta-rs is empty where a path contains `#` (deltalake 1.6).
+        The history of delta-rs is empty if the path contains `#` (deltalake 1.6).
         """
         found = _actions(self._read(version) or b"", "commitInfo")
         return found[0] if found else {}
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether a later check can tell that it is still the newest version."""
+        """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
     def is_up_to_date(self) -> bool:
-        """Bring the table up to date; return whether that was possible."""
+        """Update the handle to the newest version; return whether that was possible."""
         try:
             if _digest(self._read(self._version)) != self._content:
                 return False
@@ -86,11 +86,11 @@ class KeptTable:
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
-        except Exception:  # noqa: BLE001 - delta-rs raises several types; the table is opened, which says what is wrong
+        except Exception:  # noqa: BLE001 - delta-rs raises several types; opening the table again names the cause
             return False
 
     def note_commits(self) -> bool:
-        """Note the version of the table after a write or an update; return whether the handle can be kept."""
+        """Note the version after a write or an update; return whether the handle can be kept."""
         version = self.table.version()
         if version == self._version:
             return self.can_be_kept
@@ -101,7 +101,7 @@ class KeptTable:
         return self.can_be_kept
 
     def _read(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
-        """Return the commit of a version, or its first bytes; None if there is none. One GET."""
+        """Return the first `size` bytes of the commit of a version; None if there is no commit. One GET."""
         try:
             return read_file(self.table, f"_delta_log/{version:020}.json", size)
         except FileNotFoundError:
@@ -109,9 +109,9 @@ class KeptTable:
 
 
 def newest_table(location: Location) -> DeltaTable:
-    """Return the table as it is now, for reading. Others share the handle, and bring it up to date.
+    """Return the newest version of the table, for reading. Other readers share the handle, and may update it.
 
-    So later reads from it may be of later versions; DataFusion keeps the version that it got. Raises as
+    So later reads from the handle may see later versions; DataFusion keeps the version that it got. Raises as
     `Location.delta_table` does.
     """
     key = str(location)
@@ -132,7 +132,7 @@ def newest_table(location: Location) -> DeltaTable:
 
 
 def table_id(location: Location) -> str | None:
-    """Return the id of the table, which differs after the table was created again; None if there is no table."""
+    """Return the id of the table; a table that was created again has another one. None if there is no table."""
     from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
 
     try:
@@ -143,7 +143,7 @@ def table_id(location: Location) -> str | None:
 
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
-    """Give the table as it is now; nobody else uses it until the block ends. Raises as `newest_table` does."""
+    """Give the newest version of the table; nobody else uses it until the block ends. Raises as `newest_table` does."""
     if location.is_local:
         yield KeptTable(location)
         return
@@ -155,7 +155,7 @@ def table_to_write(location: Location) -> Iterator[KeptTable]:
     yield kept
     try:
         can_be_kept = kept.note_commits()
-    except Exception:  # noqa: BLE001 - as above; what was written is written
+    except Exception:  # noqa: BLE001 - as above; the commit itself succeeded
         return
     with _LOCKS[key]:
         if can_be_kept:
@@ -167,11 +167,11 @@ def _digest(content: bytes | None) -> bytes | None:
 
 
 def _transactions(commit: bytes) -> dict[str, int | None]:
-    """Return the transactions in the content of a commit, by application."""
+    """Return the versions of the transactions in the content of a commit, by application."""
     return {one["appId"]: one["version"] for one in _actions(commit, "txn")}
 
 
 def _actions(commit: bytes, name: str) -> list[dict[str, Any]]:
-    """Return the actions of a kind in the content of a commit."""
+    """Return the actions of one kind in the content of a commit."""
     lines = (line for line in commit.splitlines() if f'"{name}"'.encode() in line)
     return [action[name] for action in map(json.loads, lines) if name in action]

@@ -1,4 +1,4 @@
-"""The tables that only the lag service writes, and its reads of the tables of the streams."""
+"""The tables that only the lag service writes, and its queries of the tables that the streams write."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ _FIELDS = {
     "members": ("member_id", "process_id", "client_host"),
     "assignments": ("subtopology_id", "partition", "member_id", "role", "current"),
 }
-"""Those that are read of the nested columns: of all groups they become Python objects."""
+"""The fields to read of the nested columns: they become Python objects for all groups."""
 _ROWS_AT_ONCE = 200
-_FEW = 200  # a query names at most so many groups; for more it reads all
+_FEW = 200  # the most groups that a query names; for more groups it reads all
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
 
 class KnownUntil(NamedTuple):
-    """Up to when the inputs of a pass are known: seconds by the job's clock; None: not known yet."""
+    """Up to when the inputs of a lag pass are known: seconds by the job's clock; None: not known yet."""
 
     commits: float | None
     """All commits."""
     of_groups: Mapping[str, float]
-    """Commits of groups whose coordinators were asked since the job reads the log late."""
+    """Commits of the groups whose coordinators were asked, because the job reads the log late."""
     log_ends: Mapping[int, float]
-    """By the id of the broker that leads the logs."""
+    """Log ends, by the id of the broker that leads the logs."""
 
 
 class LagTables:
-    """The tables of one cluster. Methods that read raise WarehouseError; those that write raise OSError."""
+    """The tables of one cluster. Methods that read raise WarehouseError; methods that write raise OSError."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
@@ -65,7 +65,7 @@ class LagTables:
         self._schemas = {name: pa.schema(open_table(self._warehouse / name).schema().to_arrow()) for name in TABLES}
 
     def reader(self) -> WarehouseReader:
-        """Return a reader of the tables as they are now, for the methods below."""
+        """Return a reader of the newest versions of the tables, for the methods below."""
         return WarehouseReader(self._warehouse)
 
     def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
@@ -81,9 +81,9 @@ class LagTables:
         return found
 
     def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
-        """Yield the existing streams groups, each with a number that changes when its row changes.
+        """Yield the existing streams groups, each with a hash that changes when its row changes.
 
-        The values themselves would take a quarter of a kilobyte for each of a million groups.
+        The values themselves would take a quarter of a kilobyte per group, for up to a million groups.
         """
         columns = ("group_id", "last_offset", "updated_at", "state")
         slices = reader.slices(
@@ -95,7 +95,7 @@ class LagTables:
             yield from zip(group_ids, map(hash, zip(*values, strict=True)), strict=True)
 
     def groups(self, reader: WarehouseReader, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of these groups: the topology, and who has which task by members and assignments."""
+        """Yield the rows of these groups: the topology, and who has which task, by members and assignments."""
         if not group_ids:
             return
         named = of_groups(self._cluster, group_ids if len(group_ids) <= _FEW else None)
@@ -108,9 +108,9 @@ class LagTables:
                     yield row
 
     def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
-        """Return which groups of other types have members, as far as the log says it; and the number of groups by type.
+        """Return which groups of other types have members, by the log; and the number of groups by type.
 
-        Groups that only commit are left out: a consumer that assigns partitions to itself is no member of its group.
+        Groups that only commit offsets are omitted: a consumer that assigns partitions itself is not a member.
         """
         query = f"SELECT group_id, group_type, protocol_type, member_count FROM all_groups WHERE {self._mine}"  # noqa: S608 - quoted
         rows = with_plain_types(reader.query(query))
@@ -121,7 +121,7 @@ class LagTables:
         return {group_id: members > 0 for group_id, members in pairs}, types
 
     def rows(self, reader: WarehouseReader) -> list[LagRow]:
-        """Return the stored rows of `lag`, by group, topic and partition."""
+        """Return the stored rows of `lag`, sorted by group, topic and partition."""
         columns, found = ", ".join(LagRow._fields), list[LagRow]()
         query = f"SELECT {columns} FROM lag WHERE {self._mine} ORDER BY group_id, topic, partition"  # noqa: S608 - quoted
         for rows in reader.slices(query):
@@ -133,7 +133,7 @@ class LagTables:
         return found
 
     def samples(self, reader: WarehouseReader) -> list[tuple[str, int, str | None, list[tuple[int, float]]]]:
-        """Return topic, partition, topic id, and pairs of end offset and time."""
+        """Return rows of topic, partition, topic id, and pairs of end offset and time."""
         slices = reader.slices(
             f"SELECT topic, partition, topic_id, end_offsets, times FROM log_ends WHERE {self._mine}"  # noqa: S608 - quoted
         )
@@ -174,7 +174,7 @@ class LagTables:
         self._tables["log_ends"].replace(self._rows("log_ends", columns))
 
     def maintain(self, history_days: float) -> None:
-        """If it is due, delete older history, and compact files."""
+        """If it is due: delete history older than `history_days`, and compact files."""
         for name, one in self._tables.items():
             one.maintain(older_than("observed_at", history_days) if name == "lag_history" else None)
 
@@ -191,7 +191,7 @@ def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as an array; times are seconds, within lists microseconds."""
+    """Return values as an array. Times are in seconds; within lists, in microseconds."""
     if pa.types.is_timestamp(kind):
         values = [None if one is None else round(one * 1e6) for one in values]
     return to_array(values, kind)

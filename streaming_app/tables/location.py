@@ -1,7 +1,7 @@
-"""The location of a warehouse: a directory on this machine or in an object store, and access to its small files.
+"""The location of a warehouse (a local directory, or one in an object store), and access to the small files in it.
 
 delta-rs reads and writes the tables; this module names their locations, and reads and writes the small files next to
-them. Only the files in a checkpoint are Spark's.
+them. Spark reads and writes the checkpoints.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _STORES = {
     "gs": ("gs://BUCKET/DIRECTORY", r"[\w.-]+"),
     "hdfs": ("hdfs://HOST:PORT/DIRECTORY", _HOST),
 }
-"""By scheme that Spark's file systems and delta-rs both support: the form of the URI, and its authority as a regex."""
+"""By scheme that both Spark's file systems and delta-rs support: the form of the URI, and its authority as a regex."""
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-_DIRECTORIES = r"(/(?!\.\.?(/|$))[\w.=+~-]+)*"  # characters without escapes: Hadoop and delta-rs escape differently
+_DIRECTORIES = r"(/(?!\.\.?(/|$))[\w.=+~-]+)*"  # nothing that needs escapes: Hadoop and delta-rs escape differently
 
 
 def _local(path: str) -> str:
     if escape := _ESCAPE.search(path):
-        raise ValueError(f'must not contain "{escape[0]}": delta-rs takes it for another character')
+        raise ValueError(f'must not contain "{escape[0]}": delta-rs would decode it')
     return str(Path(path))
 
 
 class Location:
-    """A directory or a file. `str()` gives the path or URI that Spark and delta-rs accept, `/` a location below it.
+    """A directory or a file. `str()` gives the path or URI for Spark and delta-rs; `location / name` is one below it.
 
-    Not a dataclass: pydantic-settings would parse those as JSON.
+    Not a dataclass, since pydantic-settings would parse a dataclass as JSON.
     """
 
     def __init__(self, uri: str) -> None:
-        """Take a valid path or URI of a store; `of` checks other text."""
+        """Take a valid path or URI; `of` checks arbitrary text."""
         self._uri = uri
 
     @classmethod
     def of(cls, value: Location | Path | str) -> Location:
-        """Return the location that a path or a URI names. Raises ValueError, with the valid forms, for other text."""
+        """Return the location for a path or URI. Raises ValueError, with the valid forms, if the text is invalid."""
         if isinstance(value, Location):
             return value
         text = str(value)
@@ -151,7 +151,7 @@ class Location:
             return None
 
     def write_text(self, text: str) -> None:
-        """Write the file, atomically, and create the directories that it needs. Raises OSError."""
+        """Write the file atomically, and create missing parent directories. Raises OSError."""
         self.write_bytes(text.encode())
 
     def write_bytes(self, content: bytes) -> None:
@@ -161,7 +161,7 @@ class Location:
             file.parent.mkdir(parents=True, exist_ok=True)
             new = file.with_name(f"{file.name}.new")
             new.write_bytes(content)
-            new.replace(file)  # readers see the old text or the new one
+            new.replace(file)  # atomic: readers see the old text or the new one
             return
         directory, _, name = self._uri.rpartition("/")
         object_store.write_file(directory, name, content)
@@ -186,7 +186,7 @@ class Location:
                 store.delete_dir(name)
 
     def names(self) -> list[str]:
-        """Return the names in the directory; none if it does not exist. Raises OSError when it cannot be read."""
+        """Return the names in the directory; empty if it does not exist. Raises OSError when it cannot be read."""
         if self.is_local:
             try:
                 return [entry.name for entry in self.path.iterdir()]

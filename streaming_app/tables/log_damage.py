@@ -1,8 +1,8 @@
-"""Moves aside the newest file of the log of a local Delta table if a power cut damaged it; deletes nothing.
+"""Moves aside the newest log file of a local Delta table if a power cut damaged it. Deletes nothing.
 
-A store writes a file as a whole. After a power cut a local file system may have the name of a file but not its content.
-Without its newest commit a table is as before that commit. The job reads the missing rows again from Kafka, see
-`stream.table_versions`; what Kafka no longer has is lost. Only the job that holds the lock of its cluster repairs logs.
+After a power cut a local file system may have the name of a file but not its content; an object store always writes
+whole files. Without its newest commit the table is in its previous state. The job reads the missing rows from Kafka
+again (see `stream.table_versions`), as far as Kafka still has them. Only the job that owns the cluster repairs logs.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from streaming_app.tables.location import Location
 _LOG = "_delta_log"
 _POINTER = "_last_checkpoint"
 _ASIDE = ".damaged"
-_MIN_AGE_SECONDS = 5.0  # a job of another cluster may just be writing a younger file
+_MIN_AGE_SECONDS = 5.0  # a job of another cluster may still be writing a younger file
 
 
 def mend_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None:
-    """Move aside damaged files among the newest commit and checkpoint of each table; report a line for each table."""
+    """Move aside the newest commit and checkpoint of each table if damaged; report a line for each such table."""
     for table in tables:
         if table.is_local and (damaged := damaged_files(table)):
             for file in damaged:
                 file.rename(file.with_name(file.name + _ASIDE))
             names = ", ".join(file.name for file in damaged)
             report(
-                f"{table.name}: {names} in its {_LOG} cannot be read, and was moved aside: the table goes on as it was "
-                "before; what it lacks is read again, as far as Kafka still has it"
+                f"{table.name}: {names} in its {_LOG} cannot be read and was moved aside. The table is now in its "
+                "previous state. The job reads the missing rows from Kafka again, as far as Kafka still has them"
             )
 
 
 def damaged_files(table: Location) -> list[Path]:
-    """Return which of the newest commit and checkpoint of a local table cannot be read. Raises OSError."""
+    """Return the newest commit or checkpoint of a local table, or both, if they cannot be read. Raises OSError."""
     log = (table / _LOG).path
     names = sorted(file.name for file in log.iterdir()) if log.is_dir() else []
     commits = [log / name for name in names if name.endswith(".json") and name[:-5].isdecimal()]

@@ -1,12 +1,12 @@
 """Keeps the tables small: compacts files, deletes expired rows, and removes files and log entries no longer needed.
 
-No task runs while a batch writes: it would conflict with the commits of the batch. No task is part of a batch, which
-would delay its records. A service of `job.streams` runs each task between two batches. The next batch does not need its
-result. So if a task fails, it is reported in one line and tried again after growing pauses, and neither the stream nor
-the other tables wait for it.
+No task runs while a batch writes: their commits would conflict. No task is part of a batch, which would delay its
+records. A service of `job.streams` runs each task between two batches. The next batch does not need the result. So if a
+task fails, the job reports it in one line, and tries again after growing pauses; neither the stream nor other tasks
+wait.
 
-A file keeps the time when rows were last deleted from every table, so that a job that runs at intervals (`--once`)
-deletes rows daily, too.
+A file keeps the time of the last deletion of expired rows, so that a job that runs at intervals (`--once`) also deletes
+them daily.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from streaming_app.errors import OtherOwnerError, java_error_message
 from streaming_app.tables.definitions import Table, expiring_tables
 from streaming_app.tables.location import Location
 
-COMMITS_PER_COMPACTION = 100  # batches that wrote something, between two compactions
+COMMITS_PER_COMPACTION = 100  # batches that wrote something between two compactions
 _DAY_SECONDS = 24 * 3600
 _VACUUM_SECONDS = 3600
-_RETRY_SECONDS = 60  # after the first failure of a task, doubled with each further one
+_RETRY_SECONDS = 60  # after the first failure of a task; doubled with each further one
 _MAX_RETRY_SECONDS = 3600
-_MAX_CAUSE = 300  # characters of a line about a failure
+_MAX_CAUSE = 300  # characters of the cause in a line about a failure
 
 
 @dataclass
@@ -35,21 +35,21 @@ class _Task:
     """One kind of task of one table."""
 
     name: str
-    """What it does, in the words of the line about a failure."""
+    """What it does, as the line about a failure says it."""
     run: Callable[[], str]
-    """Runs it; returns the text of a report, or nothing."""
+    """Runs it; returns a text for the report, or an empty one."""
     is_due: bool = False
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
     failed_at: float = 0.0
 
     def pause(self) -> float:
-        """Return the seconds from its last failure to the next attempt."""
+        """Return the seconds between its last failure and the next attempt."""
         return min(_RETRY_SECONDS * 2 ** (self.failures - 1), _MAX_RETRY_SECONDS) if self.failures else 0.0
 
 
 class MaintainedTables(Protocol):
-    """Does the work, table by table, for one cluster: `TableWriter` and `NewestTables`."""
+    """The operations on the tables of one cluster; implemented by `TableWriter` and `NewestTables`."""
 
     def compact(self, name: str) -> None:
         """Compact the files of a table."""
@@ -58,7 +58,7 @@ class MaintainedTables(Protocol):
         """Remove log entries that are older than the table's log retention."""
 
     def delete_expired(self, definition: Table, days: float) -> int:
-        """Delete the rows that are older; return their number."""
+        """Delete the rows that are older than `days`; return their number."""
 
     def vacuum(self, name: str) -> None:
         """Remove the data files that no version needs."""
@@ -80,10 +80,10 @@ class Maintenance:
         is_stopping: Callable[[], bool] = lambda: False,
         between_batches: AbstractContextManager[Any] | None = None,
     ) -> None:
-        """Prepare. The file `done_at` holds the time when expired rows were last deleted, in seconds since 1970.
+        """Prepare. The file `done_at` holds the time of the last deletion of expired rows, in seconds since 1970.
 
-        `tables` are by default those that expire. `on_failure` is called when a task fails. No task begins while
-        `is_stopping`; each runs in `between_batches`, which batches wait for.
+        `tables` are by default all tables that expire. `on_failure` is called when a task fails. While `is_stopping`,
+        no task starts. Each task runs within `between_batches`, during which no batch starts.
         """
         self._writer = writer
         self._done_at = Location.of(done_at)
@@ -106,16 +106,16 @@ class Maintenance:
     def after_batch(self, *, wrote: int) -> None:
         """Note that a batch is done.
 
-        `wrote` is how many commits the batch counts as: 0 if it changed no table, and more than 1 if it wrote so much
-        that the tables should be compacted earlier.
+        `wrote` is the number of commits for which the batch counts: 0 if it changed no table, more than 1 if it wrote
+        so much that the tables should be compacted earlier.
         """
         self._commits += wrote
         self._has_begun = True
 
     def run(self) -> None:
-        """Run the tasks that are due, each between two batches, after the first batch. Report in a line what was done.
+        """After the first batch, run the tasks that are due, each between two batches. Report the results in a line.
 
-        Raises OtherOwnerError once another job has taken over, and no other error of a task.
+        Raises OtherOwnerError once another job has taken over, but no other error of a task.
         """
         if not self._has_begun:
             return
@@ -139,7 +139,7 @@ class Maintenance:
             self._report(f"maintenance: {', '.join(lines)}, {self._clock() - started:.1f} s")
 
     def _attempt(self, task: _Task) -> str:
-        """Run a task if it is due; return what it did."""
+        """Run a task if it is due; return its report."""
         now = self._clock()
         if not task.is_due or self._is_stopping() or not _is_over(task.failed_at, task.pause(), now):
             return ""
@@ -151,7 +151,7 @@ class Maintenance:
         except OtherOwnerError:
             raise
         except Exception as error:  # noqa: BLE001 - Delta, Spark and stores raise many kinds; the stream must go on
-            if not self._is_stopping():  # when stopping, Spark cancels it
+            if not self._is_stopping():  # Spark cancels the task when the job stops
                 self._failed(task, now, error)
             return ""
         task.is_due, task.failures = False, 0
@@ -199,7 +199,7 @@ class Maintenance:
 
 
 def _is_over(since: float, seconds: float, now: float) -> bool:
-    """Return whether so much time has passed. A time in the future comes from a wrong clock, and counts as long ago."""
+    """Return whether so much time has passed. If `since` is in the future, a clock was wrong: return True."""
     return not 0 <= now - since < seconds
 
 

@@ -1,10 +1,10 @@
 """Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
-The job only appends rows, so an older record cannot replace a newer one. The log of a table names the batch of each
-append, so a repeated batch appends nothing.
+The job only appends rows, so an older record cannot replace a newer one. The log of a table has the number of the batch
+with each append, so a repeated batch appends nothing.
 
-A compaction replaces the rows by the newest of each key. It drops tombstones together with the rows that they deleted.
-A batch that is repeated after a compaction holds at least the newest row of its keys.
+A compaction keeps only the newest row of each key. It drops tombstones together with the rows that they deleted. If a
+batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
 
 
-_SORT_MEMORY = "256M"  # of a compaction; what it sorts beyond that goes to temporary files
+_SORT_MEMORY = "256M"  # for a compaction; what exceeds it goes to temporary files
 
 
 class _Form(NamedTuple):
     key: str
-    """Columns of the key, without the cluster, in SQL."""
+    """The key columns without the cluster, in SQL."""
     is_tombstone: str
-    """In SQL."""
+    """SQL condition for tombstones."""
 
 
 _FORMS = {
@@ -45,29 +45,29 @@ _FORMS = {
     RECORDS: _Form("group_id, record_type, member_id", "deleted"),
 }
 _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
-"""Tombstones of a group's metadata prove its last type. They are kept for the retention, see `stream.commits_batch`."""
+"""The tombstones of a group's metadata prove its last type: kept for the retention, see `stream.commits_batch`."""
 
 
 class NewestTables:
-    """The rows of one cluster in these tables. `Maintenance` calls its methods as those of `TableWriter`."""
+    """The rows of one cluster in these tables. `Maintenance` uses it like a `TableWriter`."""
 
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
     def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], writer: str, batch_id: int) -> None:
-        """Append rows, or the rows of files, exactly once, see `TableWriter.append`. Raises OSError."""
+        """Append rows, or the rows of files, exactly once; see `TableWriter.append`. Raises OSError."""
         if isinstance(rows, Sequence):
             self._writer.append(name, rows, writer, batch_id)
         else:
             self._writer.table(name).append(rows, Batch([f"{writer}-{name}"], batch_id))
 
     def delete(self, condition: str | None = None) -> None:
-        """Delete all rows of the cluster, or those that match."""
+        """Delete the rows of the cluster that match; by default all."""
         for name in NAMES:
             self._writer.table(name).delete(condition)
 
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
-        """Return the records that prove the types of these groups, or of all; several for a type and a group.
+        """Return the records that prove the types of these groups (None: of all); maybe several per type and group.
 
         Times are in microseconds since 1970.
         """
@@ -77,14 +77,14 @@ class NewestTables:
         return rows
 
     def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
-        """Return the values of columns in the rows with these offsets that match `where`."""
+        """Return the values of `columns` in the rows that have one of these offsets and match `where`."""
         names = ", ".join(f'"{column}"' for column in columns)
         of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
 
     def count_rows(self, name: str) -> int:
-        """Return the number of rows in a table, of all clusters; from its log, in milliseconds."""
+        """Return the number of rows of all clusters in a table. Takes milliseconds: the log has the numbers."""
         import pyarrow as pa  # noqa: PLC0415 - as above
         import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
@@ -92,7 +92,7 @@ class NewestTables:
         return int(pc.sum(actions["num_records"]).as_py() or 0)
 
     def compact(self, name: str) -> None:
-        """Replace the rows by the newest of each key."""
+        """Keep only the newest row of each key."""
         own = self._writer.table(name)
         newest = self._newest_rows(name, own.own_rows)
 
@@ -109,11 +109,11 @@ class NewestTables:
         self._writer.clean_up_log(name)
 
     def delete_expired(self, definition: Table, days: float) -> int:  # noqa: ARG002 - see `MaintainedTables`
-        """Do nothing: brokers write tombstones for expired records."""
+        """Do nothing: for expired records, brokers write tombstones."""
         return 0
 
     def vacuum(self, name: str) -> None:
-        """Remove the data files that no version within the table's retention needs."""
+        """Remove data files that are older than the table's retention and that no newer version needs."""
         self._writer.vacuum(name)
 
     def _newest_rows(self, name: str, own_rows: str) -> str:

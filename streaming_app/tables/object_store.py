@@ -1,6 +1,6 @@
-"""Files of object stores and HDFS through delta-rs, with time-outs fit for a command, and the errors of stores.
+"""Access to files of object stores and HDFS through delta-rs, with time-outs short enough for a command; store errors.
 
-Credentials and endpoints come from environment variables, as delta-rs reads them: see deploy/README.md.
+delta-rs reads credentials and endpoints from environment variables: see deploy/README.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyarrow.fs import PyFileSystem
 
-# By default delta-rs retries ten times within three minutes: too long for a command that a user waits for.
+# By default delta-rs retries ten times within three minutes: too long for a user who waits for a command.
 STORAGE_OPTIONS = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "4", "retry_timeout": "30s"}
 
 REQUESTS = 4
@@ -26,13 +26,13 @@ _KNOWN_ERRORS = (
         r"://169\.254\.169\.254/|://metadata\.google|DefaultCredentialsError|no credentials",
         f"no credentials: {_ADVICE}",
     ),
-    (r"URL scheme is not allowed", "{server} is not https: set AWS_ALLOW_HTTP=true if that is intended"),
+    (r"URL scheme is not allowed", "{server} is not https: set AWS_ALLOW_HTTP=true if you want that"),
     (r"<Code>(\w+)</Code>\s*<Message>(.*?)</Message>", "{server} returned {0}: {1}"),
     (r"\b(401 Unauthorized|403 Forbidden)\b", f"{{server}} denied access ({{0}}): {_ADVICE}"),
     (r"communicating with HDFS (.*)", "{server} does not answer: {0}"),
     (r"(dns error|tcp connect error|operation timed out|connection closed)(.*)", "{server} does not answer: {0}{1}"),
 )
-"""Patterns in error messages of delta-rs, and the line to show instead; the first match counts."""
+"""Patterns in error messages of delta-rs, and the line to show instead; the first match applies."""
 _REQUEST = re.compile(r"\b(?:GET|HEAD|PUT|POST|DELETE) (\w+://[^/?\s]+)")
 _JAVA_STACK = re.compile(r" at [\w.$/]+\(\w+\.java\b")
 _COLOR_CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -40,7 +40,7 @@ _COLOR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 @contextmanager
 def file_system(uri: str) -> Iterator[PyFileSystem]:
-    """Open a directory of a store as an Arrow file system. Raises its errors as one-line OSErrors."""
+    """Open a directory of a store as an Arrow file system. Its errors become one-line OSErrors."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local warehouses do not load it
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
@@ -53,10 +53,10 @@ def file_system(uri: str) -> Iterator[PyFileSystem]:
 
 
 def read_file(table: DeltaTable, path: str, size: int) -> bytes:
-    """Return the first `size` bytes of a file of a table, or all that it has, over the connections of the table.
+    """Return the first `size` bytes of a file of a table, or the whole file if it is smaller.
 
-    Without a size there would be a second request, during which delta-rs holds Python's lock (deltalake 1.6). Raises
-    FileNotFoundError, and one-line OSErrors.
+    It uses the connections of the table. Without a size, delta-rs would send a second request and hold Python's lock
+    meanwhile (deltalake 1.6). Raises FileNotFoundError, and one-line OSErrors.
     """
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
@@ -70,11 +70,11 @@ def read_file(table: DeltaTable, path: str, size: int) -> bytes:
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:
-    """Write a file into a directory of a store; it is there as a whole or not at all. Raises one-line OSErrors."""
+    """Write a file into a directory of a store, atomically. Raises one-line OSErrors."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
     try:
-        # Arrow's stream over this one passes buffers, which it does not take (deltalake 1.6).
+        # Arrow's stream passes buffers, which delta-rs' stream does not accept (deltalake 1.6).
         handler: Any = DeltaStorageHandler(uri, STORAGE_OPTIONS)._handler  # noqa: SLF001
         stream = handler.open_output_stream(name, None)
         stream.write(content)
@@ -84,7 +84,7 @@ def write_file(uri: str, name: str, content: bytes) -> None:
 
 
 def describe_error(error: Any) -> str:  # noqa: ANN401 - any type that delta-rs raises
-    """Return an error of delta-rs as one line: what it means if that is known, else its own message."""
+    """Return an error of delta-rs as one line: its meaning if it is known, else its own message."""
     message = " ".join(_COLOR_CODES.sub("", str(error)).replace("↳", " ").split())
     message = _JAVA_STACK.split(message)[0]
     request = _REQUEST.search(message)

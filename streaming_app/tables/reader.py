@@ -1,4 +1,4 @@
-"""Reads a warehouse with delta-rs and runs SQL (DataFusion's) over its tables and views, without a JVM."""
+"""Reads a warehouse with delta-rs, and runs SQL of DataFusion over its tables and views, without a JVM."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from streaming_app.tables.log_damage import damaged_files
 from streaming_app.tables.object_store import describe_error
 
 Row = dict[str, Any]
-"""A row of the result of a query, by column."""
+"""A row of a query's result, by column."""
 _SLICE_ROWS = 10_000
 _FIRST_TABLE = "groups"  # every release has it
-_WORDS = re.compile(r"\w+")  # of a query: one too many costs a look at a table
+_WORDS = re.compile(r"\w+")  # in a query: a word that is no table costs only a lookup
 _EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+", re.IGNORECASE | re.DOTALL)
-_ONE_SELECT = "Only one SELECT, or the EXPLAIN of one, is run: the tables are read only"
+_ONE_SELECT = "Only one SELECT, or the EXPLAIN of one, is allowed: the tables are read-only"
 _NO_QUERY = (
     "Expected: SELECT, VALUES, or a subquery in the query body",
     "not implemented yet",
     "a single SQL statement",
 )
-"""In DataFusion's message about a text that is no query."""
-_LINE = re.compile(r"(?<= at Line: )\d+")  # in a message about the syntax
-_READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # of our own definitions
+"""Parts of DataFusion's messages about a text that is not a query."""
+_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
 
 class WarehouseReader:
-    """The tables and views of a warehouse, each at the version that was the newest when a query first named it."""
+    """The tables and views of a warehouse, each at the version that was newest when a query first named it."""
 
     def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
-        """Prepare to read the rows of one cluster or of all. Nothing is opened before a query names it."""
+        """Prepare to read the rows of one cluster, by default of all. A table is opened when a query first names it."""
         self._location = Location.of(warehouse)
         self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
         self._builder, self._known = QueryBuilder(), set[str]()
@@ -60,7 +60,7 @@ class WarehouseReader:
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
-        """Begin to open tables that will be read, all at a time: in a store each takes several requests in turn."""
+        """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
         if not self._location.is_local and names:
             threads = ThreadPoolExecutor(len(names))
             self._ahead |= {name: threads.submit(open_table, self._location / name) for name in names}
@@ -69,7 +69,7 @@ class WarehouseReader:
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
 
-        Raises it, too, if there is no warehouse, or it has another format.
+        Also raises it if there is no warehouse, or the warehouse has another format.
         """
         self._open_named(sql)
         try:
@@ -78,16 +78,16 @@ class WarehouseReader:
             raise self._describe(error) from None
 
     def check_is_query(self, sql: str) -> None:
-        """Raise WarehouseError unless a text that somebody typed is one SELECT, or the plain EXPLAIN of one.
+        """Raise WarehouseError unless a user's text is one SELECT, or the plain EXPLAIN of one.
 
-        DataFusion itself decides: it must take the text for what a view can be, as no other statement can. COPY,
-        CREATE, DROP, SET, SELECT INTO or EXPLAIN ANALYZE would write files, or change what the next query sees.
+        DataFusion itself decides: it must accept the text as the query of a view, which it does for no other statement.
+        COPY, CREATE, DROP, SET, SELECT INTO or EXPLAIN ANALYZE would write files, or change the next query's result.
         """
         explained = _EXPLAIN.match(sql)
         inner = sql[explained.end() :] if explained else sql
         above = sql[: explained.end()].count("\n") if explained else 0
         self._open_named(inner)
-        try:  # it is only planned
+        try:  # EXPLAIN plans the statement without running it
             plans = to_rows(to_arrow(self._builder.execute(f"EXPLAIN CREATE VIEW checked AS\n{inner}")))
         except Exception as error:  # noqa: BLE001 - as in `query`
             if any(words in str(error) for words in _NO_QUERY):
@@ -97,11 +97,11 @@ class WarehouseReader:
             raise WarehouseError(_ONE_SELECT)
 
     def limit_memory(self, size: int) -> None:
-        """Let what queries hold at a time have so many bytes; sorts and joins that need more use temporary files."""
+        """Limit the memory of queries to so many bytes; sorts and joins that need more use temporary files."""
         self._builder.execute(f"SET datafusion.runtime.memory_limit = '{size >> 20}M'").read_all()
 
     def slices(self, sql: str) -> Iterator[pa.Table]:
-        """Yield the result in parts of some thousand rows, which are read meanwhile: of a large one, no more is held.
+        """Yield the result in parts of some thousand rows; parts are read on demand, so a large result needs no memory.
 
         Raises as `query`.
         """
@@ -125,12 +125,12 @@ class WarehouseReader:
         return self.columns_and_rows(sql)[1]
 
     def columns_and_rows(self, sql: str) -> tuple[list[str], list[Row]]:
-        """Return the column names, and the rows as dicts. Of two columns with one name the last is kept."""
+        """Return the column names, and the rows as dicts. If two columns have the same name, the last one counts."""
         result = self.query(sql)
         return list(dict.fromkeys(result.column_names)), to_rows(result)
 
     def _open_named(self, sql: str) -> None:
-        """Let a query read what it names."""
+        """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
             self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
@@ -138,14 +138,14 @@ class WarehouseReader:
                 self._open(name)
 
     def _describe(self, error: Exception, lines: int = 0) -> WarehouseError:
-        """Return the error of a query; `lines` is added to the lines of its text that the message names."""
+        """Return the error of a query; `lines` is added to the line number in the message."""
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:
-        """Let queries read the table or view of this name, and what it reads itself."""
+        """Let queries read the table or view of this name, and the tables that the view reads."""
         if name in self._known:
             return
         definition = table(name)
@@ -175,7 +175,7 @@ class WarehouseReader:
             raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
 
     def _lack_columns(self) -> bool:
-        """Return whether a table that was opened lacks columns of this release."""
+        """Return whether an opened table lacks columns of this release."""
         stored = {name: {field.name for field in one.schema().fields} for name, one in list(self._opened.items())}
         return any(not columns.issuperset(table(name).names) for name, columns in stored.items())
 
@@ -185,7 +185,7 @@ def _named(pattern: re.Pattern[str], sql: str) -> set[str]:
 
 
 def _stored(named: set[str]) -> set[str]:
-    """Return the tables among these tables and views, and those that their definitions read."""
+    """Return the tables among these names, and the tables that the definitions of the views among them read."""
     stored = {name for name in named if not table(name).is_view}
     views = [view_sql(table(name), "unnest") for name in named - stored]
     read = [*views, *(read_sql(table(name), "") for name in stored if table(name).computed)]
@@ -193,7 +193,7 @@ def _stored(named: set[str]) -> set[str]:
 
 
 def query_table(location: Location, sql: str) -> pa.Table:
-    """Return the result of a query of one table, which it names `t`. Raises delta-rs' errors."""
+    """Return the result of a query of one table, named `t` in the query. Raises delta-rs' errors."""
     builder = QueryBuilder().register("t", newest_table(location))
     return to_arrow(builder.execute(sql))
 
@@ -206,7 +206,7 @@ def open_table(location: Location) -> DeltaTable:
         if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
         if _has_job(location.parent):
-            message = f"{location.parent} has no tables yet: its first job creates them once Spark runs"
+            message = f"{location.parent} has no tables yet: the first job creates them when Spark has started"
             raise WarehouseError(message) from None
         raise WarehouseError(
             f"No streams-groups warehouse at {location.parent} (no table {location.name} there): run "
@@ -216,8 +216,8 @@ def open_table(location: Location) -> DeltaTable:
     except (DeltaError, OSError) as error:
         if location.is_local and damaged_files(location):
             raise WarehouseError(
-                f"The newest file in the log of {location} was cut off: start the job, which moves it aside and reads "
-                "again what the table lacks"
+                f"The newest log file of {location} is incomplete: start the job, which moves it aside and reads the "
+                "missing rows again"
             ) from None
         raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
     table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
@@ -248,9 +248,9 @@ def _created_by_older_release(warehouse: Location, what: str) -> str:
 
 
 def time_literal(time: datetime) -> str:
-    """Return an aware time as a literal of DataFusion's SQL, of the type of the columns of tables.
+    """Return an aware time as a literal of DataFusion's SQL, with the type of the time columns.
 
-    delta-rs compares a condition with the statistics of files, and rejects another type, such as that of `now()`.
+    delta-rs compares a condition with the statistics of files, and rejects other types, such as that of `now()`.
     """
     return f"arrow_cast('{time.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
@@ -261,11 +261,11 @@ def quote(text: str) -> str:
 
 
 def of_group(cluster: str, group_id: str) -> str:
-    """Return the condition of SQL for rows of a group."""
+    """Return the SQL condition for the rows of a group."""
     return f"cluster = {quote(cluster)} AND group_id = {quote(group_id)}"
 
 
 def of_groups(cluster: str, group_ids: Iterable[str] | None) -> str:
-    """Return the condition of SQL for rows of these groups, which may be none; None: of all groups of the cluster."""
+    """Return the SQL condition for the rows of these groups, which may be none; None: all groups of the cluster."""
     own = f"cluster = {quote(cluster)}"
     return own if group_ids is None else f"{own} AND group_id IN ({', '.join(map(quote, group_ids)) or 'NULL'})"

@@ -1,7 +1,7 @@
-"""Small files next to the tables by which people ask a running job for something: it alone writes the tables.
+"""Small files next to the tables with which commands send requests to a running job: only the job writes the tables.
 
-The requests of one kind are in the directory `_jobs/CLUSTER.KIND`. A command writes each as a file of its own, which is
-never changed: commands of several people at the same time cannot undo each other, and the job need not read one twice.
+The requests of one kind are in the directory `_jobs/CLUSTER.KIND`. A command writes each request as a new file, and
+nobody changes it later. So commands of several people cannot undo each other, and the job reads each file once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUFFIX = ".group"
 
 
 class RequestFiles:
-    """The requests of one kind to the jobs of one cluster. Every method raises WarehouseError, which names the file."""
+    """The requests of one kind to the job of one cluster. Every method raises WarehouseError, which names the file."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, kind: str) -> None:
         location = Location.of(warehouse)
@@ -29,7 +29,7 @@ class RequestFiles:
         self._look_at = 0.0
 
     def names(self) -> set[str] | None:
-        """Return the names of the files; None if the last look was less than `Location.pause` ago."""
+        """Return the names of the files; None if the last call was less than `Location.pause` ago."""
         if time.monotonic() < self._look_at:
             return None
         self._look_at = time.monotonic() + self._pause
@@ -37,7 +37,7 @@ class RequestFiles:
             return set(self.directory.names())
 
     def read(self, name: str) -> str | None:
-        """Return the text of a file; None if it was removed since it was listed."""
+        """Return the text of a file; None if it was removed after the listing."""
         file = self.directory / name
         with _errors("read", file), suppress(FileNotFoundError):
             return file.read_text()
@@ -57,20 +57,20 @@ class RequestFiles:
 
 
 class ReleaseRequests:
-    """Requests of operators to try groups of a cluster again that are set aside. Every method raises WarehouseError.
+    """Requests of operators to fold set-aside groups of a cluster again. Every method raises WarehouseError.
 
-    The name of a group's file is a hash, as an id may hold any character.
+    The file name is a hash of the group id, since an id may hold any character.
     """
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "releases")
 
     def add(self, group_id: str) -> None:
-        """Ask the job to try a group again."""
+        """Ask the job to fold a group again."""
         self._files.write(_name(group_id), json.dumps({"group": group_id}))
 
     def group_ids(self) -> list[str]:
-        """Return the groups that are to be tried again, of those that can be found out by now."""
+        """Return the requested groups whose files can be read."""
         names = [name for name in self._files.names() or () if name.endswith(_SUFFIX)]
         return sorted(filter(None, (self._read(name) for name in names)))
 
@@ -81,7 +81,7 @@ class ReleaseRequests:
     def _read(self, name: str) -> str:
         try:
             return str(json.loads(self._files.read(name) or "")["group"])
-        except (ValueError, KeyError, TypeError):  # removed since it was listed, or not ours
+        except (ValueError, KeyError, TypeError):  # removed after the listing, or not our file
             return ""
 
 

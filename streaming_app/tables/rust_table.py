@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-A write begins with the table as it is now, see `kept_table`: in the place of one that was deleted meanwhile, a commit
-would leave the remains of a log. It is one commit, which is there as a whole or not at all: in a store by a conditional
-put. Where another process has changed the same rows meanwhile, Delta rejects the commit, and the write is done again
-with what is there now. In this process there is one writer of a table at a time: both streams write some of them.
+A write starts from the newest version of the table (see `kept_table`): if the table was deleted meanwhile, a commit
+would only leave the remains of a log. Each write is one commit, which succeeds as a whole or not at all; in a store it
+is a conditional put. If another process has changed the same rows, Delta rejects the commit, and the write is repeated
+on the new version. Within this process a table has one writer at a time: both streams write some of the tables.
 
-Each commit leaves files that readers of older versions need, until the table's retention has passed. The log says which
-files were replaced, and when (its tombstones), but a checkpoint leaves out those that are older than the retention. So
-the files that these name are removed before each checkpoint, and by `maintain`. What no tombstone names, such as the
-files of a commit that was rejected, is found by listing the table: once an hour, by one of the clusters that share it.
-A file that is younger than a day may be that of a batch that is paused and commits it later, so it stays.
-A commit itself does not look for log entries to remove, for which it would list the whole log.
+Each commit leaves files that readers of older versions need until the table's retention is over. Tombstones in the log
+say which files were replaced, and when. But a checkpoint omits tombstones that are older than the retention. So the
+files that these name are removed before each checkpoint, and by `maintain`. No tombstone names some other files, such
+as those of a rejected commit. One of the clusters that share the table finds them once an hour by listing its files. A
+file younger than a day stays: it may belong to a batch that is paused and will commit it later. A commit itself does
+not look for log entries to remove, since it would have to list the whole log.
 
-Of a job that has a `Fence` each commit carries its term, and none is made once a later job has claimed the table.
+If the job has a `Fence`, each commit carries its term, and fails once a later job has claimed the table.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ class Commit(TypedDict):
 
 
 Write = Callable[[DeltaTable, Commit], object]
-"""Makes one commit to a table, with these arguments."""
+"""Makes one commit to a table with these arguments."""
 
-_ATTEMPTS = 12  # a commit is rejected for what jobs for other clusters change meanwhile, too
+_ATTEMPTS = 12  # jobs for other clusters also cause conflicts
 _PAUSE_SECONDS = 0.05, 0.5
-_MAINTAINED_AFTER = 100  # commits, each of which leaves a file or two
-_MAINTAINED_SECONDS = 1_800.0  # or so long, as old versions of some tables are kept
+_MAINTAINED_AFTER = 100  # commits; each leaves one or two files
+_MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _COMMITS_PER_CHECKPOINT = 50
-_LISTED = "streams-groups-listed-files"  # the application whose transaction is the hour of the last listing
+_LISTED = "streams-groups-listed-files"  # the transaction of this application is the hour of the last listing
 _HOUR_SECONDS = 3600
-_UNNAMED_HOURS = 24  # so old is a file that no version names before it is removed
+_UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
 
 class Batch(NamedTuple):
-    """Identifies a batch to Delta, which keeps it in the log with the rows."""
+    """Identifies a batch to Delta, which keeps it in the log together with the rows."""
 
     writers: Sequence[str]
-    """The first is asked whether it has written the batch, which is then noted for all of them."""
+    """The first writer is asked whether it has written the batch; the commit notes the batch for all of them."""
     number: int
-    """Of a writer's batches; they only grow."""
+    """The number of the batch; the numbers of a writer only grow."""
 
     @property
     def transactions(self) -> list[Transaction]:
-        """What the commit of the batch carries."""
+        """The transactions that the commit of the batch carries."""
         return [Transaction(one, self.number) for one in self.writers]
 
     def is_in(self, table: HasTransactions) -> bool:
@@ -83,8 +83,8 @@ class Batch(NamedTuple):
 class RustTable:
     """The rows of one cluster in a table.
 
-    What writes raises OSError, in one line, if the table cannot be written, and OtherOwnerError once a later job has
-    claimed it.
+    Methods that write raise OSError, in one line, if the table cannot be written, and OtherOwnerError once a later job
+    has claimed it.
     """
 
     def __init__(
@@ -95,25 +95,25 @@ class RustTable:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take the table; `fence` is that of the job, None outside of one."""
+        """Take the table; `fence` is the job's, None outside a job."""
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
-        """The condition that a row is of the cluster."""
+        """SQL condition for the rows of the cluster."""
         self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
         self._commits = 0
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
-        """Return the table as it is now, for reading. Raises delta-rs' errors."""
+        """Return the newest version of the table, for reading. Raises delta-rs' errors."""
         return newest_table(self.location)
 
     def schema(self) -> pa.Schema:
-        """Return the Arrow schema of the table, which its rows must have."""
+        """Return the Arrow schema of the table, which new rows must have."""
         with self._errors():
             return pa.schema(self.open().schema().to_arrow())
 
     def to_table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """Return rows as the table has them: of its cluster, and with null for a column that a row lacks."""
+        """Return rows in the schema of the table, with its cluster; missing columns become null."""
         return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
 
     def holds(self, batch: Batch) -> bool:
@@ -125,7 +125,7 @@ class RustTable:
             return batch.is_in(table)
 
     def append(self, rows: pa.Table, batch: Batch | None = None) -> int:
-        """Append rows, of a batch exactly once; return the version of the table."""
+        """Append rows, exactly once if `batch` is given; return the version of the table."""
 
         def write(target: DeltaTable, commit: Commit) -> None:
             write_deltalake(target, rows, mode="append", **commit)
@@ -133,7 +133,7 @@ class RustTable:
         return self.change(write, batch)
 
     def append_files(self, files: Sequence[AddAction], batch: Batch | None = None) -> int:
-        """Append the rows of files that are there already, of a batch exactly once; return the version of the table."""
+        """Append the rows of existing files, exactly once if `batch` is given; return the version of the table."""
 
         def write(target: DeltaTable, commit: Commit) -> None:
             partitions = target.metadata().partition_columns
@@ -143,7 +143,7 @@ class RustTable:
         return self.change(write, batch)
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
-        """Replace all rows of the cluster, or those that match, by `rows`; return the version of the table."""
+        """Replace the rows of the cluster that match, by default all, by `rows`; return the version of the table."""
         if not rows.num_rows:
             return self.delete(condition)
         where = self._own(condition)
@@ -152,24 +152,24 @@ class RustTable:
         )
 
     def delete(self, condition: str | None = None) -> int:
-        """Delete all rows of the cluster, or those that match; return the version of the table."""
+        """Delete the rows of the cluster that match, by default all; return the version of the table."""
         where = self._own(condition)
         return self.change(lambda target, commit: target.delete(where, **commit))
 
     def update(self, values: Mapping[str, str], condition: str) -> None:
-        """Set columns of the rows of the cluster that match, if there are any, to values in SQL."""
+        """Set columns to values in SQL, in the rows of the cluster that match."""
         where = self._own(condition)
         if self.select("count(*)", condition).column(0)[0].as_py():
             self.change(lambda target, commit: target.update(updates=dict(values), predicate=where, **commit))
 
     def select(self, columns: str, condition: str | None = None, rest: str = "") -> pa.Table:
-        """Return columns, in SQL, of the rows of the cluster that match, with the `rest` of the query."""
+        """Return columns, in SQL, of the rows of the cluster that match; `rest` is appended to the query."""
         query = f"SELECT {columns} FROM t WHERE {self._own(condition)} {rest}"  # noqa: S608 - the callers quote
         with self._errors("read"):
             return query_table(self.location, query)
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
-        """Delete the rows of the table that have the key of one of `rows`, null like null; return its version."""
+        """Delete the rows of the table that have the key of one of `rows` (null equals null); return the version."""
         same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
 
         def write(target: DeltaTable, commit: Commit) -> None:
@@ -179,9 +179,9 @@ class RustTable:
         return self.change(write)
 
     def merge(self, rows: pa.Table, key: Iterable[str], removed: str | None = None) -> int:
-        """Insert or update rows of the cluster by their key, and return the version of the table.
+        """Insert or update rows of the cluster by their key; return the version of the table.
 
-        Those that match `removed`, a condition on the new row `s`, are deleted instead.
+        Rows that match `removed`, a condition on the new row `s`, are deleted instead.
         """
         of_key = (f't."{name}" = s."{name}"' for name in ("cluster", *key))
         same = " AND ".join([f"t.cluster = {quote(self.cluster)}", *of_key])
@@ -195,22 +195,22 @@ class RustTable:
         return self.change(write)
 
     def change(self, write: Write, batch: Batch | None = None) -> int:
-        """Call `write` with the table, again after a conflict, and return the version that the table has then.
+        """Call `write` with the table, again after a conflict; return the version that the table then has.
 
-        It is not called for a batch that is noted as written.
+        It is not called for a batch that the table already has.
         """
         self._commits += 1
         with self._errors(), _LOCKS[str(self.location)]:
             version = self._attempt(write, batch)
             if version % _COMMITS_PER_CHECKPOINT == 0:
-                with suppress(DeltaError, OSError):  # `maintain` reports it; the rows are written
+                with suppress(DeltaError, OSError):  # the rows are written; `maintain` reports the error
                     self._checkpoint()
             return version
 
     def maintain(self, expired: str | None = None) -> None:
-        """Delete the rows that match, compact the files, and remove those that no reader needs; all if it is due.
+        """If it is due: delete the rows that match, compact the files, and remove files that no reader needs.
 
-        It is after a start, after a hundred commits, and after half an hour.
+        It is due after a start, after a hundred commits, and after half an hour.
         """
         if not self._is_due():
             return
@@ -218,14 +218,14 @@ class RustTable:
         with self._errors(), _LOCKS[str(self.location)]:
             if expired:
                 self._attempt(lambda target, commit: target.delete(self._own(expired), **commit))
-            with suppress(CommitFailedError):  # rows of any cluster are deleted all the time: the next time does it
+            with suppress(CommitFailedError):  # jobs of other clusters write all the time; the next call tries again
                 self._attempt(self._compacted())
             self._checkpoint()
             self._remove_unnamed_files()
             self._clean_up_log()
 
     def compact(self, file_bytes: int) -> None:
-        """Compact the files of the cluster that are smaller than that."""
+        """Compact the files of the cluster that are smaller than `file_bytes`."""
         self.change(self._compacted(file_bytes))
 
     def _compacted(self, file_bytes: int | None = None) -> Write:
@@ -242,33 +242,33 @@ class RustTable:
             kept.table.cleanup_metadata()
 
     def vacuum(self) -> None:
-        """Remove the data files that no version within the table's retention needs."""
+        """Remove data files that are older than the table's retention and that no newer version needs."""
         with self._errors(), _LOCKS[str(self.location)]:
             self._checkpoint()
             self._remove_unnamed_files()
 
     def _checkpoint(self) -> None:
-        """Make a checkpoint, once the files are removed whose tombstones it leaves out."""
+        """Make a checkpoint. Before, remove the files whose tombstones it omits."""
         with table_to_write(self.location) as kept:
             kept.table.vacuum(dry_run=False)
             kept.table.create_checkpoint()
 
     def _remove_unnamed_files(self) -> None:
-        """Remove the files, a day old, that the log does not name, unless that was done in this hour."""
+        """Remove files older than a day that the log does not name, unless that was done in this hour."""
         hour = int(self._wall_clock() // _HOUR_SECONDS)
         with table_to_write(self.location) as kept:
-            if kept.transaction_version(_LISTED) == hour:  # not >=: the clock of another machine may have been ahead
+            if kept.transaction_version(_LISTED) == hour:  # not >=: another machine's clock may have been ahead
                 return
         note = Batch([_LISTED], hour)
         self._attempt(lambda target, _: self._note(target, note))
         with table_to_write(self.location) as kept:
             try:
                 kept.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
-            except DeltaError:  # such as for a table that keeps its versions for more than a day
+            except DeltaError:  # for example for a table that keeps its versions for more than a day
                 kept.table.vacuum(dry_run=False, full=True)
 
     def _note(self, target: DeltaTable, batch: Batch) -> None:
-        """Make a commit without a row, which only carries the transactions of `batch`."""
+        """Make a commit without rows that only carries the transactions of `batch`."""
         none = pa.schema(target.schema().to_arrow()).empty_table()
         write_deltalake(target, none, mode="append", **self._commit(batch))
 
@@ -307,5 +307,5 @@ class RustTable:
 
 
 def older_than(column: str, days: float) -> str:
-    """Return the condition that the time in a column is more than `days` ago."""
+    """Return the SQL condition that the time in a column is more than `days` ago."""
     return f"{column} < {time_literal(datetime.now(timezone.utc) - timedelta(days=days))}"

@@ -1,4 +1,4 @@
-"""Registers the tables and views of a warehouse in a Spark session that somebody else made: `open_warehouse`."""
+"""Registers the tables and views of a warehouse in a user's Spark session: `open_warehouse`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _EXTENSIONS = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
 _CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 _MISSING_JAR = ("DATA_SOURCE_NOT_FOUND", "org.apache.spark.sql.delta", "io.delta")
-# Delta reads the log of a table with 50 tasks by default, each time it has changed; the tables are small.
+# By default Delta reads the log of a table with 50 tasks, each time it has changed. The tables are small.
 _SNAPSHOT_PARTITIONS, _DEFAULT, _FEW = "spark.databricks.delta.snapshotPartitions", "50", "2"
 
 
 def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
-    """Do what `streaming_app.open_warehouse` says."""
+    """See `streaming_app.open_warehouse`."""
     require_delta(spark)
     if spark.conf.get(_SNAPSHOT_PARTITIONS, _DEFAULT) == _DEFAULT:
         spark.conf.set(_SNAPSHOT_PARTITIONS, _FEW)
@@ -29,7 +29,7 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
         select = read_sql(definition, f"delta.`{location}`")
         try:
             rows = spark.sql(select)
-        except Exception as error:  # noqa: BLE001 - those of pyspark and py4j have no common base class
+        except Exception as error:  # noqa: BLE001 - the errors of pyspark and py4j have no common base class
             raise _without_jar(error) or error from None
         if definition.computed:
             spark.sql(_create_view(definition, select, rows.columns))
@@ -41,7 +41,7 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
 
 
 def _create_view(view: Table, select: str, names: Sequence[str]) -> str:
-    """Return the statement that creates a view of a query with columns of these `names`, with a comment for each."""
+    """Return the statement that creates a view of a query whose columns are `names`, with a comment for each."""
     abouts = {column.name: column.about for column in (*view.columns, *view.computed)}
     columns = ", ".join(f"`{name}` COMMENT {_literal(abouts.get(name) or f'As in {view.view_of}.')}" for name in names)
     return f"CREATE OR REPLACE TEMPORARY VIEW {view.name} ({columns}) COMMENT {_literal(view.about)} AS {select}"
@@ -64,7 +64,7 @@ def require_delta(spark: SparkSession) -> None:
 
 
 def _without_jar(error: Exception) -> Exception | None:
-    """Return the error about a class path without Delta's jar, if that is the reason of an error of Spark."""
+    """Return an error about the class path if Spark's error comes from a missing Delta jar; else None."""
     text = str(error)
     if not any(word in text for word in _MISSING_JAR[:1]) and not (
         "ClassNotFoundException" in text and any(word in text for word in _MISSING_JAR[1:])

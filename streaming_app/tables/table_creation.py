@@ -1,6 +1,6 @@
-"""Creates the Delta tables, and upgrades those of older releases, see `table_upgrade`.
+"""Creates the Delta tables, and upgrades the tables of older releases (see `table_upgrade`).
 
-`schemas/tables/` defines what a row means; here is how its table is kept.
+`schemas/tables/` defines the meaning of the columns; this module defines Delta's properties of the tables.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 LOG_RETENTION_HOURS = 3
 _PROPERTIES = {
     FORMAT_PROPERTY: str(WAREHOUSE_FORMAT),
-    "delta.enableDeletionVectors": "false",  # Spark's default may be another; many readers refuse them
-    "delta.checkpointInterval": "50",  # at a commit a second, the default of 10 would be costly
-    # A commit a second leaves many files, and each commit lists those of the log: with 170,000 of them it took five
-    # times as long. The history for users is in group_events; old versions serve time travel and concurrent readers.
+    "delta.enableDeletionVectors": "false",  # Spark's default may differ; many readers refuse them
+    "delta.checkpointInterval": "50",  # with a commit a second, the default of 10 would be costly
+    # A commit a second leaves many files, and each commit lists the log: with 170,000 files it took five times as long.
+    # Users have the history in group_events; old versions only serve time travel and concurrent readers.
     "delta.logRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
     "delta.deletedFileRetentionDuration": f"interval {LOG_RETENTION_HOURS} hours",
 }
-_REPLACED = {  # as a whole, every half minute or so: old versions would soon be larger than all else
+_REPLACED = {  # whole tables, about every half minute: old versions would soon be larger than everything else
     "delta.logRetentionDuration": "interval 30 minutes",
     "delta.deletedFileRetentionDuration": "interval 30 minutes",
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 ALERTS = "alerts"
 _LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
-_STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns only cost time
+_STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns would only cost time
 
 
 def prepare_tables(warehouse: Location, report: Report) -> set[str]:
@@ -76,7 +76,7 @@ def prepare_tables(warehouse: Location, report: Report) -> set[str]:
 def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     """Return the tables that exist, by name. Raises JobError if one cannot be read or has another format.
 
-    By delta-rs: it opens a table in milliseconds and needs no Spark, which would run a job for each.
+    Uses delta-rs, which opens a table in milliseconds; Spark would run a job for each.
     """
     places = [warehouse / definition.name for definition in tables()]
     with ThreadPoolExecutor(REQUESTS) as threads:
@@ -109,22 +109,22 @@ def _open(location: Location) -> DeltaTable | None:
 
 
 def _has_beginning(names: Collection[str]) -> bool:
-    """Return whether a log with these files begins, with its first commit or with a checkpoint.
+    """Return whether a log with these files has a beginning: its first commit, or a checkpoint.
 
-    What follows cannot be read without. A commit to a table that is deleted at that moment leaves such a log.
+    Without it, later files cannot be read. A commit leaves such a log if the table is deleted at the same moment.
     """
     return _FIRST_COMMIT in names or any(".checkpoint." in name for name in names)
 
 
 def _remove_remains(location: Location) -> None:
-    """Remove what is left of a deleted table. One that another job has just created begins with its first commit."""
+    """Remove the remains of a deleted table. A table that another job has just created has a beginning, and stays."""
     names = (location / _LOG).names()
     if any(name.endswith(".json") for name in names) and not _has_beginning(names):
         location.remove_directory()
 
 
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
-    """Create a table of the warehouse, unless there is one. Raises as `create_table` does."""
+    """Create a table of the warehouse if it does not exist. Raises as `create_table` does."""
     create_table(location, _schema(definition), configuration, partition_by=["cluster"], description=definition.about)
 
 
@@ -136,7 +136,7 @@ def create_table(
     partition_by: Sequence[str] = (),
     description: str | None = None,
 ) -> None:
-    """Create a table, unless another job does so at the same moment. Raises DeltaError and OSError."""
+    """Create a table; do nothing if another job does so at the same moment. Raises DeltaError and OSError."""
     from deltalake import DeltaTable  # noqa: PLC0415 - Spark's workers import this module without delta-rs
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
 
@@ -147,7 +147,7 @@ def create_table(
             mode="ignore",
             configuration={**configuration},
             storage_options=location.storage_options,
-            raise_if_key_not_exists=False,  # of our own properties
+            raise_if_key_not_exists=False,  # for properties of our own
             partition_by=[*partition_by],
             description=description,
         )
@@ -157,7 +157,7 @@ def create_table(
 
 
 def job_properties(definition: Table) -> dict[str, str]:
-    """Return the properties of a table of the job's."""
+    """Return the Delta properties of a table that the job writes."""
     statistics = ",".join(name for name in definition.names if name in _STATISTICS_COLUMNS)
     return {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), "delta.dataSkippingStatsColumns": statistics}
 

@@ -1,17 +1,17 @@
-"""Makes the tables of older releases like new ones: adds columns, and removes deletion vectors.
+"""Upgrades tables of older releases: adds columns, and removes deletion vectors.
 
 Theory of operation
 -------------------
-Until 0.2.0 Spark noted in files of their own which rows of a file are deleted or replaced. pandas, pyarrow, polars and
-other readers refuse a table that may have such deletion vectors, by its protocol. `STEPS` rewrites a table in place:
-the files that have some are rewritten, a checkpoint of the log makes readers start from there, and the last commit
-gives the table the protocol of a new one. Its id, rows, properties and the numbers of the batches that it holds stay,
-so the checkpoints of the streams fit.
+Until 0.2.0 Spark wrote deletion vectors: separate files that say which rows of a data file are deleted or replaced.
+pandas, pyarrow, polars and other readers refuse a table whose protocol allows them. `STEPS` rewrites a table in place:
+first the data files with vectors, then a checkpoint, from which readers start, and in the last commit the protocol,
+which becomes that of a new table. The table keeps its id, rows, properties and batch numbers, so the checkpoints of the
+streams still fit.
 
-Every step is one commit or one file, and leaves the same rows. Whether a table is to be upgraded is read from its
-protocol, which only the last step changes: an upgrade that was killed begins again, and finds less to do. That commit
-fails if the table has changed since it was found to be without vectors, and then the steps are repeated. Older
-versions, which have vectors, say so in their own protocol until they expire.
+Every step is one commit or one file, and leaves the same rows. The protocol says whether a table needs the upgrade, and
+only the last step changes it: an upgrade that was killed starts again, and finds less to do. The last commit fails if
+the table has changed since the check that it has no vectors; then the steps are repeated. Older versions with vectors
+keep their own protocol until they expire.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 _FEATURE = "deletionVectors"
 _LEGACY = {"appendOnly", "invariants"}
-"""Features of every table with the protocol of a new one."""
-_ATTEMPTS = 5  # of a table that a job for another cluster changes meanwhile
+"""The features of every table with the protocol of a new table."""
+_ATTEMPTS = 5  # for a table that a job of another cluster changes meanwhile
 _SILENT_SECONDS = 2.0
 
 
 class UnknownColumnError(Exception):
-    """The table has a column that this release does not know, or knows with another type; the text says which."""
+    """The table has a column that this release does not know, or knows with another type; the text names it."""
 
 
 def add_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> None:
-    """Add the columns that an older release did not have, in one commit; in its rows they are null.
+    """Add the columns that an older release did not have, in one commit; they are null in existing rows.
 
-    Raises JobError if the table has columns that this release does not know, with its `schema`.
+    Raises JobError if the table has columns that are not in `schema`, or have another type there.
     """
     actual = with_plain_types(pa.schema(table.schema().to_arrow()).empty_table()).schema
     try:
@@ -59,7 +59,7 @@ def add_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> Non
         raise JobError(
             f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
-    if is_old:  # what is added to a column that the table has is a field of it; its comment stays that of the table
+    if is_old:  # an existing column gets only new fields; its comment in the table stays
         fields = Schema.from_arrow(schema).fields
         known = set(actual.names)
         table.alter.add_columns([Field(field.name, field.type) if field.name in known else field for field in fields])
@@ -68,7 +68,7 @@ def add_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> Non
 def _lacks_fields(actual: pa.DataType, expected: pa.DataType, path: str) -> bool:
     """Return whether a type lacks fields of the expected one, at any depth.
 
-    Raises UnknownColumnError if adding fields is not enough to turn it into the expected one.
+    Raises UnknownColumnError if new fields alone cannot turn it into the expected type.
     """
     if pa.types.is_struct(actual) and pa.types.is_struct(expected):
         known = {field.name: field.type for field in actual}
@@ -93,9 +93,9 @@ def _join(path: str, name: str) -> str:
 
 
 def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> Sequence[Location]:
-    """Rewrite the tables that may have deletion vectors, and return them. Reports it if it takes longer than 2 s.
+    """Rewrite the tables that may have deletion vectors; return them. Reports it if it takes longer than 2 s.
 
-    Raises JobError if a table is changed by others all the time, and delta-rs' errors.
+    Raises JobError if other processes change a table all the time, and delta-rs' errors.
     """
     old = [location for location, table in opened if _may_have_vectors(table)]
     if not old:
@@ -125,7 +125,7 @@ def _upgrade(location: Location) -> None:
 
 
 def _rewrite_files(location: Location) -> None:
-    """Write all rows anew, in one commit, without those that the vectors say are deleted."""
+    """Write all rows again, in one commit, without the rows that the vectors delete."""
     table = location.delta_table()
     if _has_vectors(table):
         rows = QueryBuilder().register("t", table).execute("SELECT * FROM t")
@@ -139,8 +139,8 @@ def _begin_log_anew(location: Location) -> None:
 def _drop_feature(location: Location) -> None:
     """Commit the protocol without the feature, unless the table has vectors or has changed meanwhile.
 
-    delta-rs cannot drop a feature, and adds others if it changes a property of such a table (deltalake 1.6). So the
-    commit is written as a file of the log: it has a line for each action.
+    delta-rs cannot drop a feature, and adds others if it changes a property of such a table (deltalake 1.6). So this
+    function writes the commit itself, as a file of the log with one action per line.
     """
     table = location.delta_table()
     if _has_vectors(table):
@@ -158,7 +158,7 @@ def _drop_feature(location: Location) -> None:
 
 
 def _metadata(table: DeltaTable) -> dict[str, Any]:
-    """Return the metadata of the table, of which no vector is to be written any more."""
+    """Return the metadata of the table, changed so that nobody writes vectors any more."""
     known = table.metadata()
     return {
         "id": str(known.id),
@@ -173,7 +173,7 @@ def _metadata(table: DeltaTable) -> dict[str, Any]:
 
 
 def _protocol(table: DeltaTable) -> dict[str, Any]:
-    """Return the protocol of the table without the feature: that of a new table if it has no other feature."""
+    """Return the protocol of the table without the feature; if it has no other features, that of a new table."""
     protocol = table.protocol()
     readers = sorted({*(protocol.reader_features or ())} - {_FEATURE})
     writers = sorted({*(protocol.writer_features or ())} - {_FEATURE})
@@ -188,7 +188,7 @@ STEPS: list[Callable[[Location], None]] = [_rewrite_files, _begin_log_anew, _dro
 
 @contextmanager
 def _progress(report: Report, count: int) -> Iterator[Callable[[str], None]]:
-    """Report the upgrade of `count` tables once it takes long; the function is called with the name of each."""
+    """Report the upgrade of `count` tables once it takes long; call the yielded function with each finished table."""
     started, done, lock = time.monotonic(), list[str](), threading.Lock()
     is_slow = False
 

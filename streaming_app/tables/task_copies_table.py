@@ -1,6 +1,6 @@
-"""The table `task_copies`, read and written by delta-rs: the rows of a cluster are replaced whenever one has changed.
+"""The table `task_copies`. delta-rs reads it, and replaces the rows of a cluster whenever one has changed.
 
-Replacing them is one commit, so a job that dies leaves the old rows or the new ones.
+The replacement is one commit, so if the job dies, the table has either the old rows or the new ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TaskCopiesTable:
         self._table = RustTable(self._warehouse / NAME, cluster, fence)
 
     def read(self) -> list[TaskCopy]:
-        """Return the rows as they are stored. Raises WarehouseError when the table cannot be read."""
+        """Return the stored rows. Raises WarehouseError when the table cannot be read."""
         return _read(WarehouseReader(self._warehouse), self._table.own_rows)
 
     def replace(self, copies: Sequence[TaskCopy]) -> None:
@@ -36,7 +36,7 @@ class TaskCopiesTable:
 
 
 def read_copies(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
-    """Return the rows that match this SQL condition. Releases up to 0.2.0 wrote 2^63-1 for an unknown offset."""
+    """Return the rows that match this SQL condition; 2^63-1, an unknown offset up to 0.2.0, becomes None."""
     return [_without_unknown(copy) for copy in _read(warehouse, where)]
 
 

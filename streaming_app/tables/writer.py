@@ -1,9 +1,9 @@
 """Writes the rows of a cluster into the Delta tables, and keeps the tables small.
 
-delta-rs makes every commit: a commit carries the batch that its rows are of and the term of the job, see `fence`, and
-is a conditional put in a store. Rows that this process holds are written as they are, see `rust_table` and
-`group_rows`. Of a large batch the workers of Spark fold the rows, and return them as the content of files, which this
-process writes and commits. Spark reads files of a table as Parquet where rows of many groups are needed.
+delta-rs makes every commit. It carries the batch of its rows and the term of the job (see `fence`), and is a
+conditional put in an object store. The driver writes rows that it holds directly (see `rust_table` and `group_rows`).
+For a large batch, Spark's workers fold the rows and return the content of files; the driver writes and commits these.
+If rows of many groups are needed, Spark reads the files of a table as Parquet.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.fence import Fence
 
-_MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
-_SORTED_GROUPS = 10_000  # rows that Spark sorts at a time, in each task
+_MIN_FILE_BYTES = 32 << 20  # larger files are not compacted again, so no compaction takes longer than this needs
+_SORTED_GROUPS = 10_000  # rows that Spark sorts at a time in each task
 
 
 class TableWriter:
@@ -48,7 +48,7 @@ class TableWriter:
     def __init__(
         self, spark: SparkSession, location: Location | Path | str, cluster: str, fence: Fence | None = None
     ) -> None:
-        """Prepare; `fence` is that of the job, None outside of one."""
+        """Prepare; `fence` is the job's, None outside a job."""
         self._spark = spark
         self.fence = fence
         self.location = self._location = Location.of(location)
@@ -60,7 +60,7 @@ class TableWriter:
 
         Raises JobError if the warehouse cannot be written, or was created by something else.
         """
-        with self._preparing:  # both streams do it when they start
+        with self._preparing:  # both streams call this when they start
             new = prepare_tables(self._location, report)
             claimed = {one.name for one in tables()} if not self._has_claimed else new
             if self.fence and claimed:
@@ -82,15 +82,15 @@ class TableWriter:
             self.fence.check_owner()
 
     def table(self, name: str) -> RustTable:
-        """Return a table for what this process holds."""
+        """Return a table, to write rows that this process holds."""
         return RustTable(self._location / name, self._cluster, self.fence)
 
     def to_dataframe(self, rows: pa.Table) -> DataFrame:
-        """Return `rows` as a DataFrame of this writer's session. PySpark takes no column without a chunk."""
+        """Return `rows` as a DataFrame of this writer's session. PySpark rejects columns without chunks."""
         return self._spark.createDataFrame(rows if rows.num_rows else rows.schema.empty_table())
 
     def stored_rows(self, name: str) -> DataFrame:
-        """Return the stored rows of a table as they are now: later commits leave these files for hours."""
+        """Return the rows of a table's newest version. Later commits keep its files for hours."""
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
         definition, location = table(name), self._location / name
@@ -102,29 +102,29 @@ class TableWriter:
         return rows.withColumn(CLUSTER, F.lit(self._cluster)).select(*definition.names)
 
     def is_empty(self, name: str) -> bool:
-        """Return whether a table has no row of any cluster. By delta-rs: Spark takes a second to plan the query."""
+        """Return whether a table has no rows of any cluster. By delta-rs: Spark takes a second to plan the query."""
         return int(newest_table(self._location / name).get_add_actions().num_rows) == 0
 
     def identity(self, name: str) -> str:
-        """Return what identifies this cluster's rows in a table: it differs for a table created again or elsewhere."""
+        """Return an id of this cluster's rows in a table: a table created again or elsewhere has another one."""
         return f"{newest_table(self._location / name).metadata().id}/{self._cluster}"
 
     def append(self, name: str, files: Iterable[EncodedFile], writer: str, batch_id: int) -> None:
-        """Append the rows of these files to table `name` exactly once, as the batch of a writer."""
+        """Append the rows of these files to table `name` exactly once, as a batch of this writer."""
         table, batch = self.table(name), Batch([f"{writer}-{name}"], batch_id)
         if not table.holds(batch):
             table.append_files(self._write(name, files), batch)
 
     def last_append(self, name: str, writers: Iterable[str]) -> int:
-        """Return the highest batch that `append` got of these writers for a table; -1 if there was none."""
+        """Return the highest batch that these writers appended to a table; -1 if there is none."""
         table = newest_table(self._location / name)
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
 
     def replace(self, name: str, rows: DataFrame, most: int = 0) -> None:
-        """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the table.
+        """Replace the rows of this cluster, in one commit, by `rows`, which may be read from the same table.
 
-        A file gets so many rows at most; 0: any number.
+        A file gets at most `most` rows; 0: no limit.
         """
         written = self._write(name, self._encode_files(rows, most))
 
@@ -141,19 +141,19 @@ class TableWriter:
         self.table(name).change(write)
 
     def _encode_files(self, rows: DataFrame, most_rows: int) -> list[EncodedFile]:
-        """Return files with these rows, that workers encode; of so many rows at most."""
+        """Let workers encode these rows; return the files, of at most `most_rows` rows each."""
         found: pa.Table = rows.mapInArrow(partial(encode_files, most_rows=most_rows), ENCODED_DDL).toArrow()
         return [EncodedFile(content, stats) for content, stats in zip(*found.to_pydict().values(), strict=True)]
 
     def _write(self, name: str, encoded: Iterable[EncodedFile]) -> list[AddAction]:
-        """Write new files of a table, which has their rows once they are committed."""
+        """Write new files of a table; their rows are in it once the actions are committed."""
         with ThreadPoolExecutor(REQUESTS) as threads:
             return list(threads.map(partial(write_file, self._location / name, self._cluster), encoded))
 
     def replace_groups(self, rows: DataFrame, count: int, group_ids: Sequence[str] | None = None) -> None:
-        """Replace the rows of these groups, by default of those in `rows`, by `rows`, which are so many.
+        """Replace the rows of these groups by `rows`, which has `count` rows; by default the groups in `rows`.
 
-        It writes the rows of all groups anew, in files as `group_files` says: nearly all would have to be written.
+        Rewrites the rows of all groups, in files as `group_files` defines: nearly all files would change anyway.
         """
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
@@ -170,9 +170,9 @@ class TableWriter:
         self.replace("groups", ordered, file_rows(files))
 
     def compact(self, name: str) -> None:
-        """Compact the small files of a table; by delta-rs, as batches wait meanwhile, and Spark takes seconds.
+        """Compact the small files of a table. Uses delta-rs: batches wait meanwhile, and Spark would take seconds.
 
-        The files of groups are rewritten if they are not as `group_files` says.
+        The files of `groups` are rewritten if they are not as `group_files` defines.
         """
         if name == "groups":
             table_now = newest_table(self._location / name)
@@ -186,9 +186,9 @@ class TableWriter:
         self.table(name).clean_up_log()
 
     def delete_expired(self, definition: Table, days: float) -> int:
-        """Delete the rows whose time, by `definition.expires_by`, is more than `days` ago; return how many there were.
+        """Delete the rows whose time (`definition.expires_by`) is more than `days` ago; return their number.
 
-        Rows of a history that describe what still held then are kept, see `expiry`.
+        History rows that still describe the state at that time are kept (see `expiry`).
         """
         own = self.table(definition.name)
         expired = Expired.find(own.open(), newest_table(self._location / "groups"), definition, own.own_rows, days)
@@ -197,19 +197,19 @@ class TableWriter:
         return expired.deleted
 
     def vacuum(self, name: str) -> None:
-        """Remove the data files that no version within the table's retention needs."""
+        """Remove data files that are older than the table's retention and that no newer version needs."""
         self.table(name).vacuum()
 
 
 def sorted_parts(spark: SparkSession, rows: int, most: int) -> int:
-    """Return into how many parts to divide so many rows that are sorted: no part has many more than `most` of them.
+    """Return the number of parts for sorting so many rows, with not many more than `most` rows per part.
 
-    A task sorts the whole of its part in the heap. As many parts as there are cores, which is the setting of this job's
-    own session, took more than a third of the heap at a catch-up of 30,000 groups.
+    A task sorts its whole part in the heap. With as many parts as cores (the setting of this job's own session),
+    sorting took more than a third of the heap at a catch-up of 30,000 groups.
     """
     return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-rows // most))
 
 
 def _without_globs(path: str) -> str:
-    """Return a path that Spark takes as it is, also with characters of its patterns."""
+    """Return a path in which Spark expands no characters as patterns."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

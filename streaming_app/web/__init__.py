@@ -1,4 +1,4 @@
-"""The HTTP server and what it serves: `/metrics`, `/health` and `/ready` of the job, and the page that people read.
+"""The HTTP servers: `/metrics`, `/health` and `/ready` of the job, and the page for users.
 
-The views of the page are pure functions from rows to what is shown. What the commands print is in `queries`.
+The views of the page are pure functions from rows to HTML. The answers of the commands are in `queries`.
 """

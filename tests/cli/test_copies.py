@@ -125,7 +125,7 @@ def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
     unknown = run(warehouse, "--group", "unknown")
     assert unknown.stderr.startswith("The lag of copies is not known: clients report it once a minute")
     assert unknown.stderr.count("\n") == 1
-    assert "but not of active tasks that run" in run(warehouse, "--group", "alone").stderr
+    assert "but not for running active tasks" in run(warehouse, "--group", "alone").stderr
     assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
 
 

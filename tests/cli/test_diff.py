@@ -104,12 +104,12 @@ def test_the_topology_at_a_time_is_compared_with_the_newest(tables: Tables, time
     ("arguments", "line"),
     [
         (["unknown"], "No group 'unknown' in cluster 'default': `streams-groups list --type all` shows all"),
-        (["new"], "Group 'new' has had one topology only, since 2026-11-04 08:00:00Z: none is earlier"),
+        (["new"], "Group 'new' has had only one topology, since 2026-11-04 08:00:00Z"),
         (
             ["new", "--from", "2026-11-03"],
             "No topology of group 'new' is known at 2026-11-03 00:00:00Z: the first is of",
         ),
-        (["of-older-release"], "Group 'of-older-release' has had one topology only, since 2026-11-01 08:00:00Z"),
+        (["of-older-release"], "Group 'of-older-release' has had only one topology, since 2026-11-01 08:00:00Z"),
         (["without-topology"], "Group 'without-topology' has no topology in the log yet"),
     ],
 )

@@ -145,4 +145,4 @@ def test_what_a_group_of_another_type_does_not_have_is_said_in_one_line(warehous
         result = describe(warehouse, *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         last = result.stderr.splitlines()[-1]
-        assert last.startswith("Error: 'app' is a classic group, and no streams group: describe it by itself, with ")
+        assert last.startswith("Error: 'app' is a classic group, not a streams group: describe it by itself, with ")

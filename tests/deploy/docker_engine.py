@@ -220,7 +220,8 @@ def _make_debian(engine: Engine) -> None:
         (root / "etc/apt/apt.conf.d/docker-clean").write_text(_NO_CACHE, "utf-8")
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
         bundle = "/etc/ssl/certs/ca-certificates.crt"
-        engine.run("import", "--change", f"ENV PIP_CERT={bundle}", archive, image, timeout=300)
+        variables = f"ENV PIP_CERT={bundle} REQUESTS_CA_BUNDLE={bundle}"  # for pip, and for the download of jars
+        engine.run("import", "--change", variables, archive, image, timeout=300)
 
 
 def _copy_certificates(root: Path) -> None:

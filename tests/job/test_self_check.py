@@ -210,7 +210,7 @@ def test_a_group_that_differs_again_is_reported_and_not_read_once_more(harness: 
     for seconds in (0, CONFIRM):
         harness.turn(seconds)
     assert harness.lines[1:] == [
-        "self-check: groups to be read again: 0; left, as they were within the hour before or are very many: 1"
+        "self-check: groups to be read again: 0; not again, because of the last hour or their number: 1"
     ]
     assert (harness.status.differing, harness.status.repaired) == (1, 0)
     harness.epochs["b"] = 7

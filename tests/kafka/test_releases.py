@@ -92,7 +92,7 @@ def say(warehouse: Path, **releases: str) -> None:
 
 
 def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehouse: Path) -> None:
-    asked = "of active tasks that run; brokers tell it since Kafka 4.4, to a job with Describe on the group.\n"
+    asked = "for running active tasks; brokers return it since Kafka 4.4 to a job with Describe on the group.\n"
     assert run(warehouse, "describe", "g", "--copies")[1].endswith(asked)
     assert run(warehouse, "list", "--state")[1] == ""
     assert "\nbrokers   not asked yet: " in run(warehouse, "status")[0]

@@ -278,3 +278,30 @@ def test_a_listener_that_waits_for_the_rest_of_a_message_is_asked_without_tls(mo
     monkeypatch.setattr(diagnose, "_log_in", lambda *_: None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert diagnose.find_cause(f"127.0.0.1:{listener.getsockname()[1]}", {}) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (ssl.SSLEOFError, "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol (_ssl.c:1006)"),
+        (
+            ssl.SSLZeroReturnError,
+            "TLS/SSL connection has been closed (EOF) (_ssl.c:992)",
+        ),  # Python 3.11.2, of Debian 12
+    ],
+)
+def test_a_listener_that_closes_the_connection_does_not_use_tls(
+    monkeypatch: pytest.MonkeyPatch, kind: type[ssl.SSLError], text: str
+) -> None:
+    def wrap_socket(*_: object, **_named: object) -> None:
+        error = kind(8, text)
+        error.reason = "UNKNOWN"
+        raise error
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrap_socket)
+    monkeypatch.setattr(diagnose, "_log_in", lambda *_: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert diagnose.find_cause(server, {}) is None
+        cause = diagnose.find_cause(server, {"security.protocol": "SSL"})
+        assert cause == diagnose.LISTENER_WITHOUT_TLS.format(server=server)

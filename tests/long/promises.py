@@ -28,7 +28,7 @@ PROMISES = (
         "lambda g: (g.group_epoch or 0) >= g.assignment_epoch_or_first",
     ),
     Promise(
-        "Nothing is doubled, however often a record is read.",
+        "Nothing is doubled, however often the job reads a record.",
         "tests/groups/test_fold_properties.py::test_what_is_read_twice_changes_nothing",
         "streaming_app/groups/fold.py",
         "            if record.offset > self.group.last_offset:\n",
@@ -56,7 +56,7 @@ PROMISES = (
         "> {cut.start} AND",
     ),
     Promise(
-        "What is read again keeps what only its row proves.",
+        "A group that is read again keeps the facts that only its row proves.",
         "tests/stream/test_read_again.py",
         "streaming_app/groups/read_again.py",
         '    group.first_seen_at = group.first_seen_at or row["first_seen_at"]\n',
@@ -114,7 +114,7 @@ PROMISES = (
         '"HEALTH": _NO_VERDICT}',
     ),
     Promise(
-        "What is not known is null, and never 0.",
+        "An unknown value is null, never 0.",
         "tests/queries/test_lag.py::test_metrics_are_the_same_sums",
         "streaming_app/metrics/lag_metrics.py",
         "    lag: int | None = None",

@@ -364,7 +364,7 @@ def test_a_history_that_is_lost_within_the_first_batch_of_a_reading_is_written_a
 def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> None:
     position = stopped.start(log=LogCheck((CUT,), committed={0: 30}))
     lost = "the log no longer has partition 0 of offsets, offsets 15 to 29"
-    assert position.message == f"{lost}: reading this partition again; the history stays, and says which of it is void"
+    assert position.message == f"{lost}: reading this partition again; the history stays, its lost part marked as void"
     assert (position.from_beginning, position.read_again, position.starting) == (False, {0}, {0: EARLIEST})
     assert position.history_offsets == {**NONE, "group_events": {0: 8}, "quarantine": {0: 9}}
     assert stopped.epochs("true") == []
@@ -379,7 +379,7 @@ def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> 
 
 def test_before_a_batch_that_ends_beyond_the_log_the_job_goes_on_from_the_one_before(stopped: Stopped) -> None:
     position = stopped.start(log=LogCheck(ends_early=True, committed={0: 20}))
-    assert position.message == "the last batch was begun and ends beyond the log, resuming before it"
+    assert position.message == "the last batch was started but ends beyond the log, resuming before it"
     assert (position.from_beginning, position.read_again, position.starting) == (False, frozenset(), {0: 20})
     assert (position.history_offsets, stopped.epochs()) == ({**ALL, "topologies": {0: 19}}, [4])
 

@@ -1,4 +1,4 @@
-"""Brokers of a cluster that are away for the time of a block: killed, or paused, which answer nothing."""
+"""Brokers of a cluster that are away during a block: killed, or paused, in which case they do not answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def killed(cluster: LocalCluster, victim: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # Meanwhile some connection of another process may have got the port of the broker.
+        # Meanwhile another process may have used the broker's port for a connection.
         for attempt in Retrying(retry=retry_if_exception_type(SetupError), stop=stop_after_delay(MINUTES)):
             with attempt:
                 cluster.start_brokers([victim])

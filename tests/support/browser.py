@@ -1,4 +1,4 @@
-"""A headless Chromium, and a view of the page that fails a test for whatever a browser complains about."""
+"""A headless Chromium, and a view of the page that fails a test if the browser reports any problem."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 LONGEST_WAIT = 1_000 * MINUTES  # milliseconds
 _OPTIONS = (
     "--no-sandbox",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # a request elsewhere goes nowhere
-    "--renderer-process-limit=1",  # pages of a context share the process and what it has compiled
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # requests to other hosts fail
+    "--renderer-process-limit=1",  # pages of a context share the process and its compiled scripts
 )
 AXE = Path(__file__).parents[1] / "web" / "vendor" / "axe.min.js"
 _VIOLATIONS = """
@@ -47,7 +47,7 @@ def launch(playwright: Playwright) -> Browser:
 
 @dataclass
 class View:
-    """A page in the browser, and what is wrong with it."""
+    """A page in the browser, and the problems that the browser reported."""
 
     page: Page
     origin: str
@@ -60,7 +60,7 @@ class View:
         self.page.wait_for_selector("#picture svg .node")
 
     def wait_for_frames(self) -> None:
-        """Wait until the browser has painted what the page has now: the second frame from here begins after that."""
+        """Wait until the browser has painted the current content: the second frame from now begins after that."""
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def axe(self, *, only_contrast: bool = False) -> list[str]:
@@ -85,11 +85,11 @@ def view(
     viewport: ViewportSize | None = None,
     **media: Any,
 ) -> Iterator[View]:
-    """Open a page; `media` are those that `emulate_media` knows. At the end, raises AssertionError for errors,
+    """Open a page; `media` are arguments of `emulate_media`. At the end, raises AssertionError for errors,
     violations of the policy, and requests to any other origin.
 
-    Views share a browser context unless one has its `own_context`: a new one costs as much as all that a view does, as
-    it has compiled no script. The page keeps nothing there, and each server is an origin of its own.
+    Views share a browser context unless one has its `own_context`. A new context costs as much as the rest of a view,
+    since it has no compiled scripts. The page stores nothing in it, and each server is a separate origin.
     """
     origin = url.rstrip("/")
     make = _make_context if own_context else _shared_context
@@ -134,5 +134,5 @@ def _make_context(browser: Browser, *, java_script_enabled: bool) -> BrowserCont
 def _shared_context(browser: Browser, *, java_script_enabled: bool) -> BrowserContext:
     if (browser, java_script_enabled) not in _shared:
         made = _shared[browser, java_script_enabled] = _make_context(browser, java_script_enabled=java_script_enabled)
-        made.new_page()  # with its last page a context would lose its process
+        made.new_page()  # without any page a context would lose its process
     return _shared[browser, java_script_enabled]

@@ -48,7 +48,7 @@ def create_authority(name: str = "authority") -> KeyAndCertificate:
 def create_certificate(
     issuer: KeyAndCertificate, name: str, *, hosts: Iterable[str] = (), expired: bool = False
 ) -> KeyAndCertificate:
-    """Create a certificate signed by `issuer`. `hosts` are its alternative names, addresses or host names."""
+    """Create a certificate signed by `issuer`. `hosts` are its alternative names: addresses or host names."""
     return _create(name, issuer, hosts=hosts, expired=expired)
 
 
@@ -114,7 +114,7 @@ def run_keytool(*arguments: object) -> None:
 
 
 def create_java_trust_store(path: Path, store_type: str, trusted: KeyAndCertificate) -> Path:
-    """Create a store with the certificate of an authority by keytool; `store_type` is JKS or PKCS12."""
+    """Create a store with the certificate of an authority, with keytool; `store_type` is JKS or PKCS12."""
     certificate = write_pem_store(path.with_suffix(".pem"), trusted=trusted)
     run_keytool(
         "-importcert", "-noprompt", "-alias", "ca", "-file", certificate, "-keystore", path, "-storetype", store_type,
@@ -124,7 +124,7 @@ def create_java_trust_store(path: Path, store_type: str, trusted: KeyAndCertific
 
 
 def create_jks_store(path: Path, pkcs12: Path) -> Path:
-    """Convert a PKCS12 store to JKS, with the key under a password of its own, KEY_PASSWORD."""
+    """Convert a PKCS12 store to JKS; the key gets its own password, KEY_PASSWORD."""
     run_keytool(
         "-importkeystore", "-noprompt", "-srckeystore", pkcs12, "-srcstorepass:env", "PASS", "-srcalias", "job",
         "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass:env", "PASS", "-destkeypass:env", "KEY",

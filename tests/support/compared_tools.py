@@ -1,4 +1,4 @@
-"""Compares every command with Kafka's own tool, column by column, and members' tasks with the application's own."""
+"""Compares every command with Kafka's own tool, column by column, and the tasks of members with the application's."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SHORT_SESSIONS = {
     "group.streams.min.heartbeat.interval.ms": "1000",
     "group.streams.heartbeat.interval.ms": "1000",
 }
-"""Of a broker that soon removes members that were killed."""
+"""Configuration of a broker that soon removes killed members."""
 _FORMS = (
     *(("describe", *form) for form in ((), ("--offsets",), ("--state",), ("--members",))),
     *(("describe", *form, "--verbose") for form in ((), ("--offsets",), ("--state",), ("--members",))),
 )
 _ONLY_KAFKA = {"MEMBER-PROTOCOL"}
-"""Columns that are not shown: always `streams` until members of other protocols may be in a streams group."""
+"""Columns that are not shown: always `streams`, until a streams group may have members of other protocols."""
 _Printed = dict[str, dict[str, str]]
 
 
 class ComparedGroup:
-    """A group: what Kafka's tool prints of it, what the commands print, and the processes of its application."""
+    """A group: the output of Kafka's tool, the output of the commands, and the processes of its application."""
 
     def __init__(
         self, group_id: str, server: str, warehouse: Path, tool: StreamsGroupsTool, *applications: StreamsApplication
@@ -39,9 +39,9 @@ class ComparedGroup:
         self._server, self._warehouse, self._tool = server, warehouse, tool
 
     def await_equal(self, state: str, *, answering: bool = True) -> None:
-        """Return once the group is in this state, and all is equal; fail with what differed last.
+        """Return once the group is in this state and everything is equal; else fail with the last differences.
 
-        Applications that do not answer are not asked for their tasks.
+        With `answering=False`, the applications are not asked for their tasks.
         """
         last: list[str] = []
 
@@ -78,7 +78,7 @@ class ComparedGroup:
         return [*option, self.group_id] if command == "describe" else []
 
     def _differing_tasks(self) -> Iterator[str]:
-        """Yield where the tasks of members are not those that the threads of the application have."""
+        """Yield the differences between the tasks of members and those of the application's threads."""
         threads = (one for process in self.applications for of in process.tasks() for one in of["threads"])
         own = {
             f"{one['name']}-consumer": {(role.upper(), task) for role in ("active", "standby") for task in one[role]}
@@ -95,14 +95,14 @@ class ComparedGroup:
         return [] if ran.exit_code == 0 else [ran.output]
 
     def _run(self, *arguments: str) -> str:
-        """Return what a command prints; before the first batch there may be no such group."""
+        """Return the output of a command; before the first batch the group may not exist."""
         return CliRunner().invoke(main, [*arguments, "--warehouse", str(self._warehouse)]).stdout
 
 
 def _by_key(rows: Iterable[dict[str, str]]) -> _Printed:
-    """Return rows by topic and partition, or by member, or by group; tasks in an order, as Kafka's tool has none.
+    """Return rows by topic and partition, by member, or by group, with tasks sorted: Kafka's tool has no order.
 
-    It prints those of the target in the same column.
+    The tool prints target tasks in the same column.
     """
     found = {}
     for row in rows:
@@ -116,7 +116,7 @@ def _by_key(rows: Iterable[dict[str, str]]) -> _Printed:
 
 
 def _each_task(text: str) -> Iterator[tuple[str, str]]:
-    """Yield role and name of each of `ACTIVE: 0:[0,1]; 1:[0]; STANDBY: 1:[2];`."""
+    """Yield role and name of each task in `ACTIVE: 0:[0,1]; 1:[0]; STANDBY: 1:[2];`."""
     role = ""
     for named, subtopology, partitions in re.findall(r"(?:([A-Z-]+): )?(\w+):\[([\d,]+)\]", text):
         role = named or role

@@ -19,7 +19,7 @@ FieldDescriptions = dict[str, str]
 """The type, versions and other properties of each field, by its path: "17 StreamsGroupMetadata value.Epoch"."""
 
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
-_LEGACY = 0  # until 4.0 types 0 and 1 shared a schema; type 0 was only ever written as its schema in 4.1 has it
+_LEGACY = 0  # until 4.0 types 0 and 1 shared a schema; brokers wrote type 0 only in the form of its schema in 4.1
 
 
 def differences(jar: Path, release: str) -> list[str]:
@@ -92,7 +92,7 @@ def _fields(parent: Mapping[str, Any], structs: dict[str, tuple[Field, ...]], va
             about="",
             since="",
             kip=None,
-            # Without `versions`, a tagged field has those of its tag. Those of a key are record types.
+            # Without `versions`, a tagged field has the versions of its tag. Versions of a key are record types.
             versions=Versions.parse(one.get("versions") or one.get("taggedVersions", "0+")) if valid.last else valid,
             tag=one.get("tag"),
             default=_schema_default(one),

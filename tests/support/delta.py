@@ -1,4 +1,4 @@
-"""Delta Lake in a Spark session, as those have it who query with Spark SQL: the job needs none of it."""
+"""Delta Lake in a Spark session, for tests that query with Spark SQL: the job does not need it."""
 
 from __future__ import annotations
 

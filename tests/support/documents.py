@@ -1,4 +1,4 @@
-"""The documents of the project, and what tests take from them: code blocks, commands, links and headings."""
+"""The documents of the project, and functions that extract code blocks, commands, links and headings for tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def prose(document: Path) -> str:
 
 
 def shell_commands(document: Path) -> Iterator[list[str]]:
-    """Return every simple command of the shell blocks as its words, without assignments before it."""
+    """Return every simple command of the shell blocks as its words, without leading assignments."""
     for block in code_blocks(document, *_SHELL):
         for line in re.sub(r"\\\n|(?<=\|)\n", " ", block.text).splitlines():
             yield from _simple_commands(line)
@@ -81,6 +81,6 @@ def links(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """Return the anchors of the document's headings, as GitHub makes them."""
+    """Return the anchors of the document's headings, in GitHub's form."""
     headings = _HEADING.findall(prose(document))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

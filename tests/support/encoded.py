@@ -1,4 +1,4 @@
-"""Records of groups as bytes, as broker 4.4.0 writes them: for topics, batches and benchmarks."""
+"""Records of groups as bytes, in the format of broker 4.4.0: for topics, batches and benchmarks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from offsets_decoder import encode
 
 FIRST_EPOCH = 2
-"""Of a group whose first member joins."""
+"""The epoch of a group whose first member joins."""
 Pair = tuple[bytes, bytes | None]
 
 
 def metadata_record(key: dict[str, str], epoch: int, **fields: Any) -> Pair:
-    """Return the record of type 17 of a group; `key` is `{"group_id": …}`. It has no configs unless `fields` has."""
+    """Return a record of type 17; `key` is `{"group_id": …}`. It has no configs unless `fields` has them."""
     return encode(17, key, {"epoch": epoch, "last_assignment_configs": [], **fields})
 
 
 def group_records(group_id: str, epoch: int, members: int = 3, tasks: int = 4) -> Iterator[Pair]:
-    """Yield the records of a group at an epoch: all for the first epoch, those of a rebalance for later ones.
+    """Yield the records of a group at an epoch: all for the first epoch, those of a rebalance for later epochs.
 
     Each member has so many active tasks of one subtopology.
     """

@@ -1,6 +1,6 @@
-"""Checks the chain of a group's events: none twice, each starts from the value of the last, the last has today's value.
+"""Checks the chain of a group's events: no duplicates, each starts from the last value, the last equals the row.
 
-Each subject has its own chain: one of the group's columns, a member, or a member's tasks.
+Each subject has its own chain: a column of the group, a member, or a member's tasks.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SUBJECTS = {
     "member_left": "member",
     "assignment": "assignment",
 }
-_COMPARED_BY_PRESENCE = ("group", "member")  # the value may change: the client id may be in a later record
+_COMPARED_BY_PRESENCE = ("group", "member")  # the value may change: a later record may have another client id
 
 
 def event_key(event: Event) -> tuple[Any, ...]:
-    """Return what identifies an event within its group, as the key of `group_events` does."""
+    """Return the key of an event within its group, as in the key of `group_events`."""
     return event.kind, event.member_id, event.offset
 
 
 def gaps(group_id: str, events: Iterable[Event], row: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield each duplicate event, each that does not follow from the previous one, and each last one unlike the row."""
+    """Yield duplicate events, events that do not continue the previous one, and last events unlike the row."""
     events = sorted(events, key=lambda event: event.offset)
     for key, count in Counter(map(event_key, events)).items():
         if count > 1:

@@ -1,6 +1,7 @@
-"""Alert rules that crash while tests run.
+"""Finds alert rules that crash while tests run.
 
-A rule that crashes for a group sets it aside, and its findings are missing: a test that expects none would pass.
+If a rule crashes for a group, the job sets the rule aside, and its findings are missing: a test that expects none would
+pass.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class FailedRule(NamedTuple):
 @contextmanager
 def note_failed_rules() -> Iterator[list[FailedRule]]:
     failed: list[FailedRule] = []
-    report = evaluation.rule_failed  # type: ignore[attr-defined] # what it imported, or another one that notes
+    report = evaluation.rule_failed  # type: ignore[attr-defined] # imported there, or replaced by an outer block
 
     def noted(group_id: str, rule: str, error: Exception) -> Finding:
         failed.append(FailedRule(rule, group_id))

@@ -1,4 +1,4 @@
-"""Jobs that follow each other in a warehouse, for tests of what an earlier one may still write."""
+"""Jobs that follow each other in a warehouse, for tests of the commits that an earlier job may still make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streaming_app.tables.location import Location
 
 CLUSTER = "default"
 OLD, NEW = 1, 2
-"""Terms."""
+"""The terms of the jobs."""
 
 
 def claimed(warehouse: Path, term: int) -> Fence:
@@ -27,14 +27,14 @@ def claim(warehouse: Path, fence: Fence) -> None:
 
 
 def terms(warehouse: Path, name: str) -> list[int | None]:
-    """Return the term of each commit that claims a table or changes its rows, in order; None for one without."""
+    """Return the term of each commit that claims a table or changes its rows, in order; None for a commit without."""
     log = sorted((warehouse / name / "_delta_log").glob("*.json"))
     commits = [[json.loads(line) for line in commit.read_text("utf-8").splitlines()] for commit in log]
     return [_term(actions) for actions in commits if _changes(actions) is not False]
 
 
 def _changes(actions: list[dict[str, dict[str, str]]]) -> bool | None:
-    """Return whether rows are changed; None if there is no file at all, and no other action of that kind."""
+    """Return whether a commit changes rows; None if it has neither files nor other actions of that kind."""
     if any(
         "metaData" in action or action.get("commitInfo", {}).get("operation", "").startswith("VACUUM")
         for action in actions
@@ -54,7 +54,7 @@ def _term(actions: list[dict[str, dict[str, str]]]) -> int | None:
 
 
 def assert_fenced(warehouse: Path) -> None:
-    """Assert that from the first commit of a term on, each commit of each table is of that term or of a later one."""
+    """Assert for each table that after the first commit with a term, every commit has that term or a later one."""
     for one in tables():
         found = terms(warehouse, one.name)
         begun = next((place for place, term in enumerate(found) if term), len(found))

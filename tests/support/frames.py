@@ -1,4 +1,4 @@
-"""Batches as the two queries of the job pass them to what writes them."""
+"""Batches in the form in which the two queries of the job pass them to their writers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, 
 _MOST_RECORDS, _BATCHES = 1_000, 100
 
 Pair = tuple[bytes, bytes | None]
-"""Key and value, as `encode` gives them."""
+"""Key and value, as `encode` returns them."""
 Row = tuple[int, datetime, bytes | None, bytes | None]
-"""Offset, time, key, value: all are of partition 0 of topic `topic`."""
+"""Offset, time, key, value; all records are in partition 0 of topic `topic`."""
 
 _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
@@ -39,40 +39,40 @@ def offsets_batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
 
 
 def kafka_records(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
-    """Return records as Spark's Kafka source has them."""
+    """Return records in the form of Spark's Kafka source."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
 
 
 def read_once(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> DataFrame:
-    """Return every record that the topic holds now, read with the options of the stream."""
+    """Return every record that the topic now holds, read with the options of the stream."""
     return spark.read.format("kafka").options(**source_options(properties, topic)).load()
 
 
 def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:
-    """Write what Spark writes of each batch before it begins: then the job knows how many records it has at most."""
+    """Write Spark's files for the start of each batch: from these the job knows the maximum number of records."""
     (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
     for batch_id, end in enumerate(ends):
         (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
 
 
 def expect_few_records(warehouse: Path) -> None:
-    """Let the job know, as in production, that batches of cluster `default` have few records: the driver writes them.
+    """Let the job know, as in production, that batches of cluster `default` have few records: then the driver writes.
 
-    Without it Spark writes them, as it does those of a catch-up.
+    Without this, Spark writes them, as in a catch-up.
     """
     ends = range(_MOST_RECORDS, _BATCHES * _MOST_RECORDS, _MOST_RECORDS)
     write_offset_log(warehouse / "_checkpoints" / "default", ends)
 
 
 def limit_driver(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
-    """Let delta-rs write less than usual, and Spark the rest; with `records=0` Spark writes all."""
+    """Let the driver write less than usual, and Spark the rest; with `records=0` Spark writes everything."""
     monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
 
 
 def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> None:
     """Assert that Spark's JVM has no more sessions after two calls than before; it may have fewer.
 
-    What earlier tests started may still end, and events of the calls still be delivered, which refer to a session.
+    Sessions of earlier tests may still be ending, and pending events of the calls may still refer to a session.
     """
     before = live_objects(spark, _SESSION_CLASS)
     while (settled := live_objects(spark, _SESSION_CLASS)) < before:
@@ -84,7 +84,7 @@ def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> 
 
 
 def live_objects(spark: SparkSession, class_name: str) -> int:
-    """Return how many objects of a class Spark's JVM has that something refers to, as after a full collection."""
+    """Return how many live objects of a class Spark's JVM has, as after a full collection."""
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
 
     def array(kind: Any, *values: Any) -> Any:
@@ -94,7 +94,7 @@ def live_objects(spark: SparkSession, class_name: str) -> int:
         return made
 
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    # By reflection: its own class is not open to others, such as Py4J.
+    # By reflection, since the class itself is not accessible to others, such as Py4J.
     methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
     (invoke,) = (method for method in methods if method.getName() == "invoke")
     name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")

@@ -1,4 +1,4 @@
-"""Facts about one group, made in short, and the verdict on them."""
+"""Short functions that make facts about one group, and the verdict from them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def group(state: str = "Stable", since: datetime = LONG_AGO, **fields: Any) -> G
 
 
 def states(*changes: tuple[datetime, str, str], reason: str | None = None) -> GroupHistory:
-    """Return a history of changes of the state: when, from and to; and why the group was NotReady."""
+    """Return a history of state changes (when, from, to), and why the group was NotReady."""
     found = [Event(at, n, STATE, old, new) for n, (at, old, new) in enumerate(changes)]
     return GroupHistory(found, reasons=[Event(changes[-1][0], 0, REASON, new=reason)] if reason else ())
 
 
 def members(*changes: tuple[datetime, str, bool, str]) -> GroupHistory:
-    """Return a history of members: when, who, whether it joined, and where."""
+    """Return a history of members: when, who, whether it joined, and on which host."""
     return GroupHistory(
         members=[
             Event(at, n, JOINED if joined else LEFT, member_id=who, place=place)
@@ -46,14 +46,14 @@ def members(*changes: tuple[datetime, str, bool, str]) -> GroupHistory:
 
 
 def work(at: datetime = NOW, **fields: Any) -> GroupWork:
-    """Return what is known of work as of this pass: a group with twelve partitions to which nothing waits."""
+    """Return the work of a group as of this pass: twelve partitions, no waiting records."""
     values = {"partitions": 12, "has_commits": True, **fields}
     times = {name: one.timestamp() for name, one in values.items() if isinstance(one, datetime)}
     return GroupWork("payments", at.timestamp(), **{**values, **times})
 
 
 def waiting(since: datetime, at: datetime = NOW, **fields: Any) -> GroupWork:
-    """Return work of which the oldest record was written then."""
+    """Return work whose oldest record was written at `since`."""
     return work(at, **{"waiting": 12, "offsets": 7_200, "waits_since": since, "arrived_at": at, **fields})
 
 

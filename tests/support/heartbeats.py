@@ -1,4 +1,4 @@
-"""The heartbeat of a job that a test does not run."""
+"""The heartbeat of a job, for tests that run no job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 
 def write_heartbeat(warehouse: Path, cluster: str = "default", **fields: object) -> HeartbeatRecord:
-    """Write a heartbeat of now, of a job that has read everything, except for these fields; return it."""
+    """Write a current heartbeat of a job that has read everything, changed by `fields`; return it."""
     now = datetime.now(timezone.utc)
     facts = JobStatus(now, caught_up=True, caught_up_at=now)
     values = {"at": now, "every_seconds": 5, "facts": facts, "records_seen": 7, "last_batch_seconds": 0.4}

@@ -1,4 +1,4 @@
-"""Requests to a server over connections of the test, and whether a service that a check started is there yet."""
+"""Requests to a server over the test's own connections, and checks whether a started service already answers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def request(url: str, path: str, method: str = "GET", **headers: str) -> tuple[i
 
 
 def answers(url: str) -> bool:
-    with suppress(OSError):  # nothing listens there yet
+    with suppress(OSError):  # the service does not listen yet
         server, path = url.rpartition("/")[::2]
         return request(server, f"/{path}")[0] == 200
     return False
 
 
 def accepts_connections(port: int) -> bool:
-    """Return whether something listens on this port of this machine."""
+    """Return whether a process listens on this port of this machine."""
     try:
         socket.create_connection((HOST, port), timeout=60).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""Resolves Maven coordinates to jars with the Ivy that PySpark bundles: of what only tests run on a JVM.
+"""Resolves Maven coordinates to jars with PySpark's Ivy, for JVM libraries that only tests use.
 
 The resolved class paths are cached: the next call starts no JVM and needs no network.
 """
@@ -21,8 +21,8 @@ from streaming_app.jvm.java import cache_directory, find_java
 from streaming_app.text import digest
 
 LOG4J = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"  # without it, brokers and Streams applications log nothing
-NOT_PUBLISHED = ("org.apache.kafka:kafka-tools-api",)  # named by the broker's POM
-SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path causes linkage errors
+NOT_PUBLISHED = ("org.apache.kafka:kafka-tools-api",)  # the broker's POM names it
+SPARK_EXCLUSIONS = (  # pyspark/jars has these: a second version on the class path would cause linkage errors
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
     "com.github.luben:zstd-jni",
@@ -51,7 +51,7 @@ def broker_jars(version: str) -> list[Path]:
 def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
     """Return the jars of these `group:artifact:version` and of their runtime dependencies; download missing ones.
 
-    `exclude` holds `group:artifact`, with the artifact `*` for a whole group. Raises SetupError.
+    `exclude` has `group:artifact`, with the artifact `*` for a whole group. Raises SetupError.
     """
     cache = cache_directory()
     name = digest("\n".join([*sorted(coordinates), "-", *sorted(exclude)]), 12)
@@ -65,7 +65,7 @@ def resolve(*coordinates: str, exclude: Sequence[str] = ()) -> list[Path]:
 
 
 def _read(class_path: Path, separator: str) -> list[Path]:
-    """Return the jars of a class path; none unless all exist."""
+    """Return the jars of a class path; empty unless all of them exist."""
     text = class_path.read_text("utf-8").strip() if class_path.exists() else ""
     jars = [Path(jar) for jar in text.split(separator) if jar]
     return jars if all(jar.is_file() for jar in jars) else []

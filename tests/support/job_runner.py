@@ -34,7 +34,7 @@ def run_job(
 def run_once(spark: SparkSession, server: str, warehouse: object, **settings: Any) -> list[str]:
     """Do the same in this process, in an existing session; return the lines that the job reports.
 
-    It reads no committed offsets and determines no lag, unless `settings` say so: most tests are about streams groups.
+    By default it reads no committed offsets and computes no lag: most tests are about streams groups.
     """
     lines: list[str] = []
     without = {"offsets": {"enabled": False}, "lag": {"enabled": False}}
@@ -46,7 +46,7 @@ def run_once(spark: SparkSession, server: str, warehouse: object, **settings: An
 
 
 def error_line(ran: subprocess.CompletedProcess[str]) -> str:
-    """Return the only line on stderr of a command that failed."""
+    """Return the line on stderr of a command that failed; there must be only one."""
     assert ran.returncode == 1, ran
     assert ran.stderr.startswith("Error: ")
     assert ran.stderr.count("\n") == 1, ran.stderr

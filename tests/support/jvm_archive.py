@@ -1,8 +1,8 @@
-"""Makes what the tests' JVMs start from, once for a checkout: `python -m tests.support.jvm_archive`.
+"""Makes the archives from which the tests' JVMs start, once per checkout: `python -m tests.support.jvm_archive`.
 
-Spark's is the one that users get, see `streaming_app.jvm.class_archive`. A broker loads 8,000 classes before it
-answers; its archive is made by a broker that does what those of the tests do, when it exits. Without them, or with one
-that does not fit, a JVM starts as it always does.
+Spark's archive is the one that users also get (see `streaming_app.jvm.class_archive`). A broker loads 8,000 classes
+before it answers. To make its archive, a broker does what the brokers of the tests do, and writes the archive when it
+exits. Without an archive, or with one that does not fit, a JVM starts as usual.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXIT_SECONDS = 300.0  # a JVM writes the archive when it exits
 
 
 def broker_archive() -> Path | None:
-    """Return the archive of a broker that fits Java and the jars of this machine; None if there is none."""
+    """Return the archive of a broker that fits this machine's Java and jars; None if there is none."""
     path = _broker_path() if any(DIRECTORY.glob("*.jsa")) else None
     return path if path and path.exists() and path.stat().st_size else None
 
@@ -45,10 +45,10 @@ def make_archives() -> None:
 def _make_spark_archive() -> None:
     try:
         archive = archive_path(connector_jars())
-        # It fits the jars of PySpark that were there then.
+        # An archive fits the jars of PySpark that existed when it was made.
         if not archive.is_file() or archive.stat().st_mtime < (spark_home() / "jars").stat().st_mtime:
             make_archive()
-    except SetupError as error:  # such as a Java without an archive of its own classes
+    except SetupError as error:  # for example a Java that has no archive of its own classes
         print(f"{error}: the tests do without", file=sys.stderr)
 
 
@@ -62,13 +62,13 @@ def _make_broker_archive() -> None:
         path = _broker_path()
         if written.exists():
             written.rename(path)
-        else:  # it is not tried again
+        else:  # an empty file, so that no run tries again
             path.touch()
             print("This Java made no archive for brokers: the tests do without", file=sys.stderr)
 
 
 def _broker_path() -> Path:
-    """Return where the archive is, or is to be."""
+    """Return the path of the archive; it may not exist."""
     home = spark_java_home()
     release = home / "release"
     parts = [home, int(release.stat().st_mtime) if release.exists() else "", FAST, *kafka_jars().checksums]
@@ -76,7 +76,7 @@ def _broker_path() -> Path:
 
 
 def _use_broker(directory: Path, option: str) -> None:
-    """Load what a broker loads, in a JVM with this option that then exits."""
+    """Load the classes of a broker in a JVM with this option, which then exits."""
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - as above
     from streaming_app.sandbox import broker as broker_module  # noqa: PLC0415
     from streaming_app.sandbox.broker import LocalBroker, SecureListeners  # noqa: PLC0415

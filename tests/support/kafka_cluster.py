@@ -1,4 +1,4 @@
-"""Three brokers and a controller from jars: replicas that fall behind, elections, and logs that are cut."""
+"""Three brokers and a controller from jars, for tests with lagging replicas, elections, and truncated logs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _PROPERTIES = {
     "min.insync.replicas": "1",
     "unclean.leader.election.enable": "true",
     "auto.leader.rebalance.enable": "false",  # leaders move only when a test moves them
-    # A replica that a test stops leaves the ISR after its session, and one that is paused after this.
+    # A stopped replica leaves the ISR after its session timeout, a paused one after this time.
     "replica.lag.time.max.ms": "3000",
     "replica.fetch.wait.max.ms": "100",
 }
 
 
 class ClusterNode(LocalBroker):
-    """A broker of a cluster, which is ready once its controller lets it lead partitions."""
+    """A broker of a cluster; it is ready once its controller lets it lead partitions."""
 
     def __init__(self, directory: Path, node_id: int, *, properties: Mapping[str, str], **settings: Any) -> None:
         super().__init__(directory, properties={**properties, "node.id": str(node_id)}, **settings)
@@ -57,18 +57,18 @@ class ClusterNode(LocalBroker):
 
 class _Controller(ClusterNode):
     def _wait_until_ready(self, process: Process) -> None:
-        """Do not wait: no client may ask a controller what a broker is asked, and brokers wait for it."""
+        """Do not wait: clients cannot ask a controller as they ask brokers, and the brokers wait for it."""
 
 
 class LocalCluster(Startable):
-    """Brokers 1 to 3 and their controller. Offsets topic and new topics have three replicas, elections are unclean."""
+    """Brokers 1 to 3 and their controller. All topics have three replicas; elections are unclean."""
 
     def __init__(
         self, directory: Path, *, properties: Mapping[str, str] | None = None, version: str = KAFKA_VERSION
     ) -> None:
         """Prepare; `properties` are configurations of all brokers. Nothing runs before `start()`."""
         self.directory = directory
-        with ExitStack() as sockets:  # all at once, so that they differ
+        with ExitStack() as sockets:  # reserve all ports at once, so that they differ
             ports = [sockets.enter_context(reserve_port()).getsockname()[1] for _ in range(4)]
         self.controller, *brokers = _make_nodes(directory, ports, {**_PROPERTIES, **(properties or {})}, version)
         self.brokers: dict[int, ClusterNode] = {one.node_id: one for one in brokers}
@@ -80,7 +80,7 @@ class LocalCluster(Startable):
         return ",".join(one.bootstrap_server for one in self.brokers.values())
 
     def start(self) -> None:
-        """Start what does not run, all at once: it takes about as long as one broker where there are cores."""
+        """Start the nodes that do not run, all at once: with enough cores it takes about as long as one broker."""
         self.controller.start()
         self.start_brokers(self.brokers)
 
@@ -90,7 +90,7 @@ class LocalCluster(Startable):
         return next((one.pid for one in self.brokers.values() if one.pid is not None), None)
 
     def stop(self) -> None:
-        """Kill all: nobody reads the data again."""
+        """Kill all nodes: nobody reads the data again."""
         for one in (*self.brokers.values(), self.controller):
             one.kill()
 
@@ -100,7 +100,7 @@ class LocalCluster(Startable):
             list(pool.map(lambda node_id: self.brokers[node_id].start(), node_ids))
 
     def pause(self, node_id: int) -> None:
-        """Stop the process as it is: its connections stay open, and nothing answers."""
+        """Pause the process: its connections stay open, but it does not answer."""
         self._paused.add(node_id)
         self.brokers[node_id].send(signal.SIGSTOP)
 
@@ -109,14 +109,14 @@ class LocalCluster(Startable):
         self.brokers[node_id].send(signal.SIGCONT)
 
     def leader(self, topic: str, partition: int) -> int:
-        """Return the id of the leader, -1 where there is none."""
+        """Return the id of the leader; -1 if there is none."""
         return self.leaders(topic).get(partition, (-1, -1))[0]
 
     def leader_epoch(self, topic: str, partition: int) -> int:
         return self.leaders(topic).get(partition, (-1, -1))[1]
 
     def leaders(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Return the leader and the leader epoch of each partition; -1 where no broker leads it."""
+        """Return the leader and the leader epoch of each partition; leader -1: none."""
         found = self._describe([topic])[0]["partitions"]
         return {one["partition_index"]: (int(one["leader_id"]), int(one["leader_epoch"])) for one in found}
 
@@ -125,7 +125,7 @@ class LocalCluster(Startable):
         return any(one["partition_index"] == partition and node_id in one["isr_nodes"] for one in found)
 
     def topic_id(self, topic: str) -> str:
-        """Return the id of a topic, as Kafka prints it."""
+        """Return the id of a topic in Kafka's text form."""
         with _admin(self.running_server) as admin:
             return LogEndsClient(admin).describe([topic])[topic].topic_id or ""
 
@@ -136,16 +136,16 @@ class LocalCluster(Startable):
         assert wait_until(lambda: self.leader(topic, 0) < 0, _ELECTION_SECONDS)
 
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
-        """Create a topic of three replicas, the first one leads, and return once it has a leader."""
+        """Create a topic with three replicas, of which the first leads; return once it has a leader."""
         assignment = {partition: list(self.brokers) for partition in range(partitions)}
         with _admin(self.running_server) as admin:
             admin.create_topics({topic: {"assignments": assignment, "configs": configs}})
         assert wait_until(lambda: all(self.leader(topic, one) >= 0 for one in range(partitions)), _ELECTION_SECONDS)
 
     def append(self, topic: str, *records: Pair, partition: int = 0) -> int:
-        """Append records to a partition by a producer of its own; return the offset of the last one.
+        """Append records to a partition with a new producer; return the offset of the last one.
 
-        A producer that lived through an unclean election would go on with sequence numbers that the new leader lacks.
+        A producer that survives an unclean election would continue with sequence numbers that the new leader lacks.
         """
         with KafkaProducer(
             bootstrap_servers=self.running_server.split(","), enable_idempotence=False, reconnect_backoff_max_ms=200
@@ -168,12 +168,12 @@ class LocalCluster(Startable):
         paused: bool = False,
         leaders_paused: bool = False,
     ) -> int:
-        """Let an unclean election remove the records that `lost` writes; return who leads then.
+        """Let an unclean election remove the records that `lost` writes; return the new leader.
 
-        One replica is down while `lost` writes. Then the others are killed, and that replica is elected though
-        it lacks these records; `kept` writes what comes at their offsets. The others come back and truncate.
-        With `paused` none of them is killed or started again: clients that ask a paused one may wait for 30 s. With
-        `leaders_paused` only the replica that is behind is started again, and `lost` may read without such waits.
+        One replica is down while `lost` writes. Then the others are killed, and that replica is elected although it
+        lacks these records. `kept` then writes records at their offsets. The others come back and truncate their logs.
+        With `paused` all of them are paused instead of stopped or killed; clients that ask a paused broker may wait for
+        30 s. With `leaders_paused` only the others are paused, so that `lost` can read without such waits.
         """
         leaders_paused = leaders_paused or paused
         behind = next(one for one in sorted(self.brokers, reverse=True) if one != self.leader(topic, partition))
@@ -205,7 +205,7 @@ class LocalCluster(Startable):
         return behind
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Let another replica lead a partition: it becomes the preferred one, and is elected. No broker goes down."""
+        """Make another replica the preferred leader, and elect it. No broker goes down."""
         key = TopicPartition(topic, partition)
         with _admin(self.running_server) as admin:
             admin.alter_partition_reassignments({key: [to, *(one for one in self.brokers if one != to)]})
@@ -223,7 +223,7 @@ class LocalCluster(Startable):
         assert wait_until(all_are, 2 * _ELECTION_SECONDS, interval=0.3), self._describe(topics)
 
     def finalize_features(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Raise each feature to what all nodes support; return the finalized levels before and after."""
+        """Raise each feature to the highest level that all nodes support; return the levels before and after."""
         with _admin(self.running_server) as admin:
 
             def finalized() -> dict[str, int]:
@@ -238,7 +238,7 @@ class LocalCluster(Startable):
             return before, newest
 
     def elect(self, topic: str, partition: int) -> None:
-        """Restart the leader: another one follows it, and no record is lost."""
+        """Restart the leader: another replica becomes the leader, and no record is lost."""
         self.brokers[self.leader(topic, partition)].restart()
         self.await_all_in_sync(topic)
 
@@ -249,7 +249,7 @@ class LocalCluster(Startable):
         return ",".join(one.bootstrap_server for one in running)
 
     def _describe(self, topics: Iterable[str]) -> list[dict[str, Any]]:
-        # A client may ask a broker that is paused or killed, and is then told nothing.
+        # A client may ask a paused or killed broker, which does not answer.
         for attempt in Retrying(retry=retry_if_exception_type(KafkaError), stop=stop_after_delay(_ELECTION_SECONDS)):
             with attempt, _admin(self.running_server) as admin:
                 described: list[dict[str, Any]] = admin.describe_topics(list(topics))

@@ -28,7 +28,7 @@ class OracleError(Exception):
 class Oracle:
     """A JVM with the classes of one release; `close` stops it.
 
-    Every call to the JVM takes 0.1 to 0.3 ms, so classes are looked up once.
+    Every call to the JVM takes 0.1 to 0.3 ms, so classes are looked up only once.
     """
 
     def __init__(self, jars: Sequence[Path]) -> None:
@@ -49,7 +49,7 @@ class Oracle:
         self._process.wait(timeout=300)
 
     def bytes_of(self, name: str, version: int, data: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-        """Return the bytes that Kafka writes for a message in JSON, version first, and the JSON it prints for them."""
+        """Return Kafka's bytes for a message in JSON, version first, and the JSON that Kafka prints for the bytes."""
         converter = self._class(f"{name}JsonConverter")
         try:
             message = converter.read(self._mapper.readTree(json.dumps(data)), version)
@@ -59,7 +59,7 @@ class Oracle:
             raise OracleError(str(error)) from None
 
     def json_of(self, name: str, version: int, body: bytes) -> dict[str, Any]:
-        """Return the JSON that Kafka prints for a message's bytes without the version, or raise OracleError."""
+        """Return the JSON that Kafka prints for a message's bytes (without the version). Raises OracleError."""
         try:
             message = self._class(name)(self._accessor(self._wrap(body)), version)
             return json.loads(self._class(f"{name}JsonConverter").write(message, version).toString())
@@ -67,7 +67,7 @@ class Oracle:
             raise OracleError(str(error)) from None
 
     def text_of(self, data: bytes) -> str:
-        """Return bytes as the console consumer with a BytesDeserializer prints them."""
+        """Return bytes in the form in which the console consumer prints them with a BytesDeserializer."""
         return str(self._bytes.wrap(data).toString())
 
     def _class(self, name: str) -> Any:

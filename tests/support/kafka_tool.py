@@ -1,4 +1,4 @@
-"""Kafka's scripts: what `kafka-streams-groups.sh` prints, all in one JVM, as a start takes two seconds; and others."""
+"""Kafka's scripts. `kafka-streams-groups.sh` runs in one JVM for all calls, since a start takes two seconds."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _TITLE = re.compile(r"COORDINATOR \(ID\)|\S+")
 
 
 def column_slices(head: str) -> list[tuple[str, slice]]:
-    """Return the titles of padded columns, and where each is in a line."""
+    """Return the titles of padded columns, and the position of each in a line."""
     found = [(title[0], title.start()) for title in _TITLE.finditer(head)]
     ends = [start for _, start in found[1:]] + [None]
     return [(title, slice(start, end)) for (title, start), end in zip(found, ends, strict=True)]
 
 
 def parse(text: str) -> Rows:
-    """Return the rows of padded columns, below the line that begins with GROUP."""
+    """Return the rows of padded columns below the line that begins with GROUP."""
     lines = text.splitlines()
     begin = next((number for number, line in enumerate(lines) if line.startswith("GROUP ")), len(lines))
     if begin == len(lines):
@@ -84,9 +84,9 @@ _CLASSES = {
 
 
 def run_script(server: str, directory: Path, command: str) -> str:
-    """Run a script as a document shows it, but for the address of the brokers; return what it prints, errors too.
+    """Run a script as in a document, but with this address of the brokers; return its output and errors.
 
-    `directory` may be written. AssertionError: the script failed.
+    `directory` may be written. Raises AssertionError if the script fails.
     """
     script, *arguments = shlex.split(command)
     java = jvm_command(directory, resolve(*COORDINATES, exclude=NOT_PUBLISHED))

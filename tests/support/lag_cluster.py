@@ -1,4 +1,4 @@
-"""A warehouse that holds the commits of a real broker's log, without Spark, and passes over its lag."""
+"""A warehouse with the commits of a real broker's log, without Spark, and lag passes over it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLUSTER = "default"
 
 
 class LagCluster:
-    """Reads the log of one broker into the tables, and does passes at times that a test chooses."""
+    """Reads the log of one broker into the tables, and makes lag passes at times that a test chooses."""
 
     def __init__(
         self, path: Path, client: StreamsGroupClient, read: Callable[..., list[RawRecord]], server: str
@@ -37,7 +37,7 @@ class LagCluster:
         self.restart()
 
     def restart(self, settings: LagSettings | None = None) -> None:
-        """Begin again with what is in the tables."""
+        """Start again from the tables."""
         self.passes = LagPass(
             self.store, LagTracker((settings or LagSettings()).allowed_for), lambda: self.now, self.read_until
         )
@@ -47,7 +47,7 @@ class LagCluster:
         return ReadUntil(self.commits_read_at or self.now, self.now)
 
     def read_log(self, *group_ids: str) -> None:
-        """Replace the commits in the tables by those in the log."""
+        """Replace the commits in the tables by the commits in the log."""
         records = [
             {**raw._asdict(), "timestamp": 1_000 * raw.timestamp_ms}
             for group_id in group_ids
@@ -57,20 +57,20 @@ class LagCluster:
         self.replace("offset_commits", to_rows(records, FoldOptions(CLUSTER, TOPIC)).offset_commits)
 
     def replace(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the rows of a table; columns that are not given are null."""
+        """Replace the rows of a table; missing columns are null."""
         replace_rows(self.path, name, *rows)
 
     def run(self, seconds: float = 30.0) -> PassResult:
-        """Do a pass so many seconds later, with the log as it is then."""
+        """Make a pass `seconds` later, with the log as it is then."""
         self.now += seconds
         return self.passes.run(self.client.admin)
 
     def rows(self, group_id: str, seconds: float = 30.0) -> dict[tuple[str, int], LagRow]:
-        """Do a pass and return the rows of one group."""
+        """Make a pass, and return the rows of one group."""
         return {(row.topic, row.partition): row for row in self.run(seconds).rows if row.group_id == group_id}
 
     def passes_with_work(self, group_id: str, count: int) -> list[tuple[list[LagRow], GroupWork]]:
-        """Do so many passes; return the rows and the work of one group after each."""
+        """Make so many passes; return the rows and the work of one group after each."""
         found = []
         for _ in range(count):
             result = self.run()

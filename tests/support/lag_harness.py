@@ -1,4 +1,4 @@
-"""A cluster in miniature for the lag tracker: one group, some partitions, a clock."""
+"""A small cluster for tests of the lag tracker: one group, some partitions, a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TASKS = GroupTasks(subtopology_of={TOPIC: "0"}, owners={("0", 0): ALICE}, has_me
 
 @dataclass
 class MiniCluster:
-    """One partition by default; `step` is a pass, 30 s after the one before."""
+    """One partition by default; `step` makes a pass, by default 30 s after the previous one."""
 
     tracker: LagTracker = field(default_factory=LagTracker)
     now: float = 1_000_000.0
@@ -28,11 +28,11 @@ class MiniCluster:
     end: int | None = 0
     start: int | None = 0
     start_at: float | None = None
-    """When the leader was asked for the start; None: now."""
+    """When the leader was asked for the log start; None: now."""
     topic_id: str | None = TOPIC_ID
     commit: Commit | None = None
     commits_until: float | None = None
-    """Until when the commits are known; None: until now."""
+    """Up to when the commits are known; None: up to now."""
     members_until: float | None = None
     tail: Tail | None = None
 
@@ -44,7 +44,7 @@ class MiniCluster:
         self.commit = Commit(offset, topic_id, 0, self.now if at is None else at)
 
     def step(self, seconds: float = STEP) -> LagRow:
-        """Pass `seconds` later; return the row."""
+        """Make a pass `seconds` later; return the row."""
         self.now += seconds
         (row,) = self.rows()
         return row
@@ -59,7 +59,7 @@ class MiniCluster:
 
 
 def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> None:
-    """Let a consumer read what was produced before the pass before."""
+    """Let a consumer read everything that was produced before the previous pass."""
     for _ in range(passes):
         assert cluster.end is not None
         cluster.commit_offset(cluster.end)
@@ -68,7 +68,7 @@ def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> No
 
 
 def fall_behind(cluster: MiniCluster) -> LagRow:
-    """Let a consumer read half of what is produced, so that it is BEHIND; return the last row."""
+    """Let a consumer read half of the produced records, so that it is BEHIND; return the last row."""
     offset = cluster.end or 0
     for _ in range(20):
         offset += 50
@@ -101,7 +101,7 @@ def at_pass(now: float) -> GroupPass:
 
 
 def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
-    """Return the work of each group after a single pass that gave these rows, by their lag and statuses alone."""
+    """Return the work of each group after a single pass with these rows, from their lag and statuses alone."""
     found: dict[str, list[Standing]] = {}
     for one in rows:
         since = now - (one.lag_seconds or 0.0) if one.lag else None
@@ -112,7 +112,7 @@ def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
 def pass_over(
     tracker: LagTracker, rows: Iterable[LagRow], tasks: Mapping[str, GroupTasks], now: float, tail: Tail | None = None
 ) -> list[LagRow]:
-    """Let a tracker see what makes such rows: their commits, the ends of their logs, and who has their tasks."""
+    """Give a tracker the inputs of such rows: their commits, the ends of their logs, and the owners of their tasks."""
     rows = list(rows)
     groups = {
         name: replace(

@@ -1,4 +1,4 @@
-"""A lock of which a test knows that a thread waits for it: then the thread has come so far, and no further."""
+"""A lock that tells a test that a thread waits for it: the thread has come as far as this, and no further."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.waiting import wait_until
 
 
 class WatchedLock:
-    """As `threading.Lock`."""
+    """A lock with the interface of `threading.Lock`."""
 
     def __init__(self) -> None:
         self._lock, self._waited_for = Lock(), Event()
@@ -29,7 +29,7 @@ class WatchedLock:
         self.release()
 
     def holds_up(self, thread: Thread) -> bool:
-        """Start a thread; return whether it waits for the lock, which somebody holds, before it ends."""
+        """Start a thread; return True if it waits for the lock, which another thread holds, False if it ends."""
         self._waited_for.clear()
         thread.start()
         assert wait_until(lambda: self._waited_for.is_set() or not thread.is_alive())

@@ -1,4 +1,4 @@
-"""Group ids that mean something to one of the languages, terminals and encodings that they pass through."""
+"""Group ids with a meaning in one of the languages, terminals and encodings through which they pass."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ TOPIC = "__consumer_offsets"
 
 
 class RawRecord(NamedTuple):
-    """A record of the log; a value of None is a tombstone. Sorted, they are in the order of the log."""
+    """A record of the log; a value of None is a tombstone. Sorted records are in the order of the log."""
 
     partition: int
     offset: int
@@ -76,7 +76,7 @@ class LogReader:
 
     def read(self) -> list[RawRecord]:
         """Return the new records, in the order of each partition."""
-        if not self._partitions:  # the topic is created with the first group
+        if not self._partitions:  # brokers create the topic with the first group
             self.reopen()
         ends = self._consumer.end_offsets(self._partitions)
         records: list[Any] = []
@@ -124,7 +124,7 @@ class FoldedLog:
 
 
 def log_record(raw: RawRecord) -> LogRecord:
-    """Return a record of a group as the fold takes it."""
+    """Return a record of a group in the form for the fold."""
     at = datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc) if raw.timestamp_ms >= 0 else None
     if raw.record_type == CLASSIC_GROUP:
         return LogRecord(raw.offset, at, CLASSIC_GROUP, {}, None if raw.value is None else {})
@@ -142,5 +142,5 @@ def compare_rows(rows: Mapping[str, Row], descriptions: Iterable[Fields]) -> lis
 
 
 def sort_list(value: Any) -> Any:
-    """Return lists sorted: members, tasks and changes have no order."""
+    """Return the value with lists sorted: members, tasks and changes have no order."""
     return sorted(value, key=str) if isinstance(value, list) else value

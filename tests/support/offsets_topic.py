@@ -1,4 +1,4 @@
-"""Records of groups in a topic of a test's own, which the job reads instead of the brokers' offsets topic."""
+"""Records of groups in a test's own topic, which the job reads instead of the brokers' offsets topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Append = Callable[..., int]
 
 
 def epoch_records(group_id: str, epoch: int) -> tuple[Pair, Pair]:
-    """Return what makes a group be at an epoch, assigned."""
+    """Return the records that bring a group to an epoch, with an assignment for it."""
     group = {"group_id": group_id}
     return metadata_record(group, epoch), encode(20, group, {"assignment_epoch": epoch})
 

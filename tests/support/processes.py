@@ -1,4 +1,4 @@
-"""The processes that a job consists of: Python, Spark's JVM, Spark's Python workers. From Linux's `/proc`."""
+"""The processes of a job, from Linux's `/proc`: Python, Spark's JVM, Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def process_tree(pid: int, leaving_out: Callable[[int, int], bool] | None = None) -> Iterator[int]:
-    """Yield a process and all that it started, directly or not; one that ends meanwhile is left out.
+    """Yield a process and all its descendants; processes that end meanwhile are missing.
 
-    `leaving_out` is asked about each parent and child: whether to leave out the child, and all below it.
+    `leaving_out` gets each parent and child, and returns whether to omit the child and all below it.
     """
     yield pid
     try:
         threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:  # it has just ended
+    except OSError:  # it has ended meanwhile
         return
     for thread in threads:
         for child in map(int, read_process_file(pid, f"task/{thread}/children").split()):
@@ -35,12 +35,12 @@ def is_running(pid: int) -> bool:
 
 
 def process_state(pid: int) -> str:
-    """Return the letter of a process's state in `ps`, T if it was stopped by a signal; empty if it has ended."""
+    """Return the letter of a process's state in `ps` (T if a signal stopped it); empty if it has ended."""
     return "".join(read_process_file(pid, "stat").rpartition(")")[2].split()[:1])
 
 
 def spark_jvms(pid: int) -> list[int]:
-    """Return Spark's JVM, if the job with this process id has one."""
+    """Return Spark's JVM of the job with this process id, if there is one."""
     return [one for one in process_tree(pid) if process_name(one) == "java"]
 
 

@@ -1,6 +1,6 @@
-"""The receivers of notifications in tests: real servers on the loopback, some of which fail on request.
+"""The receivers of notifications in tests: real servers on loopback, some of which fail on request.
 
-HTTP with http.server, SMTP with aiosmtpd, and Alertmanager itself, from PATH or from its Debian package.
+HTTP with http.server, SMTP with aiosmtpd, and Alertmanager itself, from the PATH or from its Debian package.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SINK = TypeAdapter[Any](AnySink, config=ConfigDict(hide_input_in_errors=True))
 OK = 200
 _DEBIAN_PACKAGE = "prometheus-alertmanager"
 _TEMPLATES = "/usr/share/prometheus/alertmanager"
-# Of the services that `HttpReceiver` is a proxy for.
+# The services for which `HttpReceiver` is a proxy.
 SERVICES = (
     *("alert.victorops.com", "api.atlassian.com", "api.ilert.com", "api.incident.io", "api.opsgenie.com"),
     *("api.pagertree.com", "api.squadcast.com", "api.telegram.org", "chat.example.com", "connect.signl4.com"),
@@ -51,7 +51,7 @@ SERVICES = (
 
 
 def make_sink(**settings: Any) -> Sink:
-    """Return the sink of these settings, as in the configuration, but patient. Raises ValidationError."""
+    """Return the sink for these settings of the configuration, with long time-outs. Raises ValidationError."""
     sink: Sink = _SINK.validate_python({"timeout": 300, **settings})
     return sink
 
@@ -62,7 +62,7 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
     host: str | None = None
-    """The host that the client means, if it takes the receiver for its proxy."""
+    """The host to which the client sends the request, if it uses the receiver as a proxy."""
 
     @property
     def json(self) -> Any:
@@ -71,7 +71,7 @@ class Request:
 
 @dataclass
 class Response:
-    """The response to a request; with `hold` there is none until the receiver is closed, with `drop` never."""
+    """The response to a request. `hold`: it is sent when the receiver is closed; `drop`: never."""
 
     status: int = OK
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -83,8 +83,8 @@ class Response:
 class HttpReceiver:
     """Keeps every request; sends `responses` in turn, then `default`.
 
-    With `proxy_tls` it is a proxy that answers for every host itself: so a client whose addresses are fixed, such as
-    that of a public service, sends its real requests to it.
+    With `proxy_tls` it is a proxy that answers for every host itself. So a client with fixed addresses, such as the
+    address of a public service, sends its real requests to it.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class HttpReceiver:
         tls: ssl.SSLContext | None = None,
         proxy_tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Start it, on a port of its own."""
+        """Start it on a free port."""
         self._proxy_tls = proxy_tls
         self.requests: list[Request] = []
         self.responses: deque[Response] = deque()
@@ -159,7 +159,7 @@ class HttpReceiver:
                 try:
                     super().finish()
                 finally:
-                    self.connection.close()  # the server closes only what it accepted
+                    self.connection.close()  # the server closes only connections that it accepted itself
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -169,7 +169,7 @@ class HttpReceiver:
 
 @contextlib.contextmanager
 def serve_connections(behaviour: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
-    """Serve a port and call `behaviour` with every connection and an event that ends it. Yields the port."""
+    """Serve a port, and call `behaviour` with every connection and an event that ends it. Yields the port."""
     closing = threading.Event()
 
     class Handler(socketserver.BaseRequestHandler):
@@ -225,7 +225,7 @@ class Certificates:
 
 
 class _SmtpController(Controller):
-    """On a port of its own, which it has before it listens; patient."""
+    """Uses a port that it has bound before it listens; has long time-outs."""
 
     def __init__(self, handler: SmtpReceiver, **settings: Any) -> None:
         self._socket = reserve_port()
@@ -309,7 +309,7 @@ class Alertmanager:
 
 
 def notify_of_all(receiver: str, templates: Sequence[str] = (), **other: Any) -> dict[str, Any]:
-    """Return settings of an Alertmanager that notifies `receiver`, which may be others, too, of each without delay."""
+    """Return settings of an Alertmanager that notifies `receiver` of each alert at once, with `other` settings."""
     route = {"receiver": "test", "group_by": ["..."], "group_wait": "0s", "group_interval": "1s"}
     hook = {"url": receiver, "send_resolved": True}
     receivers = [{"name": "test", "webhook_configs": [hook], **other}]
@@ -317,7 +317,7 @@ def notify_of_all(receiver: str, templates: Sequence[str] = (), **other: Any) ->
 
 
 def start_alertmanager(directory: Path, settings: Mapping[str, Any]) -> Alertmanager:
-    """Start one. Its port is free for a moment before it has it: then another."""
+    """Start one. Another process may take its port before it has bound it: then try another one."""
     for attempt in Retrying(retry=retry_if_exception_type(RuntimeError), stop=stop_after_attempt(3), reraise=True):
         with attempt:
             return Alertmanager(directory, settings)
@@ -325,13 +325,13 @@ def start_alertmanager(directory: Path, settings: Mapping[str, Any]) -> Alertman
 
 
 def _alertmanager() -> tuple[Path, Path]:
-    """Return the program, and its working directory. Debian's build has a fixed path to its templates."""
+    """Return the program and its working directory. Debian's build has a fixed path for its templates."""
     if installed := shutil.which("alertmanager"):
         return Path(installed), Path(installed).parent
     program = debian_tool(_DEBIAN_PACKAGE, _DEBIAN_PACKAGE)
     unpacked = program.parents[2]
     patched = program.with_name("alertmanager")
-    if not patched.exists():  # a copy that reads them from its working directory, by a path of the same length
+    if not patched.exists():  # a copy that reads them from its working directory, with a path of the same length
         here = ".".ljust(len(_TEMPLATES), "/")
         new = patched.with_suffix(".new")
         new.write_bytes(program.read_bytes().replace(_TEMPLATES.encode(), here.encode()))

@@ -1,4 +1,4 @@
-"""Rows of the tables as tests write them: what a test does not say is as in a group where all is well."""
+"""Rows of the tables for tests: by default, values are those of a group without problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 
 def group_row(group_id: str, state: str = "Stable", **columns: Any) -> Row:
-    """Return a row of `groups`; the counts and epochs follow from the other columns. Its times are null."""
+    """Return a row of `groups`; counts and epochs follow from the other columns. Its times are null."""
     epoch = columns.get("group_epoch", 7)
     return {
         "cluster": "default",
@@ -51,7 +51,7 @@ def member_row(member_id: str, **columns: Any) -> Row:
 
 
 def task_row(member_id: str, task_id: str, role: str = "active", **flags: Any) -> Row:
-    """Return an entry of `assignments`; of `current`, `target` and `pending_revocation` those hold that are given."""
+    """Return an entry of `assignments`; `flags` are `current`, `target` and `pending_revocation`, by default False."""
     subtopology_id, _, partition = task_id.rpartition("_")
     return {
         "member_id": member_id,
@@ -72,7 +72,7 @@ def subtopology_row(
     repartition: Iterable[str] = (),
     **columns: Any,
 ) -> Row:
-    """Return an entry of `subtopologies`; a changelog without a number of partitions has those of its source topics."""
+    """Return an entry of `subtopologies`; a changelog without a partition count gets that of the source topics."""
     partitions = changelogs if isinstance(changelogs, Mapping) else dict.fromkeys(changelogs, 0)
     return {
         "topology_epoch": 0,

@@ -1,4 +1,4 @@
-"""A job that runs, in a process of its own as a user starts it, or in a thread; a test can wait for its lines."""
+"""A running job, in its own process as a user starts it, or in a thread; a test can wait for its lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class JobOutput:
-    """The lines of a job so far, and what it serves."""
+    """The lines that a job has printed so far, and the pages that it serves."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -33,7 +33,7 @@ class JobOutput:
         return wait_until(lambda: any(text in line for line in self.lines))
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and body of what the job serves there, once it serves."""
+        """Return status and body of a page that the job serves, as soon as it serves it."""
         assert self.says("/metrics, /health and /ready"), self.lines
         url = next(match[1] for line in self.lines if (match := re.match(r"Serving (\S+)/metrics", line)))
         status, _, body = request(url, path)
@@ -77,7 +77,7 @@ def running_job(server: str, warehouse: Path, *options: object) -> Iterator[Runn
 
 @contextmanager
 def job_in_thread(spark: SparkSession, config: JobConfig, log_file: Path) -> Iterator[JobOutput]:
-    """Run a job in an existing session until the end of the block, which the job lives to see."""
+    """Run a job in an existing session until the end of the block; fails if the job ends earlier."""
     job, stop = JobOutput(), threading.Event()
     thread = threading.Thread(target=run_with, args=(spark, config, job.lines.append, stop, log_file))
     thread.start()

@@ -1,7 +1,7 @@
-"""An S3 server of one bucket, for tests of what delta-rs asks a store for: it serves a directory, and counts requests.
+"""An S3 server with one bucket, for tests of delta-rs' requests to a store: serves a directory, and counts requests.
 
-It runs in a process of its own, as delta-rs holds Python's lock during some requests. It has what delta-rs needs,
-conditional puts and uploads in parts among it. `make check-deploy` runs the job on moto's.
+It runs in its own process, since delta-rs holds Python's lock during some requests. It supports what delta-rs needs,
+including conditional puts and multipart uploads. `make check-deploy` runs the job on moto's server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 _HOST, _BUCKET = "127.0.0.1", "bucket"
 _KEYS = re.compile(rb"<Key>(.*?)</Key>")
-_PAGE = 1_000  # keys, as S3 has
+_PAGE = 1_000  # keys per page, as in S3
 _REFUSED, _WRITTEN = "refused", "written"
 
 
@@ -40,7 +40,7 @@ class S3Server:
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
         }
-        """With which delta-rs finds it."""
+        """The environment with which delta-rs finds the server."""
 
     def uri(self, name: str) -> str:
         return f"s3a://{_BUCKET}/{name}"
@@ -59,7 +59,7 @@ class S3Server:
 
     @contextmanager
     def refusing_commits(self, *, but_written: bool) -> Iterator[None]:
-        """Answer each commit of the block with an error, whether it is written or not."""
+        """Answer each commit in the block with an error; with `but_written` the commit is written nevertheless."""
         self._refusal.write_text(_WRITTEN if but_written else _REFUSED)
         yield
         self._refusal.unlink()
@@ -86,14 +86,14 @@ def _places(directory: Path) -> tuple[Path, Path, Path]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # headers and content in one packet, for which the client would wait else
+    wbufsize = -1  # headers and content in one packet, else the client would wait
     disable_nagle_algorithm = True
     root: ClassVar[Path]
     log: ClassVar[Path]
     refusal: ClassVar[Path]
     lock = threading.Lock()
     parts: ClassVar[dict[str, bytes]] = {}
-    """Of an upload in one part, by its key; delta-rs names it in the request after, and writes one file at a time."""
+    """By key, the content of a multipart upload: one part, since delta-rs completes it with the next request."""
 
     def do_GET(self) -> None:
         key, query = self._target()

@@ -17,15 +17,15 @@ from tests.support.warehouses import append, make_warehouse, replace_rows
 from tests.web import sample_others
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=timezone.utc)
-"""When a page of the tests is looked at."""
+"""The time at which the tests look at a page."""
 WRITTEN = NOW - timedelta(minutes=12)
-"""When the job wrote the sample: no page shows it as new."""
+"""The time at which the job wrote the sample: no page shows it as new."""
 RICH = "orders-enrichment"
 HOSTILE = ("<script>alert(1)</script><b>", "${spark.sql.session.timeZone}", STORED, "ab'\\${x}🎉" * 2_700, "")
 
 
 def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = True) -> Path:
-    """Create a warehouse whose newest record is a few seconds older than `now`, with so many more ordinary groups."""
+    """Create a warehouse whose newest record is a few seconds older than `now`; `more`: further ordinary groups."""
     make_warehouse(path)
     rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
     append(path, "groups", *rows)
@@ -55,7 +55,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
 
 
 def clock() -> datetime:
-    """Return when a page of the tests is looked at."""
+    """Return the time at which the tests look at a page."""
     return NOW
 
 
@@ -106,7 +106,7 @@ def part(
 
 
 def member(number: int, now: datetime, *, state: str = "STABLE", client: str = "orders", **columns: Any) -> Row:
-    """Return an entry of `members`: two of them are threads of one process."""
+    """Return an entry of `members`; two members each are threads of one process."""
     host, thread = divmod(number, 2)
     of_thread = {
         "member_state": state,
@@ -319,7 +319,7 @@ def _lag(now: datetime) -> Iterator[Row]:
 
 
 def _descriptions(now: datetime) -> Iterator[Row]:
-    """Say what two groups write: topics that fraud-detection and the rich group read."""
+    """Yield descriptions of two groups, which write topics that fraud-detection and the rich group read."""
     for group_id, topic in (("payments-enrichment", "card-payments"), ("fraud-detection", "orders")):
         nodes = [
             {"node": "out", "kind": "sink", "subtopology_id": "0"},
@@ -333,7 +333,7 @@ def _descriptions(now: datetime) -> Iterator[Row]:
 
 
 def _lag_history(now: datetime) -> Iterator[Row]:
-    """One partition falls behind, one keeps up, and of one the lag is not known for an hour."""
+    """One partition falls behind, one keeps up, and the lag of one is not known for an hour."""
     for minute in range(240):
         at = now - timedelta(minutes=240 - minute)
         lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))

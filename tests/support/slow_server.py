@@ -1,4 +1,4 @@
-"""A broker that is slow to answer a new connection, as one whose logins take long: a server before the real one."""
+"""A proxy in front of a broker that is slow to answer a new connection, as a broker is whose logins take long."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BYTES = 65_536
 
 @contextmanager
 def slow_server(address: str, seconds: float) -> Iterator[str]:
-    """Serve at another address what a broker answers, from so many seconds after each connection on."""
+    """Serve a broker at another address; each connection gets its first answer only after so many seconds."""
     host, _, port = address.rpartition(":")
 
     def pass_on(client: socket.socket, _closing: threading.Event) -> None:
         with socket.create_connection((host, int(port))) as broker:
             threading.Thread(target=copy, args=(client, broker), daemon=True).start()
-            time.sleep(seconds)  # noqa: TID251 - how slow it is
+            time.sleep(seconds)  # noqa: TID251 - the delay that the test needs
             copy(broker, client)
 
     with serve_connections(pass_on) as own_port:

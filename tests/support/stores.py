@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 _START_SECONDS = 60.0
 _MINI_CLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
 _S3A = "org.apache.hadoop:hadoop-aws:3.5.0"
-# The modules that hadoop-aws uses, instead of the SDK's bundle of 600 MB. Their version is newer than that of
+# The modules that hadoop-aws uses, instead of the SDK's bundle of 600 MB. Their version is newer than the one of
 # hadoop-aws, in which the transfer manager is not a separate module.
 _SDK = tuple(
     f"software.amazon.awssdk:{name}:2.35.4"
@@ -45,13 +45,13 @@ AZURE_WAREHOUSE = f"abfss://{BUCKET}@{_AZURE_ACCOUNT}.dfs.core.windows.net/a"
 
 @contextmanager
 def hdfs(directory: Path) -> Iterator[str]:
-    """Run HDFS with its data in `directory`; gives its URI."""
+    """Run HDFS with its data in `directory`; give its URI."""
     port = _free_port()
     jars = resolve(_MINI_CLUSTER)
     data = f"hdfs.minidfs.basedir={directory / 'data'}"
     manager = ("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-nnport", str(port))
     command = [find_java(), "-cp", os.pathsep.join(map(str, jars)), *manager, "-httpport", "0", "-D", data]
-    details = directory / "details.json"  # written when HDFS is up
+    details = directory / "details.json"  # HDFS writes it once it is up
     process = Process([*command, "-writeDetails", details], directory / "hdfs.log")
     try:
         wait_until(details.exists, _START_SECONDS)
@@ -62,7 +62,7 @@ def hdfs(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def s3(directory: Path, moto_server: str) -> Iterator[str]:
-    """Run S3 with one bucket; gives the URL of its endpoint."""
+    """Run S3 with one bucket; give the URL of its endpoint."""
     port = _free_port()
     process = Process([moto_server, "--host", HOST, "--port", str(port)], directory / "s3.log")
     try:
@@ -76,7 +76,7 @@ def s3(directory: Path, moto_server: str) -> Iterator[str]:
 
 @contextmanager
 def azure(directory: Path, azurite: str) -> Iterator[dict[str, str]]:
-    """Run Azure's blob service with one container; gives the environment with which delta-rs finds it."""
+    """Run Azure's blob service with one container; give the environment with which delta-rs finds it."""
     port = _free_port()
     options = ("--silent", "--location", directory / "azurite", "--blobHost", HOST, "--blobPort", str(port))
     process = Process([azurite, *options, "--skipApiVersionCheck", "--disableTelemetry"], directory / "azurite.log")
@@ -84,7 +84,7 @@ def azure(directory: Path, azurite: str) -> Iterator[dict[str, str]]:
     try:
         wait_until(lambda: accepts_connections(port), _START_SECONDS)
         _create_container(f"{server}/{_AZURE_ACCOUNT}")
-        # As an emulator, which does not list from a name on: delta-rs then leaves the names before it out by itself.
+        # As an emulator: it cannot list from a name on, so delta-rs itself skips the names before it.
         yield {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": server}
     finally:
         process.stop()

@@ -1,4 +1,4 @@
-"""Real Kafka Streams applications, with the streams group protocol and Kafka's client: `StreamsApplication.java`."""
+"""Real Kafka Streams applications with the streams group protocol and Kafka's client: `StreamsApplication.java`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GRACE_SECONDS = 60.0
 
 
 class StreamsApplication(Startable):
-    """A process of an application, whose topics must exist. It ends with the process of the tests."""
+    """A process of an application, whose topics must exist. It ends with the test process."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class StreamsApplication(Startable):
     ) -> None:
         """Prepare a process with its state and log in `directory`; nothing runs before `start()`.
 
-        `topology` is one of the program's, with these `topics`, the output last. `application_id` is the group's id;
-        `properties` are configurations of Kafka Streams.
+        `topology` is the name of one in the program, with these `topics`, the output last. `application_id` is the
+        group's id; `properties` are configurations of Kafka Streams.
         """
         self.application_id = application_id
         self.directory = directory.absolute()
@@ -70,7 +70,7 @@ class StreamsApplication(Startable):
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it unless it runs, and return without waiting: it joins its group some seconds later."""
+        """Start it unless it runs; returns at once: it joins its group some seconds later."""
         if self.pid is not None:
             return
         self.stop()
@@ -91,7 +91,7 @@ class StreamsApplication(Startable):
             raise SetupError(f"{self.application_id} has ended: {error} (log: {self.log_file})")
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Return what the client says of each of its instances: the state, the threads with their tasks, the stores."""
+        """Return the client's answer for each of its instances: the state, the threads with their tasks, the stores."""
         begin = self.log_file.stat().st_size
         self._say("tasks")
 
@@ -105,22 +105,22 @@ class StreamsApplication(Startable):
         return described
 
     def produce(self, *, on: bool) -> None:
-        """Let it write into its input, or let it pause."""
+        """Let it write into its input topic, or pause writing."""
         self._say("produce" if on else "pause")
 
     def freeze(self, *, on: bool) -> None:
-        """Let it do nothing, as a process that is swapped out or paused; or go on."""
+        """Freeze it, as if the process were swapped out or paused; or let it go on."""
         assert self._process
         self._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it, as a machine that fails does: it leaves no group."""
+        """Kill it, as a machine failure would: it does not leave its group."""
         assert self._process
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """Let it close, and wait for its end. Its files stay."""
+        """Close it, and wait until it has ended. Its files stay."""
         if self._process is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""External programs that some tests need, each skipped without its program: on the PATH, or fetched by package."""
+"""External programs that some tests need, on the PATH or from a package; without the program a test is skipped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPLOY_TOOLS = (_BUILT / "bin", _BUILT / "node_modules" / ".bin")
 
 
 def deploy_tool(name: str) -> str:
-    """Return the path of a program that `make check-deploy` installs, or that is on the PATH."""
+    """Return the path of a program that is on the PATH or that `make check-deploy` installs."""
     if found := shutil.which(name, path=os.pathsep.join([*map(str, _DEPLOY_TOOLS), os.environ["PATH"]])):
         return found
     pytest.skip(f"{name} is not installed: make check-deploy installs it")

@@ -1,4 +1,4 @@
-"""Waiting for a condition that can only be polled, and which threads run."""
+"""Waiting for conditions that can only be polled, and the names of running threads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle
 
 MINUTES = 300.0
-"""Seconds until a test gives up: what it waits for takes a moment, also on a machine that does much else."""
+"""Seconds until a test gives up: the wait usually takes a moment, but longer on a busy machine."""
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = MINUTES, *, interval: float = 0.05) -> bool:
     """Poll at this interval until the condition is true or the time is up; return whether it was.
 
-    It is not asked again once it was true: what one broker has, the next one may not have yet.
+    It is not asked again after it was true: another broker may not have reached that state yet.
     """
     deadline = time.monotonic() + seconds
     while not (is_true := condition()) and time.monotonic() < deadline:
@@ -30,10 +30,10 @@ def thread_names() -> list[str]:
 
 
 def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[str, Any]) -> None:
-    """Return once the coordinator of the group knows the topics; it leaves a deleted group in the log.
+    """Return once the coordinator knows the topics. A deleted group with this id remains in the log.
 
-    A coordinator gets the new metadata a moment after the broker answers that a topic exists. A group that is created
-    in between is NotReady first, and has a group epoch more.
+    A coordinator gets new metadata a moment after the broker has answered that a topic exists. A group that is created
+    in between is NotReady first, and has one group epoch more.
     """
     member = SimulatedMember(client, group_id, described)
     member.join()

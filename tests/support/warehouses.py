@@ -1,4 +1,4 @@
-"""Tables created and written by delta-rs, for tests that need a warehouse and no Spark; `rows` has their rows."""
+"""Tables that delta-rs creates and writes, for tests that need a warehouse but no Spark; `rows` has their rows."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from streaming_app.tables.table_creation import create, job_properties
 
 
 def make_warehouse(path: Path, *, as_the_job: bool = False) -> Path:
-    """Make empty tables of the current format below `path`, and return it. They have the ids of all that it makes.
+    """Make empty tables of the current format below `path`, and return it. All copies have the same table ids.
 
-    With the properties of the job's, files have statistics of few columns, and each table has one version.
+    `as_the_job`: with the job's properties, files have statistics of few columns only, and each table has one version.
     """
     return copy_warehouse(_created_once(as_the_job=as_the_job), path)
 
 
 def copy_warehouse(warehouse: Path, path: Path) -> Path:
-    """Copy a warehouse to `path`, and return that; its files are as new as if they had just been written."""
+    """Copy a warehouse to `path`, and return that; its files look as if they had just been written."""
     return Path(shutil.copytree(warehouse, path, dirs_exist_ok=True, copy_function=shutil.copyfile))
 
 
 def create_tables(path: Path, *, as_the_job: bool = False) -> Path:
-    """Create empty tables below `path`, and return it: twenty times as slow as a copy."""
+    """Create empty tables below `path`, and return it: takes twenty times as long as a copy."""
     for definition in tables():
         place, form = Location.of(path / definition.name), {FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}
         create(place, definition, job_properties(definition) if as_the_job else {})
@@ -44,19 +44,19 @@ def create_tables(path: Path, *, as_the_job: bool = False) -> Path:
 
 @cache
 def _created_once(*, as_the_job: bool) -> Path:
-    """Return what `make_warehouse` copies in this process."""
+    """Return the warehouse that `make_warehouse` copies in this process."""
     directory = mkdtemp()
     atexit.register(shutil.rmtree, directory)
     return create_tables(Path(directory, "warehouse"), as_the_job=as_the_job)
 
 
 def append(warehouse: Path, name: str, *rows: Mapping[str, Any]) -> None:
-    """Append rows to a table, each of cluster `default` unless it has one; columns that it does not have are null."""
+    """Append rows to a table; the default of `cluster` is `default`; missing columns are null."""
     write_deltalake(str(warehouse / name), _arrow_table(name, rows), mode="append")
 
 
 def replace_rows(warehouse: Path, name: str, *rows: Mapping[str, Any], where: str | None = None) -> None:
-    """Replace all rows of a table, or those for which a condition of SQL holds, as `append` writes them."""
+    """Replace all rows of a table, or those that match an SQL condition; `rows` are as in `append`."""
     table_of_rows = _arrow_table(name, rows)
     write_deltalake(DeltaTable(str(warehouse / name)), table_of_rows, mode="overwrite", predicate=where)
 

@@ -90,7 +90,7 @@ def test_a_sound_log_and_a_file_that_somebody_may_be_writing_are_left_alone(tabl
 
 def test_a_command_says_which_table_was_cut_off_and_what_to_do(table: Path) -> None:
     cut_off(max((table / "_delta_log").glob("*.json")), CUT_OFF["half"])
-    with pytest.raises(WarehouseError, match=rf"^The newest file in the log of .*{NAME} was cut off: start the job"):
+    with pytest.raises(WarehouseError, match=rf"^The newest log file of .*{NAME} is incomplete: start the job"):
         offsets(table)
 
 

@@ -46,8 +46,6 @@ NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
 NOT_JUDGED = "It cannot be judged: "
 
-SettingsLookup = Callable[[str], HealthSettings]
-
 
 @dataclass(frozen=True)
 class Known:
@@ -82,7 +80,7 @@ class Board:
 
     def __init__(
         self,
-        settings_of: SettingsLookup,
+        settings_of: Callable[[str], HealthSettings],
         stored: Mapping[str, Verdict] | None = None,
         *,
         of_all_types: bool = False,

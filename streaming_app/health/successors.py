@@ -89,10 +89,7 @@ class Successors:
 
 
 def _is_beyond(one: Standing, offset: int, *, may_begin_anywhere: bool) -> bool:
-    if one.offset is None or one.offset <= offset:
+    if one.offset is None or one.offset <= offset or one.first is None:
         return False
-    if may_begin_anywhere:
-        return True
-    if one.first is None:
-        return False
-    return one.first <= offset or (one.baseline is not None and (one.baseline <= offset or one.first < one.baseline))
+    began_before = one.baseline is not None and (one.baseline <= offset or one.first < one.baseline)
+    return may_begin_anywhere or one.first <= offset or began_before

@@ -9,7 +9,7 @@ on the new version. Within this process a table has one writer at a time: both s
 
 Each commit leaves files that readers of older versions need until the table's retention is over. Tombstones in the log
 say which files were replaced, and when. But a checkpoint omits tombstones that are older than the retention. So the
-the files that these name are removed before each checkpoint. What no tombstone names, such as the files of a commit
+files that these name are removed before each checkpoint. What no tombstone names, such as the files of a commit
 that was rejected, is found by listing the table: once an hour, by one of the clusters that share it. A file that is
 younger than a day may be that of a batch that is paused and commits it later, so it stays. A commit itself does not
 look for log entries to remove, for which it would list the whole log. The log also says in which hour the rows of a

@@ -227,7 +227,8 @@ class Supervisor(Service):
                 if self._check():
                     return waited
             except TruncatedLogError as change:  # explains why Spark could not read on; no reason to give up
-                self.report(f"{change}: the stream failed ({failure}), and starts again")
+                because = "" if str(change) in failure else f" failed ({failure}), and"
+                self.report(f"{change}: the stream{because} starts again")
                 self._sleep(_POLL_SECONDS)
                 is_first, self._was_cut = not self._was_cut, True
                 return waited or is_first  # a start compares positions and log: a failure after it has another cause

@@ -201,14 +201,21 @@ def test_a_change_that_the_check_finds_starts_the_stream_again(job: SupervisorHa
     assert job.health.totals.restarts == 0
 
 
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        ("No space left", "Records are gone: the stream failed (No space left), and starts again"),
+        ("TruncatedLogError: Records are gone", "Records are gone: the stream starts again"),
+    ],
+)
 def test_a_start_that_fails_after_the_log_was_cut_says_why_and_is_not_repeated_for_ever(
-    job: SupervisorHarness,
+    job: SupervisorHarness, failure: str, line: str
 ) -> None:
     cut = TruncatedLogError("Records are gone")
-    job.starts, job.checks = [RuntimeError("No space left")] * 9, [cut] * 9
+    job.starts, job.checks = [RuntimeError(failure)] * 9, [cut] * 9
     job.begin()
-    assert "No space left" in str(job.ends_with()), job.lines
-    assert job.lines[0] == "Records are gone: the stream failed (No space left), and starts again"
+    assert failure in str(job.ends_with()), job.lines
+    assert job.lines[0] == line
 
 
 def test_a_gap_that_is_too_long_starts_the_stream_again(job: SupervisorHarness) -> None:

@@ -104,7 +104,7 @@ PROMISES = (
         "tests/health/test_verdict.py::test_not_ready_beyond_its_time_is_down_whatever_waits",
         "streaming_app/health/conditions.py",
         "    if group.state != NOT_READY:\n        return None\n    reason",
-        "    if group.state != NOT_READY or not facts.work:\n        return None\n    reason",
+        "    if group.state != NOT_READY or facts.waits is None:\n        return None\n    reason",
     ),
     Promise(
         "Page, commands and SQL say the same.",

@@ -1,20 +1,22 @@
-"""Decides which job writes the rows of a cluster: one job works and gives signs of life, others wait until it is gone.
+"""Decides which job writes the rows of a cluster: one job works and commits heartbeats, others wait until they end.
 
 Theory of operation
 -------------------
-The table `_jobs/CLUSTER.owner` has no rows. For each sign of life, the job that owns the cluster makes a commit with
+The table `_jobs/CLUSTER.owner` has no rows. For each heartbeat, the job that owns the cluster makes a commit with
 its host, its process and its term (see `tables.fence`). A commit is a conditional put in a store, or creates a file
 that must not exist in a directory. So if several jobs take the cluster at the same moment, one of them gets it, with
 the next term.
 
-A job takes the cluster from an owner that has ended, or that has given no sign for `SILENT_SECONDS`. It measures this
-with its own monotonic clock, so clocks of other hosts do not matter. If an owner was killed on this host, the job knows
-it at once, because the kernel has released the owner's lock: a file in a local directory, next to a file with the id of
-the last owner. The host is also compared, since some network file systems give each host its own lock.
+A job takes the cluster from an owner that has ended, or that has committed no heartbeat for `SILENT_SECONDS`. It
+measures this with its own monotonic clock, so clocks of other hosts do not matter. If an owner was killed on this host,
+the job knows it at once, because the kernel has released the owner's lock: a file in a local directory, next to a file
+with the id of the last owner. The host is also compared, since some network file systems give each host its own lock.
 
-An owner that was only paused may continue after that. Before it does anything after a pause it gives a sign. That
-commit is rejected, and the job ends with a line that names the new owner. The tables reject the other commits that it
-was about to make, since the new owner commits its term to them before it reads them.
+An owner that was only paused may continue after that. Before it does anything after a pause it commits a heartbeat.
+That commit is rejected, and the job ends with a line that names the new owner. The tables reject the other commits that
+it was about to make, since the new owner commits its term to them before it reads them.
+
+These heartbeats are commits of this table. The heartbeat file (`tables.heartbeat_file`) is for commands and the page.
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
 
 SIGN_SECONDS = 15.0
-"""The time between two signs of life of an owner."""
+"""The time between two heartbeats of an owner."""
 SILENT_SECONDS = 50.0
-"""An owner that has given no sign for this time is gone."""
+"""An owner that has committed no heartbeat for this time is gone."""
 _POLL_SECONDS = 5.0
 _SAY_SECONDS = 60.0
 _SIGNS_PER_CHECKPOINT = 100
@@ -63,7 +65,7 @@ _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 
 
 class OwnerRecord(NamedTuple):
-    """The content of a sign of life."""
+    """The content of a heartbeat."""
 
     host: str
     pid: str
@@ -87,12 +89,12 @@ def state_directory(warehouse: Location, configured: Path | None) -> Path:
 
 
 def owner_location(warehouse: Location, cluster: str) -> Location:
-    """Return the location of the signs of life."""
+    """Return the location of the heartbeats, a table."""
     return warehouse / "_jobs" / f"{cluster}.owner"
 
 
 class Owner(Fence):
-    """The term of the job that owns a cluster, and its signs of life."""
+    """The term of the job that owns a cluster, and its heartbeats."""
 
     def __init__(self, place: Location, cluster: str, term: int, monotonic: Callable[[], float]) -> None:
         """Prepare for a term that is not yet committed to the table at `place`."""
@@ -102,7 +104,7 @@ class Owner(Fence):
         self._signed_at = monotonic()
 
     def sign(self) -> None:
-        """Give a sign of life. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
+        """Commit a heartbeat. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
         with self._lock:
             while True:
                 with _opened(self._place) as kept:
@@ -116,7 +118,7 @@ class Owner(Fence):
                     return
 
     def check_owner(self) -> None:
-        """Raise OtherOwnerError if another job has taken over. It can do so only if this job has given no sign."""
+        """Raise OtherOwnerError if another job has taken over, as it can if this job has committed no heartbeat."""
         if not self.is_lost and self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # paused, or cut off
             with suppress(JobError):  # e.g. a store that is away
                 self.sign()
@@ -172,10 +174,10 @@ class _Waiting:
         lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
         self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
         self._sign: object = None
-        """A value that changes with each sign of life of the owner."""
+        """A value that changes with each heartbeat of the owner."""
         self._seen_at = monotonic()
         self._is_alive = False
-        """Whether a sign came since the first look."""
+        """Whether a heartbeat came since the first look."""
 
     def take(self, report: Report, stop: threading.Event, on_wait: Callable[[str], None]) -> Owner:
         say_at = self._monotonic()
@@ -216,7 +218,7 @@ class _Waiting:
         return f"cluster {self._cluster} is written by {who}, {seen}"
 
     def _look(self, sign: object) -> float:
-        """Note the sign of life; return for how many seconds there was no new one."""
+        """Note the newest heartbeat; return for how many seconds there was no new one."""
         now = self._monotonic()
         if sign != self._sign:
             self._is_alive = self._sign is not None
@@ -224,7 +226,7 @@ class _Waiting:
         return now - self._seen_at
 
     def _by_heartbeat(self) -> tuple[str, object]:
-        """Return the owner and its sign from the heartbeat file, for a release that writes no owner record."""
+        """Return the owner and its heartbeat from the heartbeat file, for a release that writes no owner record."""
         with suppress(WarehouseError):
             if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
                 return f"{beat.host} (pid {beat.pid})", beat.at
@@ -249,14 +251,14 @@ class _Waiting:
 
 
 def _record_in(kept: KeptTable) -> OwnerRecord | None:
-    """Return the newest sign of life in the table; None if its newest commit is no sign. Raises OSError."""
+    """Return the newest heartbeat in the table; None if its newest commit is none. Raises OSError."""
     commit = kept.commit_info(kept.table.version())
     return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 
 @contextmanager
 def _opened(place: Location) -> Iterator[KeptTable]:
-    """Give the table of the signs of life, and create it if missing. Raises JobError, also for errors in the block."""
+    """Give the table of the heartbeats, and create it if missing. Raises JobError, also for errors in the block."""
     with ExitStack() as stack:
         try:
             try:

@@ -48,7 +48,7 @@ def _ranges(types: Iterable[int]) -> list[tuple[int, int]]:
 
 _FOLDED = RECORD_TYPES | {CLASSIC_GROUP}
 WANTED_RECORDS = type_filter(one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
-"""SQL condition for the records that leave the JVM: those that the fold reads, and those that no definition describes.
+"""SQL condition for the records that leave the JVM: the records that the fold reads, and all of unknown types.
 
 Offset commits and the records of other groups are most of the topic, and never reach Python.
 """

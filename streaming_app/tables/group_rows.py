@@ -281,7 +281,10 @@ def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Chang
 
 
 def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
-    """Return the future rows of a change, sorted; of few groups in pieces, as a copy would take as long as reading."""
+    """Return the rows that the span has after a change, sorted.
+
+    If few groups change, the result has slices of the stored rows: to copy them takes as long as to read them.
+    """
     rows = new.between(change.group_ids[0], change.group_ids[-1])
     ids, new_ids = stored["group_id"].to_pylist(), rows["group_id"].to_pylist()
     place = 0 if change.first is None else bisect_left(ids, change.first)

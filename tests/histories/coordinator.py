@@ -218,7 +218,7 @@ class Group:
         records.append((19, key, new.metadata()))
         records.append((21, key, target_value(self.targets[new.member_id])))
         records.append((22, key, new.assignment()))
-        if process != new.process:  # only then does the group epoch move, and nothing is assigned anew
+        if process != new.process:  # only then the group epoch rises, and no new assignment is made
             new.process = process
             records.append((19, key, new.metadata()))
             is_assigned = self.assignment_epoch == self.epoch

@@ -130,7 +130,7 @@ REPORTED_ORDINARY = (
         hours=12,
         topics=FEW,
     ),
-    # KIP-441: while warm-up copies catch up, tasks are assigned anew every ten minutes
+    # KIP-441: while warm-up copies catch up, the coordinator assigns the tasks again every ten minutes
     ordinary(
         "After a scale-out tasks move to the new instances in steps, ten minutes apart, for an hour",
         working(2, STATE, restore_seconds=20.0),

@@ -35,7 +35,7 @@ class Passing(Event):
     """A clock that nothing moves but the waiting of a job, and what happens at some times; set, the job is to stop."""
 
     def __init__(self, *, every: Callable[[], object] | None = None, times: int = 1_000_000) -> None:
-        """`every`: what happens so many times, each time that a sign of life is due."""
+        """`every`: what happens so many times, each time that a heartbeat is due."""
         super().__init__()
         self.now, self._every, self._left = 0.0, every, times
 

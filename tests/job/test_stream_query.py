@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line
+from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line, stop_query
 from streaming_app.stream.health import Health
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
@@ -64,7 +64,7 @@ class HeldBatch:
             yield
         finally:
             self._calls.put(None)
-            running.stop()
+            stop_query(running)
 
     def call(self, function: Callable[[], Any]) -> None:
         self._calls.put(function)
@@ -75,6 +75,7 @@ class HeldBatch:
         while call := self._calls.get():
             call()
             self._done.put(None)
+        self._calls.put(None)  # for a batch that begins before the query is stopped
 
 
 def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = lambda function: function()) -> None:
@@ -156,7 +157,7 @@ def test_batches_pause_while_records_keep_coming_but_not_the_first_ones_after_a_
         assert wait_until(lambda: len(pauses) >= 6)
     finally:
         stop.set()
-        query.stop()
+        stop_query(query)
     assert all(pause <= 0 for pause in pauses[:4]), pauses
     assert 9_000 < pauses[4] <= 10_000
     assert 19_000 < pauses[5] <= 20_000  # nobody has waited for the one before

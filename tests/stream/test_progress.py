@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaProducer
 from py4j.clientserver import JavaClient
 
-from streaming_app.job.stream_query import StreamQuery
+from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.batch_outcome import Outcome
@@ -52,7 +52,7 @@ def reading(records: DataFrame, checkpoint: Path, times: int = 1) -> Iterator[tu
         assert wait_until(has_caught_up)
         yield health, lines
     finally:
-        query.stop()
+        stop_query(query)
 
 
 @pytest.fixture
@@ -112,6 +112,6 @@ def test_a_batch_is_read_with_few_calls_of_the_jvm_as_each_waits_for_a_busy_mach
         progress.look_at(query)
         monkeypatch.undo()
     finally:
-        query.stop()
+        stop_query(query)
     assert progress.has_ended_trigger
     assert len(calls) < 20

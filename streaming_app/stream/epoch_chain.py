@@ -43,16 +43,26 @@ def join(known: Chain, found: Sequence[EpochStart]) -> Chain:
     return (*(one for one in known if one.start < found[0].start and one.epoch < found[0].epoch), *found)
 
 
-def find_parting(known: Sequence[EpochStart], end: int, ask: Callable[[int], tuple[int, int]]) -> int:
+def find_parting(
+    known: Sequence[EpochStart],
+    end: int,
+    ask: Callable[[int], tuple[int, int]],
+    has_record: Callable[[int, int], bool],
+) -> int:
     """Return the first offset below `end` at which the log has another record than the chain; `end` if there is none.
 
     `ask` returns the log's newest epoch that is not above the given one, and its end offset; -1 and -1 if it has none.
+    `has_record` returns whether the log has a record from the first offset to below the second one.
     """
     ends = [*(one.start for one in known[1:]), end]
     for place in range(len(known) - 1, -1, -1):
         epoch, parting = ask(known[place].epoch)
         if epoch == known[place].epoch:
             return min(parting, ends[place])
-        if place == len(known) - 1 and parting >= end:  # compaction removed its records; the log was not cut
-            return end
+        if place == len(known) - 1 and parting >= end:
+            # The log has no record of the epochs above `epoch`. Compaction removed them all, or a leader that did not
+            # know these epochs wrote other records at their offsets.
+            first = next(one.start for one in known if one.epoch > epoch)
+            if not has_record(first, end):
+                return end
     return 0

@@ -13,6 +13,9 @@ records.
   of the chain are a `Cut`: `truncation` marks the rows made from them, and `start` reads the partition again from its
   start. A batch that was started but wrote nothing may end beyond the log; Spark could never read it. That is not a
   cut: the query then starts from the last committed batch.
+- If the log has no record of an epoch of the chain, either compaction removed them all, or an old leader that did not
+  know this epoch wrote other records at their offsets, and an unclean election kept those. The job reads the log at
+  these offsets: after a compaction it has no record there.
 - The job asks the leaders before and after it reads the records of a batch. If their epochs differ, the records may
   come from two logs, and the job reads them again. It writes only after that.
 - Spark's executors keep records that they fetched ahead until the query ends. These may come from the old log, although
@@ -35,8 +38,11 @@ from threading import Event, RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from streaming_app.errors import StreamChangedError
+from kafka.errors import KafkaError, UnsupportedCodecError
+
+from streaming_app.errors import StreamChangedError, UnreachableError
 from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
+from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
 from streaming_app.tables.location import Location
@@ -144,7 +150,7 @@ class LogPositions(NoPositions):
     def open(self, topic: OffsetsTopic, batches: BatchEnds) -> LogCheck:
         """Compare the stored positions with the log before the query starts; `batches` come from the checkpoint.
 
-        Raises UnreachableError if a partition has no leader for half a minute.
+        Raises UnreachableError if a partition has no leader for half a minute, or cannot be read.
         """
         with self._lock:
             self.close()
@@ -280,17 +286,25 @@ class LogPositions(NoPositions):
                 return epochs, log
 
     def _raise_if_cut(self) -> None:
-        """Raise TruncatedLogError unless the log still has all records up to the positions."""
+        """Raise TruncatedLogError if the log may lack records up to the positions: `open` then finds out."""
         if self._find_lost():
             self._leaders.forget()  # another topic may have the name by now
             if lost := self._find_lost():
-                partition, end = min(lost.items())
-                raise TruncatedLogError(f"The log of partition {partition} of {self._topic} was cut at offset {end}")
+                partition, what = min(lost.items())
+                raise TruncatedLogError(f"The log of partition {partition} of {self._topic} {what}")
 
-    def _find_lost(self) -> dict[int, int]:
-        """Return the offset at which the log differs from the position, for partitions that lack records."""
+    def _find_lost(self) -> dict[int, str]:
+        """Return how the log differs from the position, for partitions that may lack records."""
+        lost = {}
         found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
-        return {partition: end for partition, (_, end) in found.items() if end < self._seen[partition].start}
+        for partition, (epoch, end) in found.items():
+            seen = self._seen[partition].start
+            newest = epoch_at(self.chains.get(partition, ()), seen - 1)
+            if end < seen:
+                lost[partition] = f"was cut at offset {end}"
+            elif newest is not None and epoch < newest:
+                lost[partition] = f"no longer has the records of leader epoch {newest}"
+        return lost
 
     def _learn_epochs(self) -> None:
         """Note the epochs that began since the last read; they continue the chain."""
@@ -299,7 +313,20 @@ class LogPositions(NoPositions):
         self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
-        return find_parting(chain, end, lambda epoch: self._leaders.ends({partition: epoch})[partition])
+        def ask(epoch: int) -> EpochEnd:
+            return self._leaders.ends({partition: epoch})[partition]
+
+        def has_record(first: int, end: int) -> bool:
+            try:
+                with LogReader(self._properties, self._topic) as log:
+                    first = max(first, log.start_offsets([partition])[partition])
+                    return any(True for _ in log.read({partition: (first, end)}))
+            except UnsupportedCodecError:
+                return True  # of a record that kafka-python cannot decompress
+            except KafkaError as error:
+                raise UnreachableError(f"Cannot read partition {partition} of {self._topic}: {error}") from error
+
+        return find_parting(chain, end, ask, has_record)
 
     def _extend(self, newest: Mapping[int, int]) -> None:
         """Add the epochs that follow the known ones, up to `newest`, by partition."""

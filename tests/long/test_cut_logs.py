@@ -35,7 +35,12 @@ topic, read = test_truncated_log.topic, test_truncated_log.read  # fixtures
 
 
 @pytest.mark.parametrize(
-    ("kept", "leaders_paused"), [((), False), ((commit("new", 1),), True)], ids=["shorter", "in between"]
+    ("kept", "how"),
+    [
+        pytest.param((), {}, id="shorter"),
+        pytest.param((commit("new", 1),), {"leaders_paused": True}, id="in between"),
+        pytest.param(MANY * 2, {"by_old_leader": True}, id="by an old leader, longer"),
+    ],
 )
 def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_reading(
     three_brokers: LocalCluster,
@@ -43,10 +48,9 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
     read: Callable[..., list[str]],
     tmp_path: Path,
     kept: tuple[Pair, ...],
-    *,
-    leaders_paused: bool,
+    how: dict[str, bool],
 ) -> None:
-    check_cut_while_away(three_brokers, topic, read, tmp_path, kept, leaders_paused=leaders_paused)
+    check_cut_while_away(three_brokers, topic, read, tmp_path, kept, **how)
 
 
 STEPS: list[tuple[Any, str, int]] = [

@@ -33,6 +33,9 @@ class Log:
             return -1, -1
         return (max(below) if below else epoch), min(above)
 
+    def has_record(self, first: int, end: int) -> bool:
+        return bool(self.epochs[first:end])
+
     def chain(self) -> Chain:
         return tuple(EpochStart(one, self.epochs.index(one)) for one in sorted(set(self.epochs)))
 
@@ -59,15 +62,17 @@ def test_what_a_log_has_comes_after_what_is_known_of_it() -> None:
         pytest.param(Log([1] * 3 + [6] * 20, 6), 3, id="cut in an earlier epoch and regrown"),
         pytest.param(Log([], 6), 0, id="empty"),
         pytest.param(Log([1] * 3, 3), 3, id="a leader of an older epoch"),
+        pytest.param(Log([1] * 12 + [6] * 3, 6), 5, id="an old leader wrote more than was lost"),
+        pytest.param(Log([1] * 3 + [2] * 9 + [6] * 3, 6), 3, id="another old leader did"),
     ],
 )
 def test_a_log_parts_from_what_was_read_where_the_first_record_is_another(log: Log, parting: int) -> None:
-    assert find_parting(chain((1, 0), (4, 5)), 10, log.end_of) == parting
+    assert find_parting(chain((1, 0), (4, 5)), 10, log.end_of, log.has_record) == parting
 
 
 def test_an_epoch_whose_records_were_compacted_away_is_no_cut() -> None:
     # A replica that copied the log after that has no record of epoch 4, and begins epoch 6 where it has one.
-    assert find_parting(chain((1, 0), (4, 5)), 10, lambda epoch: (1, 12) if epoch < 6 else (6, 15)) == 10
+    assert find_parting(chain((1, 0), (4, 5)), 10, lambda _: (1, 12), lambda *_: False) == 10
 
 
 @settings(deadline=None, max_examples=300)
@@ -80,4 +85,4 @@ def test_what_two_logs_have_in_common_is_kept(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(epochs)))
     leader = epochs[-1] + data.draw(st.integers(1, 3))
     log = Log(epochs[:cut] + [leader] * data.draw(st.integers(0, 10)), leader)
-    assert find_parting(Log(epochs, epochs[-1]).chain(), len(epochs), log.end_of) == cut
+    assert find_parting(Log(epochs, epochs[-1]).chain(), len(epochs), log.end_of, log.has_record) == cut

@@ -147,3 +147,20 @@ def test_a_topic_that_was_created_again_is_not_a_log_that_was_cut(
     three_brokers.create_topic(topic)
     with pytest.raises(OtherTopicError, match="deleted and created again while the job ran"):
         opened.positions.check()
+
+
+def test_records_that_an_old_leader_wrote_at_the_offsets_of_lost_ones_are_no_part_of_the_log_that_was_read(
+    three_brokers: LocalCluster, topic: str, opened: Opened
+) -> None:
+    """The log then answers as if compaction had removed all records of the epoch of the lost ones."""
+    assert opened.read(3) == 1
+
+    def lose() -> None:
+        three_brokers.append(topic, *[RECORD] * 4)
+        assert opened.read(7) == 1
+
+    three_brokers.replace_by_old_leader(topic, 0, lost=lose, kept=[RECORD] * 5)
+    with pytest.raises(TruncatedLogError, match=f"{topic} no longer has the records of leader epoch"):
+        opened.positions.check()
+    (cut,) = opened.open(7)
+    assert (cut.start, cut.end) == (3, 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,8 @@ def check_cut_while_away(
     tmp_path: Path,
     kept: tuple[Pair, ...],
     *,
-    leaders_paused: bool,
+    leaders_paused: bool = False,
+    by_old_leader: bool = False,
 ) -> None:
     """Cut the log, which then has `kept`, between two runs of the job; `cut` is a copy of what the second one finds."""
     read()
@@ -157,7 +159,11 @@ def check_cut_while_away(
         cluster.append(topic, *LOST)
         read()
 
-    cluster.cut(topic, 0, lost=lose, kept=lambda: kept and cluster.append(topic, *kept), leaders_paused=leaders_paused)
+    if by_old_leader:
+        cluster.replace_by_old_leader(topic, 0, lost=lose, kept=kept)
+    else:
+        put = partial(cluster.append, topic, *kept) if kept else None
+        cluster.cut(topic, 0, lost=lose, kept=put, leaders_paused=leaders_paused)
     shutil.copytree(warehouse, tmp_path / "cut")
     lines = read()
     read("fresh")

@@ -51,18 +51,26 @@ class HealthTables:
         self._warehouse = Location.of(warehouse)
         names = (HEALTH, HISTORY)
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
+        self._is_new = False  # True: no verdict is stored, so rows are appended, which is faster than to merge them
         self._is_certain = False  # False: an earlier run, or a failed append, may have written changes
 
     def rows(self) -> Iterator[HealthRow]:
         """Yield the stored rows. Raises WarehouseError."""
-        return _health(WarehouseReader(self._warehouse), self._own())
+        self._is_new = self._is_certain = True
+        for row in _health(WarehouseReader(self._warehouse), self._own()):
+            self._is_new = self._is_certain = False
+            yield row
 
     def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
         """Insert or update these rows; delete the rows of groups in `gone`."""
+        health = self._tables[HEALTH]
+        is_new, self._is_new = self._is_new, False
         for some in chunks(rows, _WRITTEN):
-            new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
-            health = self._tables[HEALTH]
-            health.merge(health.to_table(new), ["group_id"], f"s.verdict = '{_REMOVED}'")
+            if is_new:
+                health.append(health.to_table([_to_row(one, now) for one in some if one.group_id not in gone]))
+            else:
+                new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
+                health.merge(health.to_table(new), ["group_id"], f"s.verdict = '{_REMOVED}'")
 
     def append_changes(self, changes: Sequence[Change]) -> None:
         """Add verdict changes to the history, each once, even if an earlier call failed after it had written."""
@@ -129,7 +137,7 @@ def _common(one: Verdict) -> dict[str, Any]:
     }
 
 
-def _to_row(row: HealthRow, now: datetime, *, is_gone: bool) -> dict[str, Any]:
+def _to_row(row: HealthRow, now: datetime, *, is_gone: bool = False) -> dict[str, Any]:
     one = row.verdict
     return {
         "group_id": row.group_id,

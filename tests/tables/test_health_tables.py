@@ -37,6 +37,37 @@ def test_verdicts_are_read_as_they_were_stored(tmp_path: Path, create_warehouse:
     assert ([*tables.rows()], [row.group_id for row in other.rows()]) == ([ok], ["a"])
 
 
+def test_the_first_verdicts_are_appended_since_merges_of_a_million_take_minutes(
+    tmp_path: Path, create_warehouse: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables, append = HealthTables(create_warehouse(tmp_path), "prod"), RustTable.append
+    rows = [HealthRow(name, OF_DOWN, None, 60) for name in "abc"]
+    changes = [Change(row.group_id, OF_DOWN, NOW) for row in rows]
+    assert [*tables.rows()] == []
+    with monkeypatch.context() as patched:
+        patched.delattr(RustTable, "merge")
+        tables.save(rows, {"c"}, NOW)
+        tables.append_changes(changes)
+    assert sorted(tables.rows()) == rows[:2]
+
+    def lose_answer(table: RustTable, rows: Any) -> None:
+        append(table, rows)
+        raise OSError("no answer")
+
+    other = HealthTables(tmp_path, "other")
+    assert [*other.rows()] == []
+    with monkeypatch.context() as patched:
+        patched.setattr(RustTable, "append", lose_answer)
+        for write in (lambda: other.save(rows, (), NOW), lambda: other.append_changes(changes)):
+            with pytest.raises(OSError, match="no answer"):
+                write()
+    other.save(rows, {"c"}, NOW)
+    other.append_changes(changes)
+    assert sorted(other.rows()) == rows[:2]
+    written = WarehouseReader(tmp_path).rows("SELECT cluster, count(*) n FROM group_health_history GROUP BY cluster")
+    assert sorted(row["n"] for row in written) == [3, 3]
+
+
 def test_who_ends_a_problem_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
     ended = EndedProblems(tmp_path, "prod")
     assert ended.reasons() == {}

@@ -116,7 +116,7 @@ def reason_from_topics(subtopologies: Iterable[Subtopology], topics: PartitionCo
 
 
 def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Iterator[str]:
-    """Yield the message of each failed check, in order. Use only the first: each check assumes that those before pass."""
+    """Yield the message of each failed check, in order. Only the first is valid: later checks assume that it passed."""
     if missing := [topic for topic in _names(parts, "source_topics") if topic not in topics]:
         yield _missing_sources(missing)
     declared = {topic["name"]: topic["partitions"] for part in parts for topic in part["repartition_source_topics"]}

@@ -172,7 +172,10 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     if state == EMPTY:
         return OFF, _why_off(facts)
     if state == NOT_READY:
-        return UNKNOWN, f"NotReady since {utc(facts.state_since)}: {facts.reason or 'the reason is not known'}"
+        return UNKNOWN, (
+            f"NotReady since {utc(facts.state_since)}, but not for long enough yet to be Down: "
+            f"{facts.reason or 'the reason is not known'}"
+        )
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:

@@ -107,7 +107,8 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     clocks, the warehouse, the sinks. It has the options of run.
 
     --show-config prints the configuration merged from defaults, file, environment and flags, without secrets. Comments
-    name the keys that each of these sets. With its secrets filled in, the output is a valid configuration file.
+    name the keys that flags, environment and file set. With its secrets filled in, the output is a valid configuration
+    file.
 
     --write-config asks the cluster for its streams groups and its plugin for topology descriptions, and writes them as
     comments into the file.

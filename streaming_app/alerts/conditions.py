@@ -151,7 +151,7 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
     named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
     return Finding(
         min(one.since for one in found),
-        f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} not as the topology asks for: "
+        f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} different from the topology: "
         f"{first_of(named, _IN_SUMMARY, len(found), separator='; ')}",
         {"topics": [{"topic": one.topic, one.name: one.value} for one in islice(found, _IN_DETAILS)]},
         severity=None if found[0].name in _LOSES_STATE else INFO,
@@ -182,7 +182,7 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     if not (which := alone or copies.uncopied):
         return OVER
     tasks = [format_task(task) for task in which]
-    wrong = "without a copy in another process" if alone else "with fewer, though there are processes for them"
+    wrong = "without a copy in another process" if alone else "with fewer copies, although other processes could have one"
     return Finding(
         min(one.since for one in which.values()),
         f"{group_id} has streams.num.standby.replicas {copies.standby_replicas}, but "
@@ -221,7 +221,8 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
     ]
     return Finding(
         since,
-        f"{group_id} went back in {count(wrong.count, 'partition')} while it had members, at {utc(since)}: "
+        f"{group_id} committed lower offsets than before in {count(wrong.count, 'partition')} while it had members, at "
+        f"{utc(since)}: "
         f"{'; '.join(offsets)}",
         # without numbers that change at every pass
         {"partition_count": wrong.count, "lag_at_least": round_down(wrong.offsets), "partitions": named},

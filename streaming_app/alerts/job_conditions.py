@@ -90,7 +90,7 @@ def _disk_full(job: JobStatus, _now: datetime) -> Truth:
     paths, size = " and ".join(dict.fromkeys(disk.path for disk in full)), gibibytes(full[0].size)
     return Finding(
         min(filter(None, (disk.low_since for disk in full)), default=None),
-        f"The disk of {paths} is almost full: of {size} too little is free; without any, the job reads nothing",
+        f"The disk of {paths} is almost full: too little of its {size} is free; on a full disk the job reads nothing",
         {"paths": [disk.path for disk in full], "size": size},
     )
 

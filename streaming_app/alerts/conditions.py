@@ -182,7 +182,7 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     if not (which := alone or copies.uncopied):
         return OVER
     tasks = [format_task(task) for task in which]
-    wrong = "without a copy in another process" if alone else "with fewer copies, although other processes could have one"
+    wrong = "without a copy in another process" if alone else "with fewer copies, though other processes could have one"
     return Finding(
         min(one.since for one in which.values()),
         f"{group_id} has streams.num.standby.replicas {copies.standby_replicas}, but "

@@ -137,7 +137,7 @@ COPIED = [copy(one, "standby", number, 0) for number, one in enumerate("bca")]
 @pytest.mark.parametrize(
     ("standbys", "standby_replicas", "found"),
     [
-        (COPIED, 2, ("info", "3 tasks with fewer copies, although other processes could have one: 0_0, 0_1, 0_2")),
+        (COPIED, 2, ("info", "3 tasks with fewer copies, though other processes could have one: 0_0, 0_1, 0_2")),
         ([*COPIED, copy("c", "standby", 0, 0)], 2, ("info", "2 tasks with fewer")),
         (COPIED[1:], 2, (None, "1 task without a copy in another process: 0_0")),
         (COPIED, 1, None),

@@ -45,7 +45,7 @@ _EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of stat
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
-NOT_JUDGED = "It cannot be judged: "
+NOT_JUDGED = "The verdict cannot be decided: "
 
 
 @dataclass(frozen=True)

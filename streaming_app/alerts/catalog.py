@@ -1,7 +1,7 @@
-"""The catalogue of rules: what each means, when it fires, what to ask, and what to do; one TOML file for each rule.
+"""The catalogue of rules: what each rule means, when it fires, how to confirm it, and what to do. Each is a TOML file.
 
-The runbook, the configuration, the page and the commands are made from it. When a rule's condition holds is code: of
-the health of groups in `health`, of the others in `conditions` and `job_conditions`.
+The runbook, the configuration, the page and the commands are made from it. The conditions are code: `health` for the
+verdicts, `conditions` and `job_conditions` for all other rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RULE_OF_VERDICT: Mapping[str, str] = {
     **{verdict: f"StreamsGroup{verdict}" for verdict in (LOSING, DOWN, STALLED, BEHIND, UNSTABLE)},
     RESTORING: f"StreamsGroup{LOSING}",  # with a severity only if records will be lost before it ends
 }
-"""The rules about the health of groups, by verdict, the worst first."""
+"""Verdict -> the rule that it opens, the worst first."""
 HEALTH_RULES = tuple(dict.fromkeys(RULE_OF_VERDICT.values()))
 _MAX_SECONDS = 30 * 86_400.0
 
@@ -36,9 +36,9 @@ class Step(NamedTuple):
     """Something to do about a problem."""
 
     text: str
-    """`GROUP_ID` is the placeholder for the group's id, `ID` for that of the alert."""
+    """May contain the placeholders `GROUP_ID` and `ID` (of the alert)."""
     when: str = ""
-    """What the verdict says where this is the step to take."""
+    """If the text of the verdict contains these words, this is the first step to take."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,26 @@ class Rule:
     summary: str
     """What is wrong, in a sentence."""
     impact: str
-    """What that means for the business."""
+    """What this means for the business."""
     meaning: str
     """When the alert opens and ends."""
     confirm: str
-    """The command that shows it; `GROUP_ID` is the placeholder for the group's id."""
+    """The command that shows the problem; may contain the placeholder `GROUP_ID`."""
     queries: Mapping[str, str]
-    """Question to the SQL (DataFusion's) that answers it; `GROUP_ID` is the placeholder for the group's id."""
+    """Question -> the SQL (DataFusion's dialect) that answers it; may contain the placeholder `GROUP_ID`."""
     steps: tuple[Step, ...]
-    """What to do, the most likely first."""
+    """What to do, the most likely step first."""
     avoid: tuple[str, ...] = ()
     """What not to do, and why."""
     replaces: tuple[str, ...] = ()
-    """The rules of releases up to 0.2 whose place it has taken."""
+    """The rules of releases up to 0.2 that it replaces."""
 
     def queries_for(self, group_id: str) -> dict[str, str]:
         """Return `queries` for this group."""
         return {question: sql.replace(GROUP_ID, group_id.replace("'", "''")) for question, sql in self.queries.items()}
 
     def step_for(self, why: str) -> Step:
-        """Return what to do first where the verdict says so: the step with the longest `when` in it, else the first."""
+        """Return the first step to take: the one with the longest `when` that the verdict's text `why` contains."""
         return max(self.steps, key=lambda one: len(one.when) if one.when in why else 0)
 
 
@@ -93,5 +93,5 @@ def rules() -> Mapping[str, Rule]:
 
 @cache
 def replaced() -> Mapping[str, str]:
-    """Return the rules of releases up to 0.2, and what has taken the place of each."""
+    """Return rule of a release up to 0.2 -> the rule that replaces it."""
     return {old: one.name for one in rules().values() for old in one.replaces}

@@ -1,17 +1,17 @@
-"""The conditions of the rules about groups: when each holds, since when, and what it says to the owner of the group.
+"""The conditions of the rules about groups, except those about verdicts: when each holds, since when, and its summary.
 
-Topology descriptions (KIP-1331): if that of a group with members is not stored, at most one rule fires:
+Topology descriptions (KIP-1331): if the description of a group with members is not stored, at most one rule fires:
 
-| | the broker would ask a member | it would ask none |
+| status | the broker would ask a member | the broker would ask no member |
 |---|---|---|
 | NEVER_STORED, STALE | StreamsGroupDescriptionMissing | StreamsGroupDescriptionMissing, unless members are stale |
 | UNCERTAIN | StreamsGroupDescriptionFailed | as above |
 | FAILED | | StreamsGroupDescriptionFailed |
 
-Clients before Kafka 4.4 are never asked, and the log does not contain the version of a client. So a group that never
-had a description is not expected to have one while clients are being upgraded, one application after the other. It is
-once nearly all others have theirs, none got its first for a week, and a broker was still asking after this group needed
-one. `descriptions: always` expects one of every group.
+The broker never asks clients before Kafka 4.4, and the log does not contain the version of a client. So while
+applications are upgraded one after the other, no rule expects a description of a group that never had one. A rule
+expects it after three things: nearly all other groups have one, no group got its first one for a week, and a broker has
+asked a member since this group needed one. With `descriptions: always` the rules expect one of every group.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ from streaming_app.text import count, first_of, round_down, shorten, utc
 SET_ASIDE, DESCRIPTION_FAILED = "StreamsGroupSetAside", "StreamsGroupDescriptionFailed"
 DESCRIPTION_MISSING, _REWOUND = "StreamsGroupDescriptionMissing", "StreamsGroupOffsetsRewound"
 
-_IN_SUMMARY, _IN_DETAILS = 3, 20  # partitions, tasks and copies that are named
+_IN_SUMMARY, _IN_DETAILS = 3, 20  # how many partitions, tasks and copies are named
 _REASON = 300  # characters
 
 
 def _set_aside(group: GroupSnapshot, _facts: Facts) -> Finding:
-    """The records of the group are not folded any more."""
+    """The group is set aside: its records are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
     text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
     return Finding(group.set_aside_at, text, {"reason": reason})
 
 
 def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
-    """Return the finding about a group for which a rule cannot be evaluated."""
+    """Return the finding for a group if the evaluation of a rule for it failed."""
     reason = shorten(f"the rule {rule} failed: {type(error).__name__}: {error}", _REASON)
     return Finding(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
 
 
 # --- Topology descriptions --------------------------------------------------------------------------------------------
 
-_PUSH_SHOWN = timedelta(hours=1)  # after an unsolicited push
+_PUSH_SHOWN = timedelta(hours=1)  # how long the rule fires after an unsolicited push
 _ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
 _NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 _SHOWN = ("description_status", "topology_epoch", "stored_description_epoch", "failed_description_epoch")
 
 
 def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
-    """A member pushed a description within the window that the broker had not asked for."""
+    """A member pushed a description in the last hour although the broker did not ask for one."""
     at = group.last_unsolicited_push_at
     if at is None or facts.now - at >= _PUSH_SHOWN:
         return None
@@ -75,9 +75,9 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
 
 
 def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
-    """The description is not stored, and this rule says why, by the table above."""
+    """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
-    # The broker had a reason and a member to ask from then on: rebalances do not change it, being Empty does.
+    # Since then the broker has a reason and a member to ask. This begins again after Empty, but not after a rebalance.
     says, since = DESCRIPTION_MISSING, latest(group.description_since, group.members_since, facts.descriptions.since)
     if status == "FAILED":
         says, since = DESCRIPTION_FAILED, group.description_since
@@ -87,9 +87,9 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None
     elif status == "UNCERTAIN" and group.solicitable:
         says, what = DESCRIPTION_FAILED, f"storing the topology description of epoch {epoch} does not complete"
     elif group.stale_member_count or not facts.descriptions.expects_one(group, since, facts.now):
-        return None  # of stale members StreamsGroupMembersStale says why none is asked
+        return None  # for stale members, StreamsGroupMembersStale fires
     elif not group.solicitable:
-        since = group.updated_at  # no record has the time of the cause; it has held at least since the newest one
+        since = group.updated_at  # no record has the time of the cause, but it held at the newest record
         what = "the broker will ask no member for the topology description: every member is offline"
     else:
         has = "none" if stored == NONE else f"only the one of epoch {stored}"
@@ -102,12 +102,12 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None
 
 
 def _lost(group_id: str, facts: Facts) -> Truth:
-    """The log says that a description is stored, and the plugin did not return it when it was asked twice."""
+    """By the log a description is stored, but the plugin did not return it in two requests."""
     known, problem = facts.observed.lost_descriptions, facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
     lost = (known or {}).get(group_id)
     if lost is None:
         return OVER if known is not None or not problem or problem.evidence.get("status") not in _NOT_RETURNED else None
-    if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again with another answer
+    if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again when the answer changes
         return OVER
     return Finding(
         lost.since,
@@ -131,17 +131,17 @@ def _stale_members(group: GroupSnapshot, _facts: Facts) -> Finding:
 # --- Topics, copies of tasks, offsets ---------------------------------------------------------------------------------
 
 _LOSES_STATE = frozenset({"cleanup.policy", "partitions"})
-"""A difference of one of these loses state, or keeps the group from starting."""
+"""A difference in one of these can lose state, or keep the group from starting."""
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
 
 
 def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
-    """Return where the task is."""
+    """Return the owner of the task, as evidence."""
     return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
 def _misconfigured(group_id: str, facts: Facts) -> Truth:
-    """Internal topics are not as the topology of the group asks for. Brokers log that, and act on none (KIP-1071)."""
+    """Internal topics differ from what the topology asks for. Brokers log this and change nothing (KIP-1071)."""
     known = facts.observed.topic_differences
     if known is None:
         return None
@@ -151,7 +151,7 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
     named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
     return Finding(
         min(one.since for one in found),
-        f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} not as the topology asks for: "
+        f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} different from the topology: "
         f"{first_of(named, _IN_SUMMARY, len(found), separator='; ')}",
         {"topics": [{"topic": one.topic, one.name: one.value} for one in islice(found, _IN_DETAILS)]},
         severity=None if found[0].name in _LOSES_STATE else INFO,
@@ -159,7 +159,7 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
 
 
 def _standbys(group_id: str, facts: Facts) -> Truth:
-    """Standbys do not catch up, or tasks have no copy in another process although standbys are configured."""
+    """Standbys do not catch up, or tasks have fewer copies in other processes than configured."""
     if facts.observed.copies is None:
         return None
     copies = facts.observed.copies.get(group_id, GroupCopies())
@@ -182,7 +182,7 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     if not (which := alone or copies.uncopied):
         return OVER
     tasks = [format_task(task) for task in which]
-    wrong = "without a copy in another process" if alone else "with fewer, though there are processes for them"
+    wrong = "without a copy in another process" if alone else "with fewer copies, though other processes could have one"
     return Finding(
         min(one.since for one in which.values()),
         f"{group_id} has streams.num.standby.replicas {copies.standby_replicas}, but "
@@ -200,7 +200,7 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
     if work is None:
         return OVER
     wrong, history = work.rewound, facts.observed.histories.get(group_id, NO_HISTORY)
-    # whether a group of another type was reset is not known
+    # for a group of another type it is not known whether somebody reset its offsets
     if wrong is None or wrong.tasks <= {None} or _was_reset(history, to_time(wrong.since)):
         problem = facts.open.get(ProblemKey(_REWOUND, group_id))
         places = problem.evidence.get("partitions", ()) if problem else ()
@@ -221,15 +221,16 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
     ]
     return Finding(
         since,
-        f"{group_id} went back in {count(wrong.count, 'partition')} while it had members, at {utc(since)}: "
+        f"{group_id} committed lower offsets than before in {count(wrong.count, 'partition')} while it had members, at "
+        f"{utc(since)}: "
         f"{'; '.join(offsets)}",
-        # no numbers that change at every pass
+        # without numbers that change at every pass
         {"partition_count": wrong.count, "lag_at_least": round_down(wrong.offsets), "partitions": named},
     )
 
 
 def _was_reset(history: GroupHistory, at: datetime) -> bool:
-    """Tell whether the group had no members shortly before: only then Kafka's tools let somebody reset offsets."""
+    """Return whether the group had no members shortly before: Kafka's tools reset offsets only of an empty group."""
     changes = history.states
     is_empty = bool(changes) and changes[-1].new == EMPTY
     return is_empty or any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
@@ -239,24 +240,24 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
 
 
 class Condition(NamedTuple):
-    """When a rule about groups holds: by the records of a group, by what else is observed of it, or by either."""
+    """When a rule about groups holds: by the records of a group, by other facts about it, or by either."""
 
     by_records: Callable[[GroupSnapshot, Facts], Finding | None] = lambda _group, _facts: None
     about: Callable[[GroupSnapshot], object] = lambda _group: False
-    """Whether it may hold by the records of a group at some time, whatever else there is."""
+    """Whether the condition may hold by these records of a group, now or later."""
     statuses: frozenset[str] | None = None
-    """The statuses of descriptions that it is about; None: any."""
+    """The statuses of descriptions for which it may hold by records; None: any."""
     by_others: Callable[[str, Facts], Truth] = lambda _group_id, _facts: OVER
     others: Callable[[Observed], Iterable[str] | None] = lambda _observed: ()
-    """The groups for which it may hold by what else is observed; None: not known."""
+    """The groups for which it may hold by other facts; None: not known."""
 
     def is_about(self, group: GroupSnapshot) -> bool:
-        """Tell whether it may hold by the records of a group."""
+        """Return whether the condition may hold by the records of a group."""
         is_status = self.statuses is None or group.description_status in self.statuses
         return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
-        """Return whether it holds for a group, whose records may be gone."""
+        """Return whether the condition holds for a group. `group` is None if the group is deleted."""
         found = self.by_records(group, facts) if group and self.is_about(group) else None
         return found or self.by_others(group_id, facts)
 
@@ -289,4 +290,4 @@ CONDITIONS: dict[str, Condition] = {
         others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound],
     ),
 }
-"""By rule. The first one is what is said of a group for which another one cannot be evaluated."""
+"""Rule -> its condition. The first one also fires if the evaluation of another rule failed (`rule_failed`)."""

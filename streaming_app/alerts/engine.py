@@ -1,16 +1,17 @@
-"""The alert engine: what is observed of a cluster at one time goes in, problems and what is due to whom come out. Pure.
+"""The alert engine: turns the facts about a cluster at one time into problems and due notifications. Pure.
 
 Theory of operation
 -------------------
-`step` judges the health of the groups, evaluates the rules, and brings the problems (`lifecycle`) up to date. The
-caller stores what is unsaved of them, or finds that it cannot, and calls `lifecycle.publish`: what is due may be sent
-then. This order is what a crash needs: no notification is lost, and none is sent that the table does not know.
+`step` updates the verdicts, evaluates the rules, and updates the problems (`lifecycle`). Then the caller stores the
+unsaved problems, or finds that it cannot, and calls `lifecycle.publish`. Only then the notifications may be sent. This
+order survives a crash: no notification is lost, and none is sent for a problem that is not in the table.
 
-What sends takes what is due from `lifecycle`, and notes there what came of it: that, too, changes rows to be stored.
+The outboxes of the sinks take due notifications from `lifecycle` and note the results there. This changes problems,
+too, which the caller stores.
 
-The job's thread, `run --once` and the test bed drive the same object. Its whole memory are the problems that are
-stored: a restart changes nothing. It reads no clock, so a recorded year can be replayed through it. Not safe in
-several threads: the caller has a lock.
+The thread of the job, `run --once` and the tests use the same class. All its state is in the stored problems and
+verdicts, so a restart changes nothing. It reads no clock, so tests can replay a recorded year. Not thread-safe: the
+caller holds a lock.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from streaming_app.health.facts import HealthSettings
 from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
 
 _FIELDS = {LOSING: "lost_after", DOWN: "patience", BEHIND: "behind_for"}
-"""By verdict: what the `for` of its rule sets."""
+"""Verdict -> the field of `HealthSettings` that the `for` of its rule sets."""
 
 
 class AlertEngine:
@@ -45,34 +46,34 @@ class AlertEngine:
         descriptions: DescriptionSupport,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
     ) -> None:
-        """Go on from the problems in the table, and the verdicts of an earlier run.
+        """Begin with the problems and verdicts in the tables.
 
-        What is not sent of the problems, and is not muted, is due.
+        Notifications of these problems that are not sent yet, and not muted, are due.
         """
         self._settings, self._descriptions = settings, descriptions
         self.lifecycle = Problems(settings, stored)
-        """The problems, of which the outboxes of the sinks take what is due."""
+        """The problems, from which the outboxes of the sinks take due notifications."""
         self.board = Board(self._health_settings, verdicts, of_all_types=settings.lag_of_all_groups)
         self.unsaved_changes: list[Change] = []
-        """The changes of verdicts that are not stored yet: the caller removes those that it has stored."""
+        """The changes of verdicts that are not stored yet. The caller removes those that it has stored."""
         self.without_alerts = 0
-        """How many new groups have no alerts, as of the last step: others came first."""
+        """How many new groups had no alerts at the last step, because of the limit for new groups."""
         self._watched = Watched(descriptions)
         self._has_judged = False
 
     def problem_with(self, group_id: str) -> Problem | None:
-        """Return the open problem with the health of a group."""
+        """Return the pending or open problem from the verdict on a group, or None."""
         return self.lifecycle.open.get(ProblemKey(HEALTH, group_id))
 
     def step(self, observed: Observed, now: datetime) -> None:
-        """Judge the groups, evaluate the rules, and bring the problems up to date. `now` is aware, UTC."""
+        """Update the verdicts, evaluate the rules, and update the problems. `now` is aware, UTC."""
         for group_id, reason in self.lifecycle.end(observed.ended, now):
             self.unsaved_changes += self.board.end([group_id], reason, now)
         if not self._has_judged:
             self.lifecycle.leave_out(now)
         job, late = observed.job, timedelta(seconds=self._settings.late_seconds)
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
-            self._judge(observed, now)  # else records are read late: every verdict stays as it is
+            self._judge(observed, now)  # if the job reads records late, every verdict stays as it is
         self._watched.update(observed.groups)
         facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
         truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
@@ -83,7 +84,7 @@ class AlertEngine:
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
 
     def _judge(self, observed: Observed, now: datetime) -> None:
-        """Bring the verdicts up to date, and the problems with the health of groups."""
+        """Update the verdicts, and the problems from them."""
         changes = self.board.step(observed, now)
         self.unsaved_changes += changes
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
@@ -93,10 +94,10 @@ class AlertEngine:
         self._has_judged = True
 
     def _not_followed(self, changes: Sequence[Change], now: datetime) -> Iterator[Change]:
-        """Yield at the start the verdicts of an earlier run that the problems do not follow.
+        """Yield, at the first step, the stored verdicts that do not fit to the stored problems.
 
-        A bad one has no problem, such as of a group that was ignored then. A good one has an open one: the run was
-        killed when it had stored the verdict, and could not store the end.
+        Either a bad verdict has no problem, for example because the configuration ignored the group at that time. Or a
+        good verdict has an open problem: the earlier run stored the verdict, and was killed before it stored the end.
         """
         changed = {change.group_id for change in changes}
         for group_id, verdict in {} if self._has_judged else self.board.verdicts().items():
@@ -105,11 +106,11 @@ class AlertEngine:
                 continue
             if is_bad(verdict) and not problem:
                 yield Change(group_id, replace(verdict, at=now), now)
-            elif verdict.verdict in GOOD and problem and verdict.at > problem.timeline[-1].at:  # it was stored last
+            elif verdict.verdict in GOOD and problem and verdict.at > problem.timeline[-1].at:  # the verdict is newer
                 yield Change(group_id, verdict, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
-        """Return from when on something is wrong with a group; of a rule that is disabled, the defaults."""
+        """Return the settings for the verdict on a group. A disabled rule gives the default of `HealthSettings`."""
         rules = self._settings.rule_settings_of(group_id)
         times: dict[str, Any] = {
             field: timedelta(seconds=rules[rule].for_seconds)
@@ -124,7 +125,7 @@ class AlertEngine:
 
 
 def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Truth:
-    """Return what a verdict says of the health of a group. One that says nothing for sure leaves it as it is."""
+    """Return a finding for a bad verdict, `Over` for a good one, and None (no change) for any other."""
     if verdict.verdict in GOOD:
         return Over(verdict.verdict, verdict.why)
     if not is_bad(verdict) or verdict.evidence.get(PLANNED):
@@ -135,7 +136,7 @@ def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Tr
 
 
 def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:
-    if "reason" in verdict.evidence and group and group.missing_topics:  # why the group was not ready
+    if "reason" in verdict.evidence and group and group.missing_topics:  # the group is, or was, NotReady
         return [f"missing_topic:{topic}" for topic in group.missing_topics]
     broker = verdict.evidence.get(BROKER_AWAY)
     return [f"{BROKER_AWAY}:{broker}"] if broker else []

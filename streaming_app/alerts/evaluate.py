@@ -1,14 +1,14 @@
-"""The evaluation of all rules but those about the health of groups, over all groups and the job. Pure.
+"""Evaluates all rules over all groups and the job, except those about verdicts (`health.board`). Pure.
 
 Theory of operation
 -------------------
-Rules are evaluated every few seconds, and of nearly all groups nothing has changed, and no rule can say anything. So
-each condition names the groups that it concerns by their records alone, whatever the time is and whatever other groups
-are: `Watched` has those, and looks at a group once when it has changed. A condition is checked of them, of the groups
-of which something else is observed that it is about, and of those that it has a problem with.
+Rules are evaluated every few seconds. Most groups do not change in between, and most conditions cannot hold for them.
+So a condition names the groups for which it may hold by their records (`is_about`), whatever the time and other groups
+are. `Watched` keeps these groups, and checks a group again only when it has changed. A condition is evaluated for these
+groups, for groups with other facts that matter to it (`others`), and for groups that have an open problem.
 
-Not evaluated: deleted groups, ids that a classic group has taken over, and groups that the settings exclude. Their
-problems end. The health of groups is judged by `health.board`.
+Deleted groups, ids that belong to a classic group now, and groups that the configuration ignores are not evaluated.
+Their problems end.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _OLD_ROW = "it is set aside: its row is as it was before"
 
 
 class Watched:
-    """By rule the groups of one cluster that its condition concerns, as of the last `update`."""
+    """For each rule, the groups for which its condition may hold, as of the last `update`."""
 
     def __init__(self, descriptions: DescriptionSupport) -> None:
-        """Begin without groups; `descriptions` learns of each that changes."""
+        """Begin without groups. `descriptions` gets each group that changes."""
         self._descriptions = descriptions
         self._groups: Mapping[str, GroupSnapshot] = {}
         self._concerned: dict[str, dict[str, None]] = {name: {} for name in CONDITIONS}
 
     def update(self, groups: Mapping[str, GroupSnapshot]) -> None:
-        """Take in all groups of the cluster. A mapping never changes: the next one is another."""
+        """Set all groups of the cluster. The caller must not change this mapping later, but pass a new one."""
         for group_id in changed(self._groups, groups):
             old, new = self._groups.get(group_id), groups.get(group_id)
             self._descriptions.group_changed(old, new)
@@ -57,13 +57,13 @@ class Watched:
 
 
 Truths = dict[ProblemKey, Finding | Over]
-"""What is known of each condition that may hold, or has a problem."""
+"""Whether conditions hold: of those that may hold or have an open problem, and for which it is known."""
 
 
 def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
-    """Evaluate the rules, those about groups only once the job has caught up.
+    """Evaluate the rules; those about groups only after the job has caught up.
 
-    The second value are new groups beyond `_MAX_NEW_GROUPS`, the newest ones: what holds for them is left out.
+    The second value are the newest groups beyond `_MAX_NEW_GROUPS` new ones. The first value has no findings for them.
     """
     truths, job = Truths(), facts.observed.job
     for name, job_condition in JOB_CONDITIONS.items():
@@ -77,7 +77,7 @@ def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) ->
 
 
 def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
-    """Note whether a condition holds. Whatever one group causes, the others have their alerts."""
+    """Add whether a condition holds to `truths`. An error affects only this group."""
     subject, group_id = key.subject, key.group_id or ""
     group = facts.observed.groups.get(group_id)
     try:
@@ -89,14 +89,14 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
         return
     if isinstance(truth, Finding) and group and group.set_aside_reason and subject != SET_ASIDE:
         truth = replace(truth, evidence={**truth.evidence, "cut": _OLD_ROW})
-    if truth and not isinstance(truths.get(key), Finding):  # that another rule failed is said already
+    if truth and not isinstance(truths.get(key), Finding):  # keep the finding that another rule failed
         truths[key] = truth
 
 
 def _leave_out_newcomers(truths: Truths, facts: Facts) -> frozenset[str]:
-    """Leave out what holds for new groups beyond `_MAX_NEW_GROUPS`, the newest ones, and return these.
+    """Remove the findings for the newest groups beyond `_MAX_NEW_GROUPS` new ones, and return these groups.
 
-    Groups with an open problem keep it, so that none ends since others came, and take no place of others.
+    Groups with an open problem keep their findings, so that no problem ends because of other groups.
     """
     holds = [key for key, truth in truths.items() if isinstance(truth, Finding)]
     alerted = {key.group_id for key in holds if key in facts.open}

@@ -1,10 +1,9 @@
-"""What the engine and the rules see: the settings, what is observed of a cluster, and what follows from it. Pure.
+"""The input of the engine and the rules: settings, facts about a cluster, and whether it keeps descriptions. Pure.
 
-A missing description is worth an alert only where the brokers have a description plugin. `DescriptionSupport` decides
-that. The setting `alerts.descriptions` says it, or, with `auto`, one of these is evidence: the brokers' configuration
-names a plugin, a group's records prove a push, or an earlier run of the job found either. It ends once the brokers'
-configuration was read and names none, until there is newer evidence: what the plugin stored before stays in the groups'
-records.
+A missing description is worth an alert only if the brokers have a description plugin. `DescriptionSupport` decides
+this. The setting `alerts.descriptions` may state it. With `auto` there must be evidence: the brokers' configuration
+names a plugin, the records of a group prove a push, or an earlier run of the job found one of these. If the brokers'
+configuration names no plugin any more, only newer evidence counts, because records keep older results of a plugin.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first 
 
 
 RuleSettingsLookup = Callable[[str | None], Mapping[str, Rule]]
-"""Returns each rule that is enabled for a group, or for the job if that is None, by name, with its settings there."""
+"""Group id, or None for the job -> its enabled rules by name, with the settings for this group."""
 
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the engine needs of the configuration; functions are of a group's id, or of a problem."""
+    """The settings of the engine. Functions take a group id, or a problem."""
 
     cluster: str
     rule_settings_of: RuleSettingsLookup
@@ -42,28 +41,28 @@ class EngineSettings:
     """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
     late_seconds: float = 120.0
-    """How long ago the records may be read for groups to be judged by them."""
+    """If the job reads records later than this, verdicts stay as they are."""
     running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
-    """When a group is meant to run, if that is declared."""
+    """When a group has to run (`running_hours`); empty: always."""
     successors: Mapping[str, str] = field(default_factory=dict)
-    """Group to the one that is declared to take over from it."""
+    """Group -> the group that takes over from it (`alerts.successors`)."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     is_muted: Callable[[Problem], object] = lambda _one: False
     """Whether a problem is muted now."""
 
 
 class LostDescription(NamedTuple):
-    """A description that the log says is stored, and that the plugin does not return."""
+    """A description that is stored by the log, but that the plugin does not return."""
 
     status: str
     """NOT_STORED or ERROR."""
     topology_epoch: int | None
     since: datetime
-    """When the broker first said so."""
+    """When the broker first answered this."""
 
 
 class TopicDifference(NamedTuple):
-    """An internal topic that is not as the topology of its group asks for."""
+    """A difference between an internal topic and what the topology of its group asks for."""
 
     topic: str
     name: str
@@ -76,27 +75,27 @@ class TopicDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Observed(Known):
-    """What is known of a cluster at one time: also what only the rules look at."""
+    """The facts about a cluster at one time, also those that only the rules need."""
 
     job: JobStatus | None = None
-    """None: the rules about the job are not evaluated, and it has caught up."""
+    """None: rules about the job are not evaluated, and the job counts as caught up."""
     lost_descriptions: Mapping[str, LostDescription] | None = field(default_factory=dict)
-    """By group the description that the plugin does not return; None before the job has looked."""
+    """Group -> the description that the plugin does not return; None before the job has asked."""
     topic_differences: Mapping[str, Sequence[TopicDifference]] | None = field(default_factory=dict)
-    """By group what of internal topics is not as it was asked for; None before the job has looked."""
+    """Group -> the differences of its internal topics; None before the job has asked."""
     ended: Mapping[str, str] = field(default_factory=dict)
-    """Problems that a person ended, by id, and why."""
+    """Id of a problem that a person ended -> the reason."""
 
 
 def latest(*times: datetime | None) -> datetime | None:
-    """Return the latest of the times that are known."""
+    """Return the latest of the known times."""
     return max((time for time in times if time is not None), default=None)
 
 
 def had_description(group: GroupSnapshot) -> bool:
-    """Tell whether the group's records prove that a description of it was ever pushed.
+    """Return whether the group's records prove that a member ever pushed a description.
 
-    One that was stored, failed or started, or was unsolicited, also proves that the brokers had a plugin.
+    A push that was stored, failed, started or unsolicited also proves that the brokers had a plugin.
     """
     return (
         group.stored_description_epoch != NONE
@@ -110,24 +109,24 @@ DescriptionMode = Literal["auto", "always", "never"]
 
 
 class DescriptionSupport:
-    """Whether and since when the cluster keeps topology descriptions, and which groups are to have one.
+    """Whether and since when the cluster keeps topology descriptions, and which groups should have one.
 
-    With `auto` that is since the earliest time of any evidence. It stays known if the group with the evidence is
-    deleted: the heartbeat file keeps `known_since` and `removed_at` across restarts. While the brokers' configuration
-    is not known, it is as it was.
+    With `auto` this is since the earliest evidence. It stays known after the group with the evidence is deleted: the
+    heartbeat file keeps `known_since` and `removed_at` across restarts. While the brokers' configuration is not known,
+    nothing changes.
     """
 
     def __init__(
         self, mode: DescriptionMode, *, known_since: datetime | None = None, removed_at: datetime | None = None
     ) -> None:
-        """Start from what an earlier run knew."""
+        """Begin with the values of an earlier run."""
         self._mode, self.known_since = mode, known_since
         self.removed_at = removed_at
-        """When the brokers were first seen without a plugin; None: they have one, or that is not known."""
-        self._pushed_at: datetime | None = None  # the newest push: the brokers had a plugin then
-        self._upgraded_at: datetime | None = None  # the newest first description: clients were upgraded then
+        """When the brokers were first seen without a plugin; None: they have one, or it is not known."""
+        self._pushed_at: datetime | None = None  # the newest push: at this time the brokers had a plugin
+        self._upgraded_at: datetime | None = None  # when a group last got its first description, after an upgrade
         self.described = self.undescribed = 0
-        """How many groups with members have, or once had, a description, and how many never had one."""
+        """How many groups with members have or had a description, and how many never had one."""
 
     @property
     def since(self) -> datetime | None:
@@ -135,16 +134,16 @@ class DescriptionSupport:
         return {"always": EPOCH, "never": None}.get(self._mode, self.known_since)
 
     def plugin_found(self, at: datetime) -> None:
-        """Record that the brokers' configuration named a plugin at this time."""
+        """Note that the brokers' configuration named a plugin at this time."""
         self.known_since, self.removed_at = min(self.known_since or at, at), None
 
     def plugin_absent(self, at: datetime) -> None:
-        """Record that the brokers' configuration was read at this time and named no plugin."""
+        """Note that the brokers' configuration named no plugin at this time."""
         self.removed_at = self.removed_at or at
         self.known_since = self._pushed_since_removal(self._pushed_at)
 
     def group_changed(self, old: GroupSnapshot | None, new: GroupSnapshot | None) -> None:
-        """Take in the records of a group."""
+        """Update from a changed group; None: the group did not exist before, or is gone."""
         for group, by in ((old, -1), (new, 1)):
             if group and group.member_count:
                 had = had_description(group)
@@ -162,9 +161,9 @@ class DescriptionSupport:
         return at if at and self.removed_at and at > self.removed_at else None
 
     def expects_one(self, group: GroupSnapshot, asked_since: datetime | None, now: datetime) -> bool:
-        """Tell whether the clients of a group are known, or can be expected, to send a description when asked.
+        """Return whether a description of a group is expected.
 
-        Every group is with `always`, and one that had a description. Of any other one see `alerts.conditions`.
+        It is with `always`, and if the group had one before. For other groups see `alerts.conditions`.
         """
         if self._mode == "always" or had_description(group):
             return True
@@ -176,11 +175,11 @@ class DescriptionSupport:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the conditions of the rules about groups see: what is observed, and what is known of the cluster."""
+    """The input of the conditions of the rules about groups."""
 
     now: datetime
     """Aware, UTC."""
     observed: Observed
     open: Mapping[ProblemKey, Problem] = field(default_factory=dict)
-    """The problems that are pending or open."""
+    """The pending and open problems."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))

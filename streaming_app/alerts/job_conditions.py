@@ -1,4 +1,4 @@
-"""The conditions of the rules about the job itself, and about what it reads."""
+"""The conditions of the rules about the job and its input."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from streaming_app.alerts.problem import OVER, WARNING, Finding, Truth
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.text import count, gibibytes, round_down, utc
 
-_FREE_PERCENT, _FREE = 5, 256 << 20  # of the disk unless `_PLENTY` is free; bytes, whatever its size is
+_FREE_PERCENT, _FREE = 5, 256 << 20  # less free space is too little: a percentage below `_PLENTY`, or these bytes
 _PLENTY = 10 << 30
-"""Bytes that are enough, however large the disk is."""
-_SHOWN = timedelta(days=1)  # after the newest event
-_OFFSETS_MAY_STOP = timedelta(minutes=8)  # before it counts: lag is worth less than the state of groups
-_SILENCE = timedelta(minutes=10)  # in which a stream completes no batch
+"""So many free bytes are enough on a disk of any size."""
+_SHOWN = timedelta(days=1)  # how long the rule fires after the newest event
+_OFFSETS_MAY_STOP = timedelta(minutes=8)  # how long the second stream may stop: lag matters less than states
+_SILENCE = timedelta(minutes=10)  # a stream that completes no batch for so long has stopped
 
 _Cause = tuple[datetime | None, str, str]
-"""Since when, a word, and a text; None: it is none."""
+"""Since when (None: the cause does not apply), a word, and a text."""
 
 
 def _stopped(job: JobStatus, now: datetime) -> Truth:
@@ -47,14 +47,14 @@ def _offsets_stopped(job: JobStatus, now: datetime) -> Finding | None:
 
 
 def _silent_since(last: datetime, now: datetime) -> datetime | None:
-    """Return since when a stream is silent that completed a batch at `last`; None if it is not yet."""
+    """Return since when a stream counts as stopped, if its last batch completed at `last`; None if it does not yet."""
     return last + _SILENCE if now >= last + _SILENCE else None
 
 
 def _of_causes(
     summary: str, *causes: _Cause, failure: str | None = None, severity: str | None = None
 ) -> Finding | None:
-    """Return that something has stopped, since the first of its causes."""
+    """Return a finding with the causes that apply, since the first of them; None if none applies."""
     real = [(since, word, text) for since, word, text in causes if since is not None]
     if not real:
         return None
@@ -90,7 +90,7 @@ def _disk_full(job: JobStatus, _now: datetime) -> Truth:
     paths, size = " and ".join(dict.fromkeys(disk.path for disk in full)), gibibytes(full[0].size)
     return Finding(
         min(filter(None, (disk.low_since for disk in full)), default=None),
-        f"The disk of {paths} is almost full: of {size} too little is free; without any, the job reads nothing",
+        f"The disk of {paths} is almost full: too little of its {size} is free; on a full disk the job reads nothing",
         {"paths": [disk.path for disk in full], "size": size},
     )
 
@@ -101,7 +101,7 @@ def _is_full(disk: DiskSpace) -> bool:
 
 
 def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:
-    """Return the newer of the two: the log no longer has records that were read, or some could not be decoded."""
+    """Return the newer of two findings: the brokers lost records that the job had read, or records were quarantined."""
     lost = f"The brokers lost records of groups: {job.truncated}; found at "
     undecodable = f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; the latest at "
     events: list[tuple[datetime | None, str, dict[str, object]]] = [
@@ -122,4 +122,4 @@ JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Truth]] = {
     "StreamsGroupsDiskAlmostFull": _disk_full,
     "StreamsGroupsUndecodableRecords": _lost_or_undecodable,
 }
-"""By rule. What is not known while the job catches up stays as it is."""
+"""Rule -> its condition. While the job catches up, some conditions are unknown and leave their problem as it is."""

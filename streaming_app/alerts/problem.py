@@ -1,6 +1,6 @@
-"""What a problem is: a rule and a group (or the job), from when it opens until it ends. Only data.
+"""A problem: a rule and a group (or the job), from its begin to its end. Only data.
 
-A row of the table `alerts` is a problem. The rules, `alerts.problems`, the table and the sinks share it.
+A problem is a row of the table `alerts`. The rules, `alerts.problems`, the table and the sinks share this type.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from streaming_app.text import rank
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
-"""Of a problem that has not opened yet, that is open, and that has ended; the last two are events of sinks, too."""
+"""The states of a problem: not open yet, open, ended. The last two are also events of notifications."""
 HEALTH = "health"
-"""The subject of all rules about the verdict on a group: a group has one problem with its health at a time."""
+"""The subject of all rules about the verdict on a group: a group has at most one problem with this subject."""
 BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
-"""What ended a problem: its condition is over, or the configuration ignores the group, or disables the rule."""
+"""Why a problem ended: its condition is over, the configuration ignores the group, or it disables the rule."""
 
 
 def severity_rank(severity: str | None) -> int:
-    """Return the place of a severity, the most severe first; one that only a later release has is the last."""
+    """Return a sort key: the most severe first. A severity that only a later release has comes last."""
     return rank(severity, _MOST_SEVERE_FIRST)
 
 
@@ -38,24 +38,24 @@ class ProblemKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule's condition holds: since when, and the context."""
+    """The condition of a rule holds: since when, and the context."""
 
     since: datetime | None
-    """None: not known; it then counts from when it was first found."""
+    """None: not known. Then it counts since it was first found."""
     summary: str
-    """One line for an operator who was just woken: what is wrong, with what, and why."""
+    """One line for an operator who was just woken: what is wrong, with which group, and why."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers, names, times as ISO 8601 text: as JSON. No value is null."""
+    """JSON values: numbers, names, times as ISO 8601 text. No value is null."""
     severity: str | None = None
-    """What follows from it for whoever it is about, if that is not always as severe as the rule."""
+    """The severity of this case; None: that of the rule."""
     verdict: str | None = None
-    """The verdict that it comes from."""
+    """The verdict, for a finding that comes from one."""
     causes: Sequence[str] = ()
-    """What is proven to be the cause, and may be that of other problems: `missing_topic:orders`, `broker_away:3`."""
+    """Proven causes, which other problems may share: `missing_topic:orders`, `broker_away:3`."""
 
 
 class Over(NamedTuple):
-    """A rule's condition is over; of the health of a group a good verdict says so, and why."""
+    """The condition of a rule is over. For the subject `HEALTH`, it has the good verdict and its text."""
 
     verdict: str | None = None
     why: str = ""
@@ -63,18 +63,18 @@ class Over(NamedTuple):
 
 OVER = Over()
 Truth = Finding | Over | None
-"""Whether a condition holds. None: that is not known, and everything stays as it is."""
+"""Whether a condition holds. None: it is not known, and the problem stays as it is."""
 
 
 class Line(NamedTuple):
-    """A line of the time line of a problem: it opened, became worse or better, or ended."""
+    """A line in the timeline of a problem: it opened, became worse or better, or ended."""
 
     at: datetime
     verdict: str | None
-    """The verdict on the group; None of a rule that is about something else."""
+    """The verdict on the group; None for a rule that is not about a verdict."""
     rule: str
     severity: str
-    """Rule and severity are those of the problem from then on: the worst so far."""
+    """Rule and severity of the problem from this time on: the worst so far."""
     why: str
 
 
@@ -86,11 +86,11 @@ class Delivery:
     event: str
     sent_at: datetime | None = None
     attempts: int = 0
-    """How many have begun: one may have arrived though its result is not known."""
+    """How many attempts have begun. An attempt without a known result may have arrived."""
     error: str | None = None
-    """Why the last attempt failed; None once it was sent."""
+    """Why the last attempt failed; None after it was sent."""
     repeat: int = 0
-    """How often the problem had become worse before: 0 for the first notification."""
+    """How often the problem has become worse before this notification; 0 for the first one."""
 
 
 @dataclass(frozen=True)
@@ -98,20 +98,20 @@ class Problem:
     """A row of `alerts`."""
 
     alert_id: str
-    """Identifies it across restarts and in every sink."""
+    """Identifies the problem across restarts and in every sink."""
     cluster: str
     group_id: str | None
     rule: str
-    """The rule that it is of now: of the worst verdict so far, if it is about the health of a group."""
+    """The rule. For the subject `HEALTH`, it is the rule of the worst verdict so far."""
     severity: str
     """The worst so far."""
     since: datetime
-    """Since when the condition holds: the broker's time, where the log has it."""
+    """Since when the condition holds: the broker's time if the log has it."""
     opened_at: datetime | None
-    """When it fired; None while it is pending."""
+    """When the problem opened (fired); None while it is pending."""
     ended_at: datetime | None
     ended_by: str | None
-    """`evidence`; `retired` or `planned` by a person; `ignored` or `not enabled` by the configuration."""
+    """`evidence`; by a person `retired` or `planned`; by the configuration `ignored` or `not enabled`."""
     cause: str | None
     labels: Mapping[str, str]
     summary: str
@@ -131,31 +131,31 @@ class Problem:
 
     @property
     def is_forgotten(self) -> bool:
-        """It was over before it opened: nobody is told, and it has no row."""
+        """Whether it was over before it opened: then it has no notification and no row."""
         return self.opened_at is None and self.ended_at is not None
 
     @property
     def was(self) -> tuple[tuple[str, str], ...]:
-        """The rules and severities, by which receivers route, that it had before while it was open, in their order."""
+        """The earlier pairs of rule and severity since it opened, in order: receivers route by them."""
         before = dict.fromkeys((line.rule, line.severity) for line in self.timeline)
         return tuple(one for one in before if one != (self.rule, self.severity))
 
     @property
     def key(self) -> ProblemKey:
-        """What it is about."""
+        """The subject and the group."""
         return ProblemKey(self.subject, self.group_id)
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """A sort key: what is open first, then the most severe, then what has lasted longest."""
+        """A sort key: open problems first, then the most severe, then the oldest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
         return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
 
 
 def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_muted: bool = False) -> Problem:
-    """Return a problem as it ends, with a notification due to each of these sinks that has or may have one of it.
+    """Return the ended problem, with a `resolved` notification due to each of `sinks` that may know the problem.
 
-    Of one that is muted, only that it is over is due, and that only where it may be known.
+    A muted problem has no other notification due, and `resolved` only to sinks for which an attempt has begun.
     """
     notified = dict.fromkeys(d.sink for d in one.deliveries if d.attempts or d.repeat or not is_muted)
     kept = (d for d in one.deliveries if d.attempts or not is_muted)
@@ -164,7 +164,7 @@ def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_mut
 
 
 def with_delivery(one: Problem, delivery: Delivery) -> Problem:
-    """Return a problem with what came of one of its deliveries, unless that is due once more by now."""
+    """Return a problem with a new state of one of its deliveries; unchanged if this notification is obsolete."""
     key = delivery.sink, delivery.event, delivery.repeat
     changed = (delivery if (other.sink, other.event, other.repeat) == key else other for other in one.deliveries)
     return replace(one, deliveries=tuple(changed))

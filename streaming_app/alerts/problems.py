@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-A condition has three values. It holds (`Finding`), it is over (`Over`), or it is unknown: then nobody calls, and the
-problem stays as it is. At most one problem with a key is open.
+A condition holds (`Finding`), is over (`Over`), or is unknown. If it is unknown, the caller does not call `take`, and
+the problem stays as it is. At most one problem with a key is open.
 
-- A problem is pending until its condition has held for the rule's `for`, counted from `since` and not from before the
-  last problem with that key ended. One whose condition is over before that is forgotten.
-- When it opens, each sink gets one notification, and one more when it becomes worse: its severity never falls. When it
-  ends, each sink that has or may have a notification of it gets one. Nothing is sent before `publish`: the caller has
-  stored it then, or found that it cannot.
-- The health of a group is one subject, whatever its verdicts are: the problem has the rule of the worst one so far.
-  Times are those of the verdicts, so they do not depend on how often somebody looks. A verdict may be as old as the
-  record that proves it: a problem that it opens begins after the end of the last one all the same.
-- A group that stands still again and again would be a problem each time. So one that opens within `AGAIN` after one of
-  the same kind, by the same rule and cause, has ended by evidence ends only after the group has processed for `CALM`.
+- A problem is pending until its condition has held for the rule's `for`. This counts from `since`, but not from before
+  the end of the last problem with this key. If the condition is over before that, the problem is forgotten.
+- When a problem opens, each sink gets one notification, and another one when it becomes worse. Its severity never
+  falls. When it ends, each sink that may know it gets one. Nothing is sent before `publish`, which the caller calls
+  after it has stored the problems or found that it cannot.
+- All verdicts on a group have one subject, so they open one problem, with the rule of the worst verdict so far. Its
+  times are those of the verdicts, so they do not depend on how often `step` is called. A verdict may be as old as the
+  record that proves it; a problem that it opens still begins after the end of the last one.
+- A group that stops and recovers again and again would open a problem each time. So if a problem opens within `AGAIN`
+  after the end of one with the same key, rule and cause, it ends only after the group has processed for `CALM`.
 
-A restart changes nothing: the whole memory is in the stored problems. A time ahead of now counts as now.
+A restart changes nothing: all state is in the stored problems. A time in the future counts as now.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from streaming_app.text import digest, rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
 REMEMBERED = timedelta(days=30)
-"""For how long a problem that ended is known: longer than any sensible `for`. What is not sent by then is obsolete."""
+"""How long the end of a problem is known: longer than any sensible `for`. Unsent notifications are obsolete then."""
 _NEXT = timedelta(microseconds=1)
-_LONGEST_SUMMARY = 2_000  # characters; ids, which may have 32,000, are in it, and all open problems are in memory
+_LONGEST_SUMMARY = 2_000  # characters, because ids may have 32,000 and all open problems are in memory
 _LINES = 200
 _ID_CHARACTERS = 12
 
@@ -61,20 +61,20 @@ _Kind = tuple[ProblemKey, str, str | None]
 
 
 class Problems:
-    """The problems of one cluster; for one thread at a time."""
+    """The problems of one cluster. Not thread-safe."""
 
     def __init__(self, settings: EngineSettings, stored: Iterable[Problem] = ()) -> None:
-        """Go on from the stored problems, all that are open and those that ended lately, by the settings of now."""
+        """Begin with the stored problems (all open and recently ended ones), changed to the current settings."""
         self._settings = settings
         self.open: dict[ProblemKey, Problem] = {}
-        """Those that are pending or open."""
+        """The pending and open problems."""
         self.ranks: Mapping[str, int] = {}
-        """What is about groups with a rank is sent after everything else, the lowest first; see `groups.snapshot`."""
+        """Newcomer -> its rank. Their notifications are sent after all others, in this order; see `groups.snapshot`."""
         self._unsaved: dict[str, Problem] = {}
         self._unsent: dict[str, Problem] = {}
         self._unpublished = set[str]()  # ids
-        self._ended: OrderedDict[ProblemKey | _Kind, datetime] = OrderedDict()  # of a kind, by evidence
-        self._causes = Counter[str | None]()  # of the open problems
+        self._ended: OrderedDict[ProblemKey | _Kind, datetime] = OrderedDict()  # last end; of a kind: by evidence
+        self._causes = Counter[str | None]()  # causes of the pending and open problems
         for one in sorted(stored, key=lambda one: one.opened_at or one.since):
             restored = self._by_settings(one)
             self._put(restored)
@@ -83,33 +83,33 @@ class Problems:
 
     @property
     def unsaved(self) -> tuple[Problem, ...]:
-        """Those that are not stored as they are now; the rows of those that are forgotten are to be deleted."""
+        """The problems that are not stored as they are now. Delete the rows of those that are `is_forgotten`."""
         return tuple(self._unsaved.values())
 
     def saved(self, stored: Iterable[Problem]) -> None:
-        """Note that these are stored; one that has changed since is still unsaved."""
+        """Note that these are stored. A problem that has changed since then is still unsaved."""
         for one in stored:
             if self._unsaved.get(one.alert_id) is one:
                 del self._unsaved[one.alert_id]
 
     def publish(self) -> None:
-        """Let everything be sent that is due: call it after each step, once its rows are stored or cannot be."""
+        """Allow due notifications to be sent. Call it after each step, when its rows are stored or cannot be stored."""
         self._unpublished.clear()
 
     def unsent(self) -> Iterator[Problem]:
-        """Yield the problems with a notification that is not sent yet and may be, of each key the oldest first."""
+        """Yield the problems with a notification that is due and may be sent, for each key the oldest first."""
         return filter(self._may_be_sent, self._unsent.values())
 
     def firing(self) -> Iterator[Problem]:
-        """Yield the problems that fire and may be sent again."""
+        """Yield the open problems that may be sent again."""
         return (one for one in self.open.values() if one.state == FIRING and self._may_be_sent(one))
 
     def place(self, one: Problem) -> int:
-        """Return when a problem is sent: those of new groups after all others, the newest last."""
+        """Return the order in which a problem is sent: 0, or the rank of a newcomer."""
         return self.ranks.get(one.group_id or "", 0)
 
     def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
-        """Note that an attempt to send these begins, or what came of it; what is not known any more does not count."""
+        """Note that attempts to send begin, or with `is_over` their results. Unknown problems are ignored."""
         for sent, delivery in results:
             if known := self._unsent.get(sent.alert_id):
                 one = with_delivery(known, delivery)
@@ -118,7 +118,7 @@ class Problems:
                     self._unsaved[one.alert_id] = one
 
     def take(self, key: ProblemKey, truth: Finding | Over, at: datetime) -> None:
-        """Take in whether a condition holds at this time."""
+        """Update a problem: its condition holds, or is over, at this time."""
         one = self.open.get(key)
         if one and (calm_at := calm_until(one)):
             if calm_at <= at:
@@ -131,13 +131,13 @@ class Problems:
             self._over(self.open[key], truth, at)
 
     def end_calm(self, now: datetime) -> None:
-        """End the problems of groups that stood still again and again, and have processed for long enough."""
+        """End the problems of groups that stopped again and again and have processed for `CALM` now."""
         for one in list(self.open.values()):
             if (at := calm_until(one)) and at <= now:
                 self._end(one, at, BY_EVIDENCE)
 
     def end(self, reasons: Mapping[str, str], at: datetime) -> list[tuple[str, str]]:
-        """End problems with the health of groups as persons asked, by id and reason; return the groups and reasons."""
+        """End problems from verdicts that persons ended (id -> reason). Return pairs of group and reason."""
         known = [one for one in self.open.values() if one.alert_id in reasons] if reasons else []
         asked = [one for one in known if one.subject == HEALTH and one.state == FIRING]
         for one in asked:
@@ -147,7 +147,7 @@ class Problems:
     def leave_out(self, at: datetime) -> None:
         """End the problems of groups that the configuration ignores, and of rules that it disables.
 
-        Those with the health of a group that an earlier release has left pending are forgotten: none waits any more.
+        Also removes pending problems with the subject `HEALTH`, which only an earlier release has stored.
         """
         for one in list(self.open.values()):
             enabled = self._settings.rule_settings_of(one.group_id)
@@ -162,12 +162,12 @@ class Problems:
         before, last_ended_at = self.open.get(key), self._ended.get(key)
         if before is None:
             if key.subject == HEALTH and last_ended_at:
-                at = max(at, last_ended_at + _NEXT)  # later, so that the id is another one, too
+                at = max(at, last_ended_at + _NEXT)  # a later time also gives another id
             before = self._new(key, rule, at)
         one = replace(
             before,
             severity=_capped(finding.severity or settings.severity, settings),
-            # one that an open problem has, or else the first one
+            # prefer a cause that an open problem has, else the first one
             cause=before.cause or next(filter(self._causes.get, finding.causes), next(iter(finding.causes), None)),
             summary=shorten(finding.summary, _LONGEST_SUMMARY),
             evidence=finding.evidence,
@@ -191,7 +191,7 @@ class Problems:
 
     def _over(self, one: Problem, over: Over, at: datetime) -> None:
         timeline = _add(one.timeline, Line(at, over.verdict, one.rule, one.severity, over.why))
-        before_at = self._ended.get(_kind(one))  # the last one of this kind: it may stand still once more
+        before_at = self._ended.get(_kind(one))  # the end of the last problem of this kind
         if one.opened_at is None:
             self._change(replace(one, ended_at=at))
         elif over.verdict in {None, OFF} or before_at is None or one.opened_at - before_at > AGAIN:
@@ -204,7 +204,7 @@ class Problems:
             self._change(replace(one, summary=shorten(summary, _LONGEST_SUMMARY), timeline=timeline))
 
     def _by_settings(self, one: Problem) -> Problem:
-        """Return a stored problem by the settings of this run, and with the sinks that it has."""
+        """Return a stored problem changed to the settings and sinks of this run."""
         due = tuple(d for d in one.deliveries if d.sent_at or d.sink in self._settings.sinks)
         if one.ended_at is not None:
             return replace(one, deliveries=due)
@@ -214,7 +214,7 @@ class Problems:
         return replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=due)
 
     def _new(self, key: ProblemKey, rule: str, at: datetime) -> Problem:
-        """Return a problem of which nothing is known yet."""
+        """Return a new problem without values."""
         cluster, labels = self._settings.cluster, self._labels(key.group_id)
         one_id = digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)
         return Problem(one_id, cluster, key.group_id, rule, "", at, None, None, None, None, labels, "", {})
@@ -223,7 +223,10 @@ class Problems:
         return {} if group_id is None else self._settings.labels_of(group_id)
 
     def _due(self, deliveries: Iterable[Delivery], *, is_worse: bool = False) -> tuple[Delivery, ...]:
-        """Return the deliveries of an open problem: each sink has one, and once more what may be known as less bad."""
+        """Return the deliveries of an open problem, one for each sink.
+
+        If it has become worse, each sink that may know the earlier notification gets another one.
+        """
         sinks = self._settings.sinks
         kept = tuple(
             Delivery(d.sink, FIRING, repeat=d.repeat + 1) if is_worse and d.attempts and d.sink in sinks else d
@@ -235,13 +238,13 @@ class Problems:
         self._change(end_of(one, at, by, self._settings.sinks, is_muted=bool(self._settings.is_muted(one))))
 
     def _change(self, one: Problem) -> None:
-        """Let a problem be as it is now, which is to be stored, and then to be sent."""
+        """Replace a problem, which is then unsaved, and may be sent after `publish`."""
         self._put(one)
         self._unsaved[one.alert_id] = one
         self._unpublished.add(one.alert_id)
 
     def _put(self, one: Problem) -> None:
-        """Let a problem be as it is now: whatever is remembered of it follows from that."""
+        """Replace a problem, and update everything that is derived from it."""
         before = self.open.get(one.key)
         if before and before.alert_id == one.alert_id:
             self._causes[before.cause] -= 1
@@ -262,7 +265,7 @@ class Problems:
             self._unsent.pop(one.alert_id, None)
 
     def _note_end(self, what: ProblemKey | _Kind, at: datetime) -> None:
-        """Remember when the last problem with a key, or of a kind, ended, for as long as that counts."""
+        """Remember when the last problem with a key, or of a kind, ended, for `REMEMBERED`."""
         if what in self._ended and self._ended[what] > at:
             return
         self._ended[what] = at
@@ -275,7 +278,7 @@ class Problems:
 
 
 def calm_until(one: Problem) -> datetime | None:
-    """Return when a problem ends whose group processes again, if it goes on to; None of any other problem."""
+    """Return when a problem will end if its group continues to process; None if its group does not process now."""
     last = one.timeline[-1] if one.timeline and one.ended_at is None else None
     return last.at + CALM if last and last.verdict in GOOD else None
 
@@ -285,11 +288,11 @@ def _kind(one: Problem) -> _Kind:
 
 
 def _capped(severity: str, settings: Rule) -> str:
-    """Return how severe it is: at most as the settings say."""
+    """Return the severity, at most that of the settings."""
     return max(settings.severity, severity, key=severity_rank)
 
 
 def _add(timeline: tuple[Line, ...], line: Line) -> tuple[Line, ...]:
-    """Return the time line with one more line; of a long one the first lines say how it began."""
+    """Return the timeline with one more line. A long timeline keeps its first lines and its newest ones."""
     lines = (*timeline, line)
     return lines if len(lines) <= _LINES else (*lines[: _LINES // 2], *lines[_LINES // 2 + 1 :])

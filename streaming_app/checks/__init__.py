@@ -1,6 +1,6 @@
 """Checks before the first start of the job (`check`), and comparisons of the tables with the brokers (`verify`).
 
-For `check`, each module returns `Result`s about this machine, the brokers, the warehouse or the sinks. These checks
-change nothing, except that they write and remove a test file, fetch jars, and send test notifications on request. For
-`verify`, `compare` compares one group, and `verification` all groups of a cluster.
+For `check`, the modules `machine`, `brokers`, `warehouse` and `sinks` yield `Result`s. These checks only write and
+remove a test file, fetch jars, and on request send test notifications. For `verify`, `compare` compares one group, and
+`verification` all groups of a cluster.
 """

@@ -1,4 +1,4 @@
-"""The brokers: the listener and the release of each, the topic, every ACL by name, and the clock."""
+"""Checks the brokers: the listener and the release of each one, the topic, every ACL, and the clock."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
 
-_NAMED = 3  # partitions of a broker that is away
-_CLOCK_SECONDS = 5.0  # a difference that is worth a line
+_NAMED = 3  # partitions that are named for an unreachable broker
+_CLOCK_SECONDS = 5.0  # a smaller difference of clocks is no warning
 _WAIT_FOR_RECORD_SECONDS = 1.0
-_OPERATIONS = "authorized_operations"  # as kafka-python names it in what it returns; None: the broker does not say
+_OPERATIONS = "authorized_operations"  # kafka-python's key; its value is None if the broker does not return them
 _UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 3, 30, 53
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _OPTIONAL_ACLS = {
@@ -42,31 +42,31 @@ _OPTIONAL_ACLS = {
         "APPLICATIONS",
     ),
     "DescribeConfigs on Group:*": (
-        "the configs of the streams groups are unknown, such as how many standbys they ask for",
+        "the configs of the streams groups are unknown, such as the number of standbys",
         "FACTS",
     ),
     "DescribeConfigs on Topic:*": (
-        "how long topics keep records is unknown, and so what a group will lose, and when",
+        "the retention of topics is unknown, and so which records a group will lose, and when",
         "FACTS",
     ),
-    "Describe on Cluster": ("the size of internal topics that are left over is unknown", "FACTS"),
+    "Describe on Cluster": ("the size of internal topics that no group uses any more is unknown", "FACTS"),
     "Describe on TransactionalId:*": (
-        "transactions that are open for too long, for which readers with read_committed wait, are unknown",
+        "transactions that have been open too long, and block read_committed consumers, are unknown",
         "FACTS",
     ),
 }
-"""By ACL what is so without it, and the variable with which deploy/kafka/acls.sh grants it."""
+"""Optional ACL -> what is missing without it, and the variable with which deploy/kafka/acls.sh grants it."""
 
 
 def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
-    """Yield the results about the cluster of these Kafka client properties, with `bootstrap.servers`."""
+    """Yield the results about a cluster. The Kafka client properties must contain `bootstrap.servers`."""
     servers = properties["bootstrap.servers"]
     try:
         security_settings(properties)
     except SecurityError as error:
         yield skipped("brokers", f"{error}; brokers, topic and ACLs can only be checked by the job itself")
         return
-    cause = diagnose.find_cause(servers, properties)  # sooner than a client's time-out
+    cause = diagnose.find_cause(servers, properties)  # faster than the time-out of a client
     if cause is None:
         try:
             client = StreamsGroupClient.of(properties)
@@ -86,12 +86,12 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
         for name, results in checks.items():
             try:
                 yield from results
-            except REQUEST_ERRORS as error:  # noqa: PERF203 - the others are checked all the same
+            except REQUEST_ERRORS as error:  # noqa: PERF203 - the other checks still run
                 yield failed(name, f"{servers}: {error_line(error)}")
 
 
 def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Result]:
-    """Connect to the address that each broker gives to clients: they are often not reachable from everywhere."""
+    """Connect to the advertised listener of each broker, which is often not reachable from every machine."""
     brokers = {broker["broker_id"]: broker for broker in admin.describe_cluster()["brokers"]}
     found = {one.broker_id: one for one in releases.ask(admin)}
     addresses = [_address(broker) for broker in brokers.values()]
@@ -107,7 +107,7 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
             continue
         fenced = "; the cluster has fenced it: the controller does not hear from it" if broker.get("is_fenced") else ""
         leads = (
-            f"; it leads, or alone has, {first_of(led[number], _NAMED)}" if led[number] else "; it leads no partition"
+            f"; partitions that need it: {first_of(led[number], _NAMED)}" if led[number] else "; it leads no partition"
         )
         remedy = "the broker gives this address to clients: see its advertised.listeners"
         yield failed(check, diagnose.of_one_broker(cause) + fenced + leads, remedy)
@@ -116,8 +116,8 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
     configs = broker_facts.configs_of_brokers(admin, answering)
     by_broker = releases.configs_by_broker((fact.subject, fact.name, fact.value) for fact in configs)
     for gap in releases.config_gaps(by_broker):
-        yield warning("brokers' configs", gap, "give all brokers the same")
-    # of brokers that may not be asked, none is returned
+        yield warning("brokers' configs", gap, "set the same value on all brokers")
+    # without the ACL, brokers return no configs
     yield _optional_acl("DescribeConfigs on Cluster", granted=bool(configs) or not answering)
 
 
@@ -127,7 +127,7 @@ def _address(broker: Mapping[str, Any]) -> str:
 
 
 def _partitions_of(admin: Admin, brokers: Collection[int]) -> Mapping[int, Sequence[str]]:
-    """Return for each of these brokers the partitions that it leads, or that have no leader without it."""
+    """Return broker -> the partitions that it leads, or that have no leader and are offline because of it."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for topic in admin.describe_topics() if brokers else ():
         for partition in topic["partitions"]:
@@ -138,15 +138,15 @@ def _partitions_of(admin: Admin, brokers: Collection[int]) -> Mapping[int, Seque
 
 
 def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
-    """Yield what the tables will not say since brokers of these releases do not tell it."""
+    """Yield a warning for each kind of fact that brokers of these releases do not provide."""
     check = "Kafka release"
     if line := releases.without_streams_groups(found):
         yield warning(check, line, _ENABLE)
     reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
     for ability, reason in reasons:
-        yield warning(check, reason, f"upgrade them to {ability.since} or later, or do without")
+        yield warning(check, reason, f"to have it, upgrade the brokers to {ability.since} or later")
     if found and not reasons:
-        yield ok(check, f"the brokers tell all there is: {', '.join(one.name for one in releases.ABILITIES)}")
+        yield ok(check, f"the brokers provide everything: {', '.join(one.name for one in releases.ABILITIES)}")
 
 
 def _check_topic(admin: Admin, topic: str) -> Iterator[Result]:
@@ -158,14 +158,14 @@ def _check_topic(admin: Admin, topic: str) -> Iterator[Result]:
         yield failed(describe, "missing", missing_acl_message("DESCRIBE", "Topic", topic))
         yield skipped(read, "not known without Describe")
     elif code == _UNKNOWN_TOPIC:
-        remedy = "they create it when the first group commits, and the job waits until then; or --topic is wrong"
-        yield warning(name, f"the brokers have no {topic}", remedy)
+        remedy = "brokers create it when the first group commits, and the job waits for it; or --topic is wrong"
+        yield warning(name, f"the brokers have no topic {topic}", remedy)
     elif code:
         yield failed(name, f"{topic}: {GroupError(code)}")
     else:
         text = f"{topic} has {len(described['partitions'])} partitions"
         if without_leader := sum(partition["error_code"] != 0 for partition in described["partitions"]):
-            yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that hold them")
+            yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that have them")
         else:
             yield ok(name, text)
         yield ok(describe, "granted")
@@ -176,7 +176,7 @@ def _check_topic(admin: Admin, topic: str) -> Iterator[Result]:
 
 
 def _check_acls(admin: Admin) -> Iterator[Result]:
-    """Ask for what need not exist: every broker checks the ACL first."""
+    """Send requests about resources that need not exist: every broker checks the ACL first."""
     check, unknown = f"ACL Describe on Group:{GROUP_PREFIX} (prefixed)", f"{GROUP_PREFIX}-{uuid.uuid4()}"
     if admin.describe_topics([OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
         yield skipped(check, f"a request about a group would create {OFFSETS_TOPIC}")
@@ -207,11 +207,11 @@ def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:
     if granted:
         return ok(check, "granted")
     script = f" ({variable}=yes deploy/kafka/acls.sh grants it)" if variable else ""
-    return warning(check, f"missing, and optional: without it {without}{script}")
+    return warning(check, f"missing (optional): without it {without}{script}")
 
 
 def _has(described: Mapping[str, Any], operation: str) -> bool:
-    """Return whether an operation is among the authorized ones, or the broker does not say which are."""
+    """Return whether an operation is authorized; also True if the broker does not return authorized operations."""
     operations = described.get(_OPERATIONS)
     return operations is None or operation in operations
 
@@ -234,19 +234,22 @@ def _check_clock(admin: Admin, topic: str) -> Iterator[Result]:
 
 
 def judge_clock(first: float | None, began_at: float, last: float | None, ended_at: float) -> Result:
-    """Return what the newest record says about the clocks: its time is the broker's, the others are this machine's.
+    """Compare the brokers' clock with this machine's, by the timestamp of the newest record.
 
-    `first` and `last` are the times of the newest record at the beginning and at the end, None without records: between
-    these a record was written whose time is another one.
+    `first` and `last` are the timestamps of the newest record at the times `began_at` and `ended_at` of this machine;
+    None without records. If they differ, a record was written in between.
     """
     check, remedy = "clock", "synchronize the clocks, for example with NTP"
     if last is None:
-        return skipped(check, "the topic has no record whose time could be compared")
+        return skipped(check, "the topic has no record to compare")
     ahead, behind = last - ended_at, began_at - last
     if ahead > _CLOCK_SECONDS:
         return warning(check, f"the brokers' clock is {ahead:.0f} s ahead of this machine's", remedy)
     if last == first:
-        return ok(check, f"not ahead of this machine's; nothing was written for {-ahead:.0f} s, so it may be behind")
+        return ok(
+            check,
+            f"the brokers' clock is not ahead of this machine's; it may be behind: no record for {-ahead:.0f} s",
+        )
     if behind > _CLOCK_SECONDS:
         return warning(check, f"the brokers' clock is {behind:.0f} s behind this machine's", remedy)
-    return ok(check, f"the brokers' agrees with this machine's within {_CLOCK_SECONDS:.0f} s")
+    return ok(check, f"the brokers' clock agrees with this machine's within {_CLOCK_SECONDS:.0f} s")

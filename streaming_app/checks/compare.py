@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-The row and the description become fields by path. A subtopology, an internal topic or a member that only one side has
-is a difference; one of their fields is compared where both sides have it. So each side leaves out what it cannot know:
-the row the topics that match a pattern, and the partition counts that a topology leaves to the broker. Task offsets are
-in neither, as the broker keeps them in memory. Some releases make less available:
+Both the row and the description become a mapping from path to value. A subtopology, an internal topic or a member that
+only one side has is a difference. A field of these is compared only if both sides have it. So each side leaves out what
+it cannot know: the row has no topics that match a pattern, and no partition counts that the broker computes. Task
+offsets are left out, because the broker keeps them only in memory. Some releases provide less:
 
-- A 4.1 broker does not write whether a group is ready (its state is Unknown, see `has_known_state`), and returns no
-  topology until it has checked the topics.
-- Before the first assignment no record contains the assignment epoch; 4.2 returns 0 then, later releases return 1, and
-  their logs are the same.
+- A 4.1 broker does not write whether a group is ready, so its state is Unknown (`has_known_state`), and returns no
+  topology before it has checked the topics.
+- Before the first assignment, no record contains the assignment epoch. Kafka 4.2 returns 0 then, and later releases
+  return 1. Their logs do not differ.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Row = Mapping[str, Any]
 GroupDescription = Mapping[str, Any]
 """A group of a StreamsGroupDescribe response, in snake_case."""
 Path = tuple[str, ...]
-"""Names, each of a list followed by the id of an element: `("state",)`, `("members", "m", "client_id")`."""
+"""A name, or for an element of a list the names and ids: `("state",)`, `("members", "m", "client_id")`."""
 Fields = dict[Path, Any]
-"""What is compared of a group. An element itself is `present`."""
+"""Path -> compared value. An element of a list has itself the value `present`."""
 
 NO_ERROR, GROUP_ID_NOT_FOUND = 0, 69
 _ABSENT, _PRESENT = "absent", "present"
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 
 
 def differences(group_id: str, row: Row | None, description: GroupDescription | None) -> list[Difference]:
-    """Return every field that differs; none if the group is unknown to the broker, and Dead or not in the tables."""
+    """Return every difference. A group that the broker does not know may be Dead in the tables, or missing there."""
     ours, theirs = fields_of_row(row), fields_of_description(description)
     if row is None or not ours or not theirs:
         states = ours.get(_STATE, _ABSENT), theirs.get(_STATE, _ABSENT)
@@ -75,12 +75,12 @@ def differences(group_id: str, row: Row | None, description: GroupDescription | 
 
 
 def has_known_state(row: Row) -> bool:
-    """Return whether the log determines the group's state: a 4.1 broker does not write whether a group is ready."""
+    """Return whether the log shows the group's state: a 4.1 broker does not write whether a group is ready."""
     return bool(row["readiness_recorded"] or row["state"] != "Unknown")
 
 
 def fields_of_row(row: Row | None) -> Fields:
-    """Return the fields of a group in the tables; none for a group that is Dead or not there."""
+    """Return the fields of a group in the tables; none if the group is Dead or missing."""
     if row is None or row["state"] == DEAD:
         return {}
     fields: Fields = {(name,): row[name] for name in ("state", "group_epoch", "assignment_epoch", "topology_epoch")}
@@ -103,7 +103,7 @@ def fields_of_row(row: Row | None) -> Fields:
 
 
 def fields_of_description(description: GroupDescription | None) -> Fields:
-    """Return the fields of a group as the broker describes it; none for a group that the broker does not know."""
+    """Return the fields of a group in the broker's description; none if the broker does not know the group."""
     if description is None or description["error_code"] == GROUP_ID_NOT_FOUND:
         return {}
     fields: Fields = {(name,): description[name] for name in ("group_epoch", "assignment_epoch")}
@@ -129,7 +129,7 @@ def fields_of_description(description: GroupDescription | None) -> Fields:
 def _subtopology_fields(part: Mapping[str, Any], *, has_all_sources: bool) -> Fields:
     path = (_SUBTOPOLOGIES, part["subtopology_id"])
     fields: Fields = {path: _PRESENT, (*path, "repartition_sink_topics"): sorted(part["repartition_sink_topics"])}
-    if has_all_sources:  # of patterns only the broker knows the topics that match
+    if has_all_sources:  # only the broker knows the topics that match a pattern
         fields[(*path, "source_topics")] = sorted(part["source_topics"])
     for name in ("repartition_source_topics", "state_changelog_topics"):
         for topic in part[name]:
@@ -137,7 +137,7 @@ def _subtopology_fields(part: Mapping[str, Any], *, has_all_sources: bool) -> Fi
             fields[of_topic] = _PRESENT
             fields[(*of_topic, "replication_factor")] = topic["replication_factor"]
             fields[(*of_topic, "topic_configs")] = _to_dict(topic["topic_configs"])
-            if topic["partitions"]:  # else the broker computes how many
+            if topic["partitions"]:  # 0: the broker computes the number
                 fields[(*of_topic, "partitions")] = topic["partitions"]
     return fields
 
@@ -149,7 +149,7 @@ def _to_dict(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a dict, pairs, o
 
 
 def _name(path: Path) -> str:
-    """Return a path as text: `members[m].client_id`."""
+    """Return a path as text, such as `members[m].client_id`."""
     return "".join(f"[{part}]" if number % 2 else f".{part}" for number, part in enumerate(path)).removeprefix(".")
 
 

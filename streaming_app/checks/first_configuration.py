@@ -1,4 +1,4 @@
-"""A first configuration for a cluster, with what was found on it as comments: `check --write-config` writes it."""
+"""The first configuration for a cluster, with facts about the cluster as comments. `check --write-config` writes it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WIDTH = 118
 
 
 Cluster = tuple[Mapping[str, str], str | None]
-"""What was found on a cluster: the state of each streams group that the principal may see, as the brokers spell it, and
-the class of the topology description plugin: "" for none, None if it may not be read."""
+"""Streams group that the principal may see -> its state in the brokers' spelling; and the class of the topology
+description plugin ("" for none, None if the principal may not read it)."""
 
 
 def ask_cluster(properties: Mapping[str, str]) -> Cluster:
-    """Return what is on the cluster of these client properties. Raises what `StreamsGroupClient` raises."""
+    """Return the facts about a cluster. Raises the errors of `StreamsGroupClient`."""
     with StreamsGroupClient.of(properties) as client:
         facts = configs_of_brokers(client.admin, client.admin.broker_ids())
         plugin = next((fact.value for fact in facts if fact.name == DESCRIPTION_PLUGIN), "")
@@ -39,7 +39,7 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         f"command_config: {'null' if command_config is None else json.dumps(str(command_config.absolute()))}",
         "# Where the tables are: a directory, or s3a://, abfss://, gs://, hdfs://.",
         "warehouse: warehouse",
-        "# A name for this Kafka cluster, which is in every row and every alert.",
+        "# A name for this Kafka cluster. Every row and every alert contains it.",
         "cluster: default",
         "",
         *_comment(_groups(groups)),
@@ -47,7 +47,7 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         *_comment(_plugin(plugin), indent="  "),
         "  descriptions: auto",
         "",
-        "# Where alerts are sent; docs/alerts.md has each kind of sink. Without one they are only in a table.",
+        "# Where alerts are sent; docs/alerts.md has each kind of sink. Without a sink they are only in a table.",
         "sinks: []",
         '#  - {type: apprise, url: "${file:/run/secrets/chat-url}"}',
         "",
@@ -69,12 +69,12 @@ def _groups(groups: Mapping[str, str]) -> str:
 def _plugin(plugin: str | None) -> str:
     keys = "Whether the cluster stores topology descriptions: always, never, or auto, which detects it."
     if plugin is None:
-        return f"{keys} The brokers' configuration may not be read (ACL DescribeConfigs on Cluster)."
+        return f"{keys} This principal may not read the brokers' configuration (ACL DescribeConfigs on Cluster)."
     found = f"The brokers have the plugin {escape(plugin)}." if plugin else "The brokers have no plugin for them now."
     return f"{keys} {found}"
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:
-    """Yield the lines of a comment, broken at spaces; a word that is longer than a line stays whole."""
+    """Yield the lines of a comment, broken at spaces. A word that is longer than a line is not broken."""
     wrapper = TextWrapper(_WIDTH - len(indent) - 2, break_long_words=False, break_on_hyphens=False)
     yield from (f"{indent}# {line}" for line in wrapper.wrap(text))

@@ -1,4 +1,4 @@
-"""Java, memory, the user, temporary files, jars and the ports of the metrics and the page on this machine."""
+"""Checks this machine: Java, memory, the user, temporary files, jars, and the port of the metrics."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from streaming_app.text import GIB, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
 
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
-_OUTSIDE_HEAP = 1 * GIB  # of the JVM, the job and its Python workers, with few groups; measured: see deploy/README.md
+_OUTSIDE_HEAP = 1 * GIB  # needed by the JVM, the job and its Python workers with few groups; see deploy/README.md
 _ADVISED_OUTSIDE_HEAP = 3 * GIB
 _SECRETS, _NAMED_SECRETS = ("password", "jaas.config", "keystore.key", "secret"), 3
-"""Words in the names of client properties whose values are secrets."""
+"""Words in the names of client properties with secret values."""
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
@@ -31,7 +31,7 @@ def check_machine(
     metrics_listen: str | None,
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Result]:
-    """Yield the results about this machine; missing jars are fetched, as the job would do. `conf` is Spark's."""
+    """Yield the results about this machine. Downloads missing jars, as the job does. `conf` has Spark's settings."""
     yield _check_java()
     yield judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP))
     yield check_user(os.getuid())
@@ -43,10 +43,10 @@ def check_machine(
 
 
 def check_client_properties(file: Path | None, properties: Mapping[str, str]) -> Iterator[Result]:
-    """Yield a warning if every user of the machine may read a properties file that has secrets."""
+    """Yield a warning if every user of the machine may read a properties file with secrets."""
     secrets = sorted(name for name in properties if any(word in name for word in _SECRETS))
     if file and secrets and is_open_to_all(file.stat()):
-        text = f"every user may read {file}, and it has {first_of(secrets, _NAMED_SECRETS)}"
+        text = f"every user may read {file}, which contains {first_of(secrets, _NAMED_SECRETS)}"
         yield warning("command_config", text, "chmod o= it, or mount it with defaultMode 0440")
 
 
@@ -70,19 +70,19 @@ def _check_jars(progress: Callable[[str], None] | None) -> Result:
 
 
 def total_memory() -> int:
-    """Return the bytes that this process may use: of the container, else of the machine."""
+    """Return the bytes of memory that this process may use: the limit of the container or the machine."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in _CGROUP_FILES:
-        with suppress(OSError, ValueError):  # there is none, or it says "max"
+        with suppress(OSError, ValueError):  # the file does not exist, or its value is "max"
             limits.append(int(file.read_text("ascii")))
     return min(limits)
 
 
 def judge_memory(total: int, setting: str) -> Result:
-    """Return whether `total` bytes of memory are enough for a driver with a heap of the size that Spark is set to."""
+    """Return whether `total` bytes of memory are enough for a driver with the heap size in Spark's `setting`."""
     try:
         heap = parse_size(setting, unit="m")
-    except ValueError:  # nor would Spark understand it
+    except ValueError:  # Spark would not understand it either
         return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
     advised = heap + _ADVISED_OUTSIDE_HEAP
     text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"
@@ -94,7 +94,7 @@ def judge_memory(total: int, setting: str) -> Result:
 
 
 def check_user(user_id: int) -> Result:
-    """Return whether the user has a name, without which Hadoop's login fails and Spark does not start."""
+    """Return whether the user has a name. Without a name, Hadoop's login fails and Spark does not start."""
     try:
         return ok("user", pwd.getpwuid(user_id).pw_name)
     except KeyError:
@@ -102,7 +102,7 @@ def check_user(user_id: int) -> Result:
 
 
 def check_temporary_files(directory: Path) -> Result:
-    """Return whether the JVM can load libraries from there, which Snappy, Zstandard and Netty unpack at run time."""
+    """Return whether the JVM can load libraries from a directory: Snappy, Zstandard and Netty unpack theirs there."""
     check = "temporary files"
     try:
         flags = os.statvfs(directory).f_flag
@@ -114,12 +114,12 @@ def check_temporary_files(directory: Path) -> Result:
 
 
 def check_port(listen: str | None) -> Result:
-    """Return whether the address of the metrics is free; the sockets of a server that has ended do not count."""
+    """Return whether the address of the metrics is free. Closing sockets of an ended server do not count."""
     if listen is None:
         return ok("metrics port", "no metrics are served (metrics.listen is not set)")
     try:
         bind(listen).close()
     except OSError as error:
-        advice = "end what listens there, or set metrics.listen to another address"
+        advice = "end the program that listens there, or set metrics.listen to another address"
         return failed("metrics port", f"{listen}: {reason_of(error)}", advice)
     return ok("metrics port", f"{listen} is free")

@@ -9,19 +9,19 @@ OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 
 class Result(NamedTuple):
-    """What was checked, how it went, and what to do about it."""
+    """The name of a check, its result, and what to do."""
 
     status: str
-    """`failed` if the job cannot work, `warning` if it can, with less or later, `skipped` if not checked."""
+    """`failed`: the job cannot work. `warning`: it works with restrictions, or later. `skipped`: not checked."""
     check: str
     text: str
-    """What was found."""
+    """The result."""
     remedy: str = ""
-    """What to do; empty where there is nothing to do."""
+    """What to do; empty if there is nothing to do."""
 
     @property
     def line(self) -> str:
-        """What was checked, what was found, and what to do, in one line."""
+        """The check, its result, and what to do, in one line."""
         return f"{self.check}: {self.text}{f'; {self.remedy}' if self.remedy else ''}"
 
 

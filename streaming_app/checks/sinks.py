@@ -1,4 +1,4 @@
-"""The sinks: whether their receivers can be connected to, and whether they accept a test notification."""
+"""Checks the sinks: whether their receivers are reachable, and on request whether they accept a test notification."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONNECT_SECONDS = 5.0
 def check_sinks(sinks: Sequence[Sink], cluster: str, *, send_test: bool) -> Iterator[Result]:
     """Yield a result for each sink.
 
-    With `send_test` each sink gets a notification of severity info, and that it is over.
+    With `send_test`, each sink gets two notifications about a test with severity info: `firing` and `resolved`.
     """
     if not sinks:
         yield ok("sinks", "none are configured: alerts are only in the table")
@@ -40,7 +40,7 @@ def _connect(sink: Sink) -> Result:
 
 
 def _failure(host: str, port: int) -> str | None:
-    """Return why nothing answers at an address; None if something does."""
+    """Return why an address cannot be reached; None if it can."""
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except (OSError, UnicodeError, OverflowError) as error:

@@ -2,15 +2,14 @@
 
 Theory of operation
 -------------------
-The job lags behind the log, and groups change during the comparison. So
+The job lags behind the log, and groups change during the comparison. So the comparison has these steps:
 
-1. the broker describes a group,
-2. the job processes the end offset of the group's partition as of then, so that the tables contain what was described,
-3. the tables are read, and compared with the description.
+1. The broker describes a group.
+2. The job reads up to the end offset that the group's partition has then, so the tables contain the described state.
+3. The tables are read, and compared with the description.
 
-They may contain something newer. So a difference counts once two comparisons in a row have found the same values: what
-changes meanwhile differs otherwise, or not at all. A group that cannot be compared before the timeout is reported as
-such.
+The tables may contain a newer state. So a difference counts if two comparisons in a row find the same values: a group
+that changes in between has other differences, or none. A group that cannot be compared before the timeout is reported.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ _COLUMNS = (
     "group_id, state, readiness_recorded, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
     "members, assignments, subtopologies"
 )
-_NAMED_GROUPS = 100  # more are read by their range: ids may be long
+_NAMED_GROUPS = 100  # the rows of more groups are selected by a range of ids, because ids may be long
 _PAUSE_SECONDS = 0.5
 _CHUNK_SIZE = 5_000  # groups: bounds memory, and the time between lines of progress
 
 
 class VerifyError(UserError):
-    """Nothing can be compared. The message is one line."""
+    """The tables cannot be compared. The message is one line."""
 
 
 class NotCompared(NamedTuple):
@@ -58,12 +57,12 @@ class NotCompared(NamedTuple):
     group_id: str
     reason: str
     is_missing_acl: bool = False
-    """The principal may not describe the group, or a topic that it uses: another request would not help."""
+    """Whether the principal may not describe the group or a topic that it uses. Then a retry would not help."""
 
 
 @dataclass
 class Report:
-    """The result. `stateless` groups agree in everything but their state, which a 4.1 log does not contain."""
+    """The result. `stateless` counts agreeing groups whose state is not compared: a 4.1 log does not show it."""
 
     agreeing: int = 0
     stateless: int = 0
@@ -72,19 +71,19 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Every group was compared, and nothing differs."""
+        """Whether every group was compared and nothing differs."""
         return not self.differences and not self.not_compared
 
 
 class WarehouseTables:
-    """One cluster's groups in a warehouse; every call reads the newest version of the tables."""
+    """The groups of one cluster in a warehouse. Every call reads the newest version of the tables."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._warehouse = warehouse
         self._cluster = cluster
 
     def checkpoint_offsets(self) -> CheckpointOffsets:
-        """Return the offsets that the job has processed. Raises VerifyError before its first batch is done."""
+        """Return the offsets that the job has processed. Raises VerifyError before its first batch has completed."""
         offsets = read_checkpoint_offsets(self._warehouse, self._cluster)
         if offsets is None:
             raise VerifyError("The job has not finished a batch yet: there is nothing to compare")
@@ -95,12 +94,12 @@ class WarehouseTables:
         return [row["group_id"] for row in self._select("group_id", "state <> 'Dead'")]
 
     def partial_groups(self) -> dict[str, str]:
-        """Return the groups that are set aside, with the reason: their rows do not hold what the brokers describe."""
+        """Return group that is set aside -> the reason. Its row is older than the brokers' description."""
         rows = self._select("group_id, set_aside_reason", "set_aside_reason IS NOT NULL")
         return {row["group_id"]: f"it is set aside: {row['set_aside_reason']}" for row in rows}
 
     def rows(self, group_ids: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of these groups, sorted by id, by group id; of many groups also of those between them."""
+        """Return group id -> row. `group_ids` must be sorted; for many groups, the result has others in their range."""
         if len(group_ids) <= _NAMED_GROUPS:
             condition = f"group_id IN ({', '.join(map(quote, group_ids))})"
         else:
@@ -114,14 +113,14 @@ class WarehouseTables:
 
 @dataclass
 class Verification:
-    """Compares groups once or several times, until each has been compared or the timeout is over."""
+    """Compares groups repeatedly, until each one has been compared or the timeout is over."""
 
     brokers: StreamsGroupClient
     tables: WarehouseTables
     timeout_seconds: float
-    """How long to wait for the job. The time that the brokers take to describe all groups once does not count."""
+    """How long to wait for the job. The time in which the brokers describe all groups once does not count."""
     progress: Callable[[str], None]
-    """Gets lines to show."""
+    """Shows a line of progress."""
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     report: Report = field(default_factory=Report, init=False)
@@ -130,14 +129,14 @@ class Verification:
     deadline: float = field(default=0.0, init=False)
 
     def run(self, some: Iterable[str] | None = None) -> Report:
-        """Compare all groups, or these.
+        """Compare all groups, or only `some`.
 
-        Raises VerifyError when the tables belong to another cluster or the job has not written any.
+        Raises VerifyError if the tables belong to another cluster, or the job has not written them yet.
         """
         group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
         self.deadline = self.now() + self.timeout_seconds
         self.check_topic()
-        partial = self.tables.partial_groups()  # which are not described: the answer may be too large
+        partial = self.tables.partial_groups()  # these are not described, because the answer may be too large
         self.report.not_compared += [NotCompared(one, partial[one]) for one in group_ids if one in partial]
         group_ids = [one for one in group_ids if one not in partial]
         remaining = self.compare(group_ids)
@@ -151,7 +150,7 @@ class Verification:
         return self.report
 
     def check_topic(self) -> None:
-        """Raise VerifyError if the job's offsets are beyond the topic's end: then it has read another topic."""
+        """Raise VerifyError if the job's offsets are beyond the end of the topic: then it has read another topic."""
         offsets = self.tables.checkpoint_offsets()  # read before the end offsets, which only grow
         ends = self.brokers.end_offsets(offsets.topic)
         beyond = [partition for partition, offset in offsets.offsets.items() if offset > ends.get(partition, 0)]
@@ -162,7 +161,7 @@ class Verification:
             )
 
     def compare(self, group_ids: Sequence[str]) -> list[NotCompared]:
-        """Compare these groups, in order of their ids, once; return those that must be compared again."""
+        """Compare these groups once, in the order of their ids. Return those that must be compared again."""
         remaining: list[NotCompared] = []
         for number, some in enumerate(chunks(group_ids, _CHUNK_SIZE)):
             if number:
@@ -185,7 +184,7 @@ class Verification:
         return remaining
 
     def look_at(self, group_id: str, row: Row | None, description: GroupDescription, behind: int) -> NotCompared | None:
-        """Compare a group, and report the result; return why it must be compared again, if it must."""
+        """Compare a group, and add the result to the report. Return why it must be compared again, or None."""
         unconfirmed, code = self.unconfirmed.pop(group_id, None), description["error_code"]
         if code not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer
             reason = f"the broker returned error {code}: {description['error_message'] or 'no message'}"

@@ -1,4 +1,4 @@
-"""The warehouse: whether it can be written, has this release's format, and is written by another job."""
+"""Checks the warehouse: whether it can be written, has the format of this release, and another job writes to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
     """Yield the results about the warehouse at `location`."""
     place = _check_local(location.path) if location.is_local else _check_store(location)
     yield place
-    if place.status == FAILED and not location.is_local:  # each further request would wait for a time-out, too
+    if place.status == FAILED and not location.is_local:  # each further request would wait for its time-out
         yield skipped("tables", f"{location} cannot be used")
         return
     yield check_format(location)
@@ -61,7 +61,7 @@ def _check_store(location: Location) -> Result:
 
 
 def check_format(location: Location) -> Result:
-    """Return whether the tables, if there are any, can be read and upgraded by this release."""
+    """Return whether this release can read and upgrade the tables, if there are any."""
     check, existing, older = "tables", 0, []
     try:
         for definition in tables():
@@ -92,5 +92,5 @@ def _check_job(location: Location, cluster: str) -> Result:
         return warning(check, str(error))
     if last is not None and last.is_alive(datetime.now(timezone.utc)):
         running = f"process {last.pid} on {last.host} writes cluster {cluster!r}"
-        return ok(check, f"{running}: a second job waits until it has ended")
-    return ok(check, f"none writes cluster {cluster!r}")
+        return ok(check, f"{running}: a second job waits until this one has ended")
+    return ok(check, f"no job writes cluster {cluster!r}")

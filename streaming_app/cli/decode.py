@@ -1,4 +1,4 @@
-"""`streams-groups decode`: records given as text, to JSON. Needs neither a warehouse nor a broker."""
+"""The command `decode`: converts records from text to JSON. It needs neither a warehouse nor a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming_app.text import escape_json
 
 
 class _TextFile(click.File):
-    """A text file. Refuses a closed standard input, which click opens."""
+    """A text file. Rejects a closed standard input, which click would accept."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's signature
         if value == "-" and sys.stdin is None:
@@ -40,7 +40,7 @@ def decode(file: TextIO, dialect: str) -> None:
         raise click.BadParameter(str(error), param_hint="--dialect") from None
     all_decoded = True
     for result, is_decoded in results:
-        # JSON is UTF-8 in every locale; what a terminal would obey, and an unpaired surrogate, is an escape.
+        # JSON is UTF-8 in every locale. Control characters and unpaired surrogates are escaped.
         text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
         click.echo(escape_json(text).encode())
         all_decoded &= is_decoded

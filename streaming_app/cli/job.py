@@ -1,4 +1,4 @@
-"""The commands around the job: `run`; before it `check`; and `demo`, which has its own brokers."""
+"""The commands that run the job (`run`, `demo` with a local broker) and check what it needs (`check`)."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
     run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), echo)
 
 
-@click.command(short_help="Run all of it on a local broker.")
+@click.command(short_help="Run the job on a local broker with groups.")
 @warehouse_options()
 @click.option(
     "--seconds",
     default=0.0,
     type=duration(),
     metavar="DURATION",
-    help="Keep the broker and the groups for so long after the job has ended.",
+    help="Keep the broker and the groups running for this time after the job has ended.",
 )
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
@@ -79,14 +79,15 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
     "--fetch-jars",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Only fetch the jars of Spark's connector, for a host without network; set STREAMS_GROUPS_JARS to DIR there.",
+    help="Only download the jars of Spark's connector, for a host without network: there, set STREAMS_GROUPS_JARS to "
+    "DIR.",
 )
 @click.option("--demo", is_flag=True, help="With --fetch-jars: also the jars of Kafka, which the demo starts.")
 @click.option(
     "--class-archive",
     is_flag=True,
-    help="With --fetch-jars: also make an archive of Spark's classes, 190 MB, with which `run` starts faster. It fits "
-    "this machine's Java and these paths.",
+    help="With --fetch-jars: also make an archive of Spark's classes, 190 MB, with which `run` starts faster. It only "
+    "works with this machine's Java and these paths.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The results, or the configuration, as JSON.")
 @handle_errors
@@ -102,14 +103,15 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
 
-    One line for each: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the clocks, the
-    warehouse, the sinks. Takes the options of run.
+    Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
+    clocks, the warehouse, the sinks. It has the options of run.
 
-    --show-config prints defaults, file, environment and flags merged, without secrets. Comments name what flags, the
-    environment and the file set. The output can be used as a file once its secrets are filled in.
+    --show-config prints the configuration merged from defaults, file, environment and flags, without secrets. Comments
+    name the keys that flags, environment and file set. With its secrets filled in, the output is a valid configuration
+    file.
 
     --write-config asks the cluster for its streams groups and its plugin for topology descriptions, and writes them as
-    comments.
+    comments into the file.
     """
     if (show_config, write_config is not None, fetch_jars is not None).count(True) > 1:
         raise click.UsageError("Give one of --show-config, --write-config and --fetch-jars.")
@@ -135,10 +137,10 @@ def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
 
     for jar_set in (connector_jars(), *([kafka_jars()] if demo else [])):
         if not jar_set.checksums:
-            raise SetupError(f"There is no list of {jar_set.what}: Spark itself fetches them when the job starts")
+            raise SetupError(f"There is no list of {jar_set.what}: Spark itself downloads them when the job starts")
         files = copy_jars(jar_set, directory, echo)
         echo(f"{directory}: {jar_set.what}, {len(files)} files, {megabytes(sum(one.stat().st_size for one in files))}")
-    os.environ[DIRECTORY_VARIABLE] = str(directory.absolute())  # the archive fits the jars in this place
+    os.environ[DIRECTORY_VARIABLE] = str(directory.absolute())  # the archive is for the jars at these paths
     if class_archive:
         echo("Making an archive of Spark's classes (a minute) ...")
         echo(f"{directory}: {archives.make_archive().name}")

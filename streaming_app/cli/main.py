@@ -24,14 +24,14 @@ COMMANDS = {
     },
     "Operate": {"status": "tables", "verify": "verify", "decode": "decode"},
 }
-"""By block of --help, the module of each command, which imports its dependencies when it runs."""
+"""Block of --help -> command -> its module. Commands import their dependencies when they run."""
 
 
 class _Program(CommandGroup):
     """The program: its commands are listed in blocks."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """Write the commands, a line each."""
+        """Write a line for each command."""
         width = formatter.width - 6 - max(map(len, self.commands))
         for block, names in COMMANDS.items():
             with formatter.section(block):

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _Value = TypeVar("_Value")
 
-# Click reads these variables itself; a command that finds no others does not load the configuration.
+# Click reads these variables itself. If no other variable is set, a command does not load the configuration.
 _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
-# The keys of the configuration that commands other than run and config use.
+# The keys of the configuration that commands other than run and check use.
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
 
 def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], float]:
-    """Return the type of a duration as in the configuration: `90s`, `1h30m`, `PT5M`, or a number alone, in `unit`.
+    """Return an option type for durations as in the configuration: `90s`, `1h30m`, `PT5M`, or a number alone.
 
-    The value is in `unit`, too.
+    `unit` is a number of seconds. The value of the option, and a number alone, count such units.
     """
     return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
 
 
 def size(at_least: int) -> Callable[[Any], int]:
-    """Return the type of a number of bytes as Spark writes it: `4g`."""
+    """Return an option type for a number of bytes in Spark's notation, such as `4g`."""
 
     def parse(given: Any) -> int:  # noqa: ANN401 - text, or the default
         if (found := parse_size(given)) < at_least:
@@ -60,12 +60,12 @@ def size(at_least: int) -> Callable[[Any], int]:
 
 
 def instant() -> Callable[[Any], datetime]:
-    """Return the type of a time, given as such or as how long ago it is: `2026-03-14T03:12Z`, `10m`."""
+    """Return an option type for a time, such as `2026-03-14T03:12Z`, or `10m` for ten minutes ago."""
     return _type_of(lambda given: parse_instant(given, datetime.now(timezone.utc)))
 
 
 def _type_of(parse: Callable[[Any], _Value]) -> Callable[[Any], _Value]:
-    """Return the type of an option with the values that `parse` returns; its ValueError is wrong usage."""
+    """Return an option type whose values `parse` returns. A ValueError of `parse` is reported as wrong usage."""
 
     def convert(given: Any) -> _Value:  # noqa: ANN401 - text, or the default
         try:
@@ -82,7 +82,7 @@ _config = click.option(
     envvar=environment.FILE,
     show_envvar=True,
     metavar="FILE",
-    help="YAML file with these options and more. STREAMS_GROUPS_... variables override it, options override both.",
+    help="YAML file with these options and more. Variables STREAMS_GROUPS_... override it; options override both.",
 )
 _warehouse = click.option(
     "--warehouse",
@@ -163,9 +163,9 @@ _job_flags = {
 
 
 def warehouse_options(*sections: str) -> Callable[[Command], Command]:
-    """Add --config, --warehouse and --cluster to a command. Only the keys that are flags of the command are read.
+    """Add --config, --warehouse and --cluster to a command. Of the configuration, only the command's flags are read.
 
-    It gets these sections of the configuration, too, as arguments of their names; a section is None where there is
+    The command also gets `sections` of the configuration as arguments with these names. They are None if there is
     neither a file nor a variable.
     """
 
@@ -191,7 +191,7 @@ def warehouse_options(*sections: str) -> Callable[[Command], Command]:
 
 
 def group_options(command: Command) -> Command:
-    """Add groups as arguments and as --group; the command gets all of them as its argument `group_ids`."""
+    """Add the argument GROUP... and the option --group. The command gets all groups as its argument `group_ids`."""
 
     @functools.wraps(command)
     def named(*args: Any, group_ids: tuple[str, ...], more_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
@@ -206,7 +206,7 @@ def group_options(command: Command) -> Command:
 
 
 def one_group_option(command: Command) -> Command:
-    """Add the same for a command about one group, which gets it as its argument `group_id`."""
+    """Add the argument GROUP and the option --group for a command about one group, which gets it as `group_id`."""
 
     @functools.wraps(command)
     def named(*args: Any, group_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
@@ -248,7 +248,7 @@ def require_server(bootstrap_server: str | None) -> None:
 
 
 def handle_errors(command: Command) -> Command:
-    """Turn the errors that users can correct into `Error: one line` and exit code 1."""
+    """Print errors that users can correct as `Error: one line`, with exit code 1."""
 
     @functools.wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the command's arguments
@@ -274,7 +274,7 @@ def handle_errors(command: Command) -> Command:
 
 
 def _take_from_group(flags: dict[str, Any]) -> None:
-    """Take the flags before a subcommand for its own, where the command line does not give those."""
+    """Use flags before a subcommand (`alerts --warehouse X end`) for the subcommand, unless it has them itself."""
     context, given = click.get_current_context(), ParameterSource.COMMANDLINE
     if (group := context.parent) is None:
         return
@@ -285,7 +285,7 @@ def _take_from_group(flags: dict[str, Any]) -> None:
 
 
 def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags that are on the command line; --conf as a mapping."""
+    """Return the flags on the command line. The value of --conf is a mapping."""
     context = click.get_current_context()
     given = {
         name: value
@@ -294,7 +294,7 @@ def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "conf" in given:
         pairs = [entry.partition("=") for entry in given["conf"]]
-        if any(not equals for _, equals, _ in pairs):  # without the text, which may be a secret
+        if any(not equals for _, equals, _ in pairs):  # the error does not have the text, which may be a secret
             raise click.UsageError("--conf takes KEY=VALUE")
         given["conf"] = {key: value for key, _, value in pairs}
     return given

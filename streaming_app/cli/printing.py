@@ -1,4 +1,4 @@
-"""What commands print: lines, rows and JSON, in which no character is left that a terminal obeys."""
+"""Prints lines, rows and JSON for commands, with escaped control characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LineError(click.UsageError):
 
     def show(self, file: IO[str] | None = None) -> None:
         """Print the line."""
-        self.ctx = None  # click prints the usage of a command that it knows
+        self.ctx = None  # with a context, click prints the usage of its command
         super().show(file)
 
 
@@ -41,14 +41,14 @@ def echo_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def echo_more(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as `echo_rows`, after an empty line that sets them apart from what was printed before."""
+    """Print an empty line, and rows like `echo_rows`; nothing if there are none."""
     if rows:
         click.echo("")
         echo_rows(rows)
 
 
 def echo_either(value: object, rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print a value as JSON, or else the rows about it."""
+    """Print the value as JSON, or the rows."""
     if as_json:
         echo_json(value)
     else:

@@ -1,9 +1,10 @@
-"""A command's process: its user, standard streams, freed memory, and at its end threads that are inside delta-rs.
+"""The process of a command: its user, standard streams, freed memory, and its end while threads are inside delta-rs.
 
-A parent may have closed some of the standard streams: else the next file that is opened takes their number. A command
-may end while a thread of it reads or writes a table: the job was killed in part, or has to be abandoned. Such a thread
-is never waited for. But when delta-rs returns to a Python that is exiting, the process crashes (seen with delta-rs 1.6
-and Python 3.11: 9 of 10 times), and its exit code is lost.
+A parent process may have closed a standard stream. Then the next file that the command opens would get its number.
+
+A command may end while one of its threads reads or writes a table, and does not wait for it. But if delta-rs returns to
+a Python that is exiting, the process crashes (with delta-rs 1.6 and Python 3.11 in 9 of 10 cases), and its exit code is
+lost. So the process ends without Python's clean-up (`abandon_threads`).
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _FREED_AT_ONCE = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "_RJEM_MALLOC_CONF": "narenas:2,dirty_decay_ms:0,muzzy_decay_ms:0",
 }
-"""Variables of glibc, pyarrow and the jemalloc of delta-rs."""
+"""Variables of glibc, of pyarrow, and of delta-rs' jemalloc."""
 _MALLOPT = {"MALLOC_ARENA_MAX": -8, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_MMAP_THRESHOLD_": -3}
-"""The numbers of these variables in glibc's malloc.h: this process has read its environment before."""
+"""The numbers of these variables in glibc's malloc.h, for mallopt: glibc reads the environment only at the start."""
 
 
 def user_name() -> str:
-    """Return who runs the command."""
+    """Return the name of the user who runs the command."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container with a user id that has no name
@@ -38,10 +39,10 @@ def user_name() -> str:
 
 
 def return_freed_memory() -> None:
-    """Let this process and those that it starts give back what they free. To be called before pyarrow is loaded.
+    """Make this process and its child processes return freed memory to the system. Call it before pyarrow is loaded.
 
-    By default each of the many threads of each of the three allocators keeps for itself what it had for a moment: with
-    200 ids of 30 kB the job held 430 MB more than was in use. Variables that a user has set stay as they are.
+    By default, three allocators keep freed memory for each of many threads: with 200 ids of 30 kB, the job held 430 MB
+    more than it used. Variables that a user has set stay as they are.
     """
     for name, value in _FREED_AT_ONCE.items():
         os.environ.setdefault(name, value)
@@ -52,9 +53,9 @@ def return_freed_memory() -> None:
 
 
 def open_standard_streams() -> None:
-    """Open on the null device what is closed of the three. To be called before files are opened.
+    """Open closed standard streams on the null device. Call it before files are opened.
 
-    `sys.stdin` stays None if it is closed, so that a command that is to read it can refuse.
+    `sys.stdin` stays None if it is closed, so that a command that reads it can report an error.
     """
     for descriptor in range(3):
         if not _is_open(descriptor):
@@ -73,7 +74,7 @@ def _is_open(descriptor: int) -> bool:
 
 @contextmanager
 def abandon_threads() -> Iterator[None]:
-    """Let the process end at once with the exit code of this block, if threads that began in it still run then."""
+    """Make the process end at once, with the exit code of this block, if threads that began in it still run at exit."""
     before, code = set(threading.enumerate()), 0
     try:
         yield
@@ -86,7 +87,7 @@ def abandon_threads() -> Iterator[None]:
 
 
 def _exit_code(error: BaseException) -> int:
-    """Return the exit code of a command that raises this."""
+    """Return the exit code of a command that raises this error."""
     code = error.code if isinstance(error, SystemExit) else getattr(error, "exit_code", 1)
     return code if isinstance(code, int) else int(code is not None)
 

@@ -1,4 +1,4 @@
-"""`streams-groups web`: the page."""
+"""The command `web`: serves the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Serve the page.")
 @warehouse_options("page")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
-@click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy passes it on.")
+@click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy forwards it without a change.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     "--auth-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="File of those who may read the page: lines USER:PASSWORD or Bearer TOKEN.",
+    help="File with lines USER:PASSWORD or Bearer TOKEN: only these users may read the page.",
 )
 @handle_errors
 def web(  # noqa: PLR0913, PLR0917 - one per option

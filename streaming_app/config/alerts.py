@@ -1,7 +1,7 @@
-"""The section `alerts:` of the configuration: which groups, which rules, and with which settings.
+"""The section `alerts:` of the configuration: the groups with alerts, and the settings of the rules.
 
-Overrides: all whose pattern matches the whole group id apply, in the order of the file, each one over those before it
-and key by key. So put general overrides first; the last one wins.
+Every override applies whose pattern matches the whole group id, in the order of the file. For each key the last one
+wins. So put general overrides first.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _CACHED_GROUPS = 1 << 18
 
 
 class RuleSection(Section):
-    """The settings of a rule; what is not set is as in the catalogue."""
+    """The settings of a rule. Keys that are not set have the values of the catalogue."""
 
     enabled: bool | None = None
     severity: Literal["info", "warning", "critical"] | None = None
-    """How severe it is at most."""
+    """The highest severity of its alerts."""
     for_: Duration | None = Field(
         None, validation_alias=AliasChoices("for", "for_", "after"), serialization_alias="for"
     )
-    """How long the condition must hold; `after` in 0.2.0."""
+    """How long the condition must hold. 0.2.0 called it `after`."""
 
 
 def _check_rule(name: str) -> str:
@@ -43,7 +43,7 @@ RuleSections = Mapping[Annotated[str, AfterValidator(_check_rule)], RuleSection]
 
 
 class Override(Section):
-    """Different settings for the groups whose whole id matches."""
+    """Settings of rules for the groups whose whole id matches the pattern."""
 
     groups: Pattern
     rules: RuleSections
@@ -55,17 +55,17 @@ class AlertSettings(Section):
     interval: PositiveDuration = 5.0
     """Time between two evaluations."""
     groups: Pattern | None = None
-    """Only groups whose whole id matches; default all."""
+    """Only groups whose whole id matches have alerts; default: all."""
     ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(as_list)] = ()
-    """Except groups whose whole id matches one of these; a single one needs no list."""
+    """Groups whose whole id matches one of these have no alerts. A single pattern needs no list."""
     descriptions: DescriptionMode = "auto"
-    """Whether the cluster keeps topology descriptions: `auto` detects it from the groups, or the brokers' config."""
+    """Whether the cluster keeps topology descriptions: `auto` detects it from the groups or the brokers' config."""
     lag_of: Literal["streams", "all"] = "streams"
     """Whether the rules about lag are for streams groups only, or for groups of every type."""
     successors: Mapping[str, str] = Field(default_factory=dict)
-    """Group to the one that takes over from it, whatever its topology, once its commits have passed."""
+    """Group -> the group that takes over from it, with any topology, once its commits have passed the last offsets."""
     rules: RuleSections = Field(default_factory=dict)
-    """Settings by the name of a rule."""
+    """Name of a rule -> its settings."""
     overrides: tuple[Override, ...] = ()
 
     @field_validator("successors")
@@ -76,8 +76,8 @@ class AlertSettings(Section):
         return given
 
     def rule_settings_of(self) -> RuleSettingsLookup:
-        """Return the lookup of a group's rule settings, or the job's for None. Keep it: it caches the groups."""
-        profile_of = cache(self._make_profile)  # most groups have one of a few
+        """Return a function: group id (None for the job) -> its enabled rules by name. Keep it: it has a cache."""
+        profile_of = cache(self._make_profile)  # many groups share a few combinations of overrides
 
         @lru_cache(_CACHED_GROUPS)
         def rule_settings_of(group_id: str | None) -> Mapping[str, Rule]:
@@ -91,7 +91,7 @@ class AlertSettings(Section):
         return rule_settings_of
 
     def patience_of(self, rule: str, default: float) -> Callable[[str], float]:
-        """Return the lookup of the `for` of a rule for a group, in seconds; where it is disabled, the default."""
+        """Return a function: group id -> the `for` of a rule in seconds, or `default` if the rule is disabled."""
         settings_of = self.rule_settings_of()
 
         def patience(group_id: str) -> float:

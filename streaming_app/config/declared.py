@@ -1,6 +1,6 @@
-"""What the configuration declares for the groups of a pattern: the sections `labels`, `running_hours` and `mute_times`.
+"""The sections that declare values for groups by a pattern: `labels`, `running_hours` and `mute_times`.
 
-The last two name intervals of the section `time_intervals`.
+`running_hours` and `mute_times` name intervals of the section `time_intervals`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _CACHED_GROUPS = 1 << 16
 
 Declared = TypeVar("Declared")
 LabelsOf = Callable[[str], Mapping[str, str]]
-"""Returns the labels of a group."""
+"""Group id -> the labels of the group."""
 
 
 class LabelsSettings(Section):
-    """An entry of `labels`: labels of the groups whose whole id matches."""
+    """An entry of `labels`: labels for the groups whose whole id matches the pattern."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -46,13 +46,13 @@ class LabelsSettings(Section):
             raise ValueError("has no label: add one, such as team: payments")
         for name in self.labels:
             if not _NAME.fullmatch(name) or name in _OURS:
-                ours = ", which streams-groups sets itself" if name in _OURS else ": use letters, digits and _"
+                ours = ": streams-groups sets this label itself" if name in _OURS else ": use letters, digits and _"
                 raise ValueError(f'"{name}" cannot be the name of a label{ours}')
         return self
 
 
 def as_list(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a list of one text or number, so that a single one needs no list."""
+    """Return a single text or number as a list, so that it needs no list in the file."""
     return [given] if isinstance(given, str | int) else given
 
 
@@ -62,7 +62,7 @@ _Ranges = Annotated[tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...
 
 
 class TimesSettings(Section):
-    """A part of a day."""
+    """A part of a day: from `start_time` to before `end_time`."""
 
     start_time: str
     end_time: str
@@ -77,7 +77,7 @@ class IntervalSettings(Section):
     months: _Ranges = ()
     years: _Ranges = ()
     location: str = "UTC"
-    """A name of the time zone database, such as Europe/Berlin."""
+    """A name in the time zone database, such as Europe/Berlin."""
 
     def interval(self) -> TimeInterval:
         """Return the interval. Raises ValueError."""
@@ -94,21 +94,21 @@ class IntervalSettings(Section):
 
 
 class NamedIntervals(Section):
-    """An entry of `time_intervals`: a time is in it if it is in one of its intervals."""
+    """An entry of `time_intervals`. It contains a time if one of its intervals contains it."""
 
     name: _Name
     time_intervals: tuple[IntervalSettings, ...]
 
 
 class GroupTimesSettings(Section):
-    """An entry of `running_hours` or `mute_times`: times for the groups whose whole id matches."""
+    """An entry of `running_hours` or `mute_times`: times for the groups whose whole id matches the pattern."""
 
     groups: Pattern
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
 def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
-    """Return the function that returns the labels of a group: of every entry that matches; the last one wins."""
+    """Return a function: group id -> the labels of all matching entries. For each name the last entry wins."""
 
     def merge(matching: Iterator[Mapping[str, str]]) -> Mapping[str, str]:
         return {name: value for labels in matching for name, value in labels.items()}
@@ -119,7 +119,7 @@ def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
 def make_times_of(
     settings: Sequence[GroupTimesSettings], known: Sequence[NamedIntervals]
 ) -> Callable[[str], tuple[TimeInterval, ...]]:
-    """Return the function that returns the times for a group: by the first entry that matches, if any does."""
+    """Return a function: group id -> the times of the first matching entry, or none."""
     intervals = {named.name: [one.interval() for one in named.time_intervals] for named in known}
     entries = [(one.groups, tuple(chain(*(intervals[name] for name in one.time_intervals)))) for one in settings]
     return _of_matching(entries, lambda matching: next(matching, ()))

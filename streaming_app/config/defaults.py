@@ -1,4 +1,4 @@
-"""The defaults of the configuration, for the --help of the commands and for `Settings`. Constants only."""
+"""The defaults that both `Settings` and the --help of the commands need. Constants only."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The variables STREAMS_GROUPS_*: their values, and which look like typos. Loads pydantic only when it is needed."""
+"""Reads the environment variables STREAMS_GROUPS_*. Loads pydantic only when it is needed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ PREFIX = "STREAMS_GROUPS_"
 NESTED = "__"
 FILE = PREFIX + "CONFIG"
 
-# Not keys of the configuration: read by --config, for the jars, by the image, and by the tests.
+# Variables that are not keys of the configuration: --config, the jars, the image and the tests use them.
 _OTHER_VARIABLES = {"CONFIG", "CACHE", "BROKER", "JARS", "MAVEN", "CHECK"}
-# Set by Kubernetes in every pod when a Service is named streams-groups or streams-groups-metrics.
+# Kubernetes sets these in every pod if a Service is named streams-groups or streams-groups-metrics.
 _SERVICE_LINK = re.compile(r"(^|_)(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP).*)?)$")
 
 
 def variable_names() -> Iterator[str]:
-    """Yield the names of the variables that set the configuration, not empty: without the prefix, in capitals."""
+    """Yield the names of the variables that set the configuration, in capitals and without the prefix."""
     for variable, value in os.environ.items():
         name = variable.upper().removeprefix(PREFIX)
         if value and name != variable.upper() and name not in _OTHER_VARIABLES and not _SERVICE_LINK.search(name):
@@ -26,13 +26,13 @@ def variable_names() -> Iterator[str]:
 
 
 def variable_of(path: tuple[str | int, ...]) -> str:
-    """Return the variable that set the value at a path: its own, or that of a mapping or list which contains it."""
+    """Return the variable that sets the value at a path, or a mapping or list that contains this value."""
     names = [NESTED.join(map(str, path[:end])).upper() for end in range(len(path), 0, -1)]
     return PREFIX + next((name for name in names if name in set(variable_names())), names[-1])
 
 
 def read_environment() -> dict[str, Any]:
-    """Return the values that variables set, nested as in the file; text that is not JSON where that is needed."""
+    """Return the values that variables set, nested as in the file. Invalid JSON stays text, for a later error."""
     if not any(variable_names()):
         return {}
     from pydantic_settings import EnvSettingsSource  # noqa: PLC0415 - takes 0.1 s
@@ -44,10 +44,10 @@ def read_environment() -> dict[str, Any]:
             try:
                 return super().decode_complex_value(field_name, field, value)
             except ValueError:
-                return value  # which the validation refuses, in one line
+                return value  # the validation reports it in one line
 
     source = Variables(
-        Settings,  # type: ignore[arg-type] # of which it takes the fields
+        Settings,  # type: ignore[arg-type] # only its fields are used
         case_sensitive=False,
         env_prefix=PREFIX,
         env_nested_delimiter=NESTED,

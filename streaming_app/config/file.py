@@ -1,6 +1,6 @@
-"""Reads the YAML file strictly, with what its references name. Does not know what keys mean.
+"""Reads the YAML file strictly, and resolves its references. Does not know the meaning of keys.
 
-A reference to a variable or another file, `${env:NAME}` or `${file:PATH}`, is replaced by the text that it names.
+A reference, `${env:NAME}` or `${file:PATH}`, is replaced by the value of the variable or the text in the file.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from streaming_app.errors import ConfigError, reason_of
 from streaming_app.section import read_secret_file
 
 REDACTED = "**********"
-"""Printed instead of a secret, as by pydantic."""
+"""The text that is printed instead of a secret, the same as pydantic's."""
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _MERGE, _TEXT, _KEY = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str", "!key"
 
 
 @dataclass(frozen=True)
 class Unresolved:
-    """Stands in the values for one that is not known: no key takes it, so that it is an error where it is needed."""
+    """The value of a reference that cannot be resolved. No key accepts it, so it is an error only if it is needed."""
 
     problem: str
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
-    """A SafeLoader that resolves references, takes every key as text, also `on` and `1`, and refuses equal keys."""
+    """A SafeLoader that resolves references, reads every key as text (also `on` and `1`), and rejects equal keys."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream)
@@ -79,10 +79,10 @@ _Loader.add_constructor(_KEY, yaml.SafeLoader.construct_yaml_str)
 
 
 def read_yaml(file: Path, skipped: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the mapping in a YAML file, empty for an empty file, and by each secret text what the file has instead.
+    """Return the mapping in a YAML file (empty for an empty file), and resolved text -> its reference in the file.
 
-    A reference that names nothing is Unresolved; those below the keys `skipped` are not resolved. Raises ConfigError
-    with one line.
+    A reference that cannot be resolved becomes `Unresolved`. The keys `skipped` are not read. Raises ConfigError with
+    one line.
     """
     try:
         with file.open("rb") as stream:
@@ -91,12 +91,12 @@ def read_yaml(file: Path, skipped: Sequence[str] = ()) -> tuple[dict[str, Any], 
         if isinstance(document, yaml.MappingNode):
             document.value = [(key, value) for key, value in document.value if key.value not in skipped]
         values = loader.construct_document(document) if document else None
-        json.dumps(values, default=str, skipkeys=True)  # an anchor that contains itself is a ValueError
+        json.dumps(values, default=str, skipkeys=True)  # raises ValueError for an anchor that contains itself
     except (yaml.YAMLError, ValueError, RecursionError, OSError) as error:
         raise ConfigError([f"{file}: {_problem(error)}"]) from None
     if values is not None and not isinstance(values, dict):
         raise ConfigError([f"{file}: must contain keys and values, such as `warehouse: /var/lib/streams-groups`"])
-    # such as `alerts:` when everything below it is commented out
+    # None is the value of `alerts:` if everything below it is commented out
     given = {key: value for key, value in (values or {}).items() if value is not None}
     return given, {text: reference for text, reference in loader.secrets.items() if text}
 

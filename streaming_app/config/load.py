@@ -1,6 +1,6 @@
-"""Merges the sources, and says what is wrong with them. In order of precedence: flags, environment, file, defaults.
+"""Merges the sources of the configuration and validates it. By precedence: flags, environment, file, defaults.
 
-An error is a line for users: the source, the key, what its value must be. No line contains a secret.
+An error is a line for users: the source, the key, and what the value must be. No line contains a secret.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from streaming_app.section import OF_CONTAINERS, Section, closest_name
 KeyPath = tuple[str | int, ...]
 """Keys of mappings and indexes of lists: `("sinks", 0, "url")`."""
 Source = Mapping[KeyPath, Any]
-"""The values that a source has, by the path of the key; a list is one value."""
+"""Path of a key -> its value in one source. A list is one value."""
 
 FLAG, ENVIRONMENT, FILE = "flags", "environment", "file"
 _FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
-"""Flags whose key differs from their name."""
+"""Flags whose name differs from their key -> the path of the key."""
 _RULES = ("alerts", "rules")
 
 
@@ -38,23 +38,23 @@ class LoadedConfig:
 
     settings: Settings
     sources: Mapping[str, Source]
-    """By name, the one with the highest precedence first."""
+    """Name of a source -> its values, the highest precedence first."""
     file: Path | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """By each text that came from a reference to a variable or another file: what the file has instead."""
+    """Text from a reference (to a variable or a file) -> the reference in the configuration file."""
     removed: Sequence[str] = ()
-    """A line about each key that is set but does nothing any more."""
+    """A line about each key that is set but has no effect since this release."""
 
 
 def load(
     file: Path | None = None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
 ) -> LoadedConfig:
-    """Load the effective configuration; `flags` are those given, by their names with underscores.
+    """Load the effective configuration. `flags`: name of a given flag, with underscores -> its value.
 
-    `only` names the keys that are needed: the others are not read, so their secrets may be missing and their values
-    invalid. Raises ConfigError, or FlagError if a flag is invalid.
+    `only` names the needed keys. Other keys are not read, so their secrets may be missing and their values invalid.
+    Raises ConfigError, or FlagError if a flag is invalid.
     """
-    skipped = [key for key in Settings.model_fields if only is not None and key not in only]  # no unknown one
+    skipped = [key for key in Settings.model_fields if only is not None and key not in only]  # unknown keys are read
 
     def needed(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in values.items() if key not in skipped}
@@ -62,7 +62,7 @@ def load(
     values, secrets = read_yaml(file, skipped) if file else ({}, {})
     in_file, removed = without_removed(needed(values))
     in_environment, also_removed = without_removed(needed(read_environment()))
-    names = {name.lower(): name for name in rules()}  # variables have them in one case
+    names = {name.lower(): name for name in rules()}  # names of variables have no case
     sources: dict[str, Source] = {
         FLAG: dict(pair for name, one in (flags or {}).items() for pair in _flat(one, _FLAG_PATHS.get(name, (name,)))),
         ENVIRONMENT: {
@@ -75,15 +75,15 @@ def load(
 
 
 def settings_of(values: Mapping[str, Any], name: str) -> Settings:
-    """Return the settings that a program gives as values; lines about invalid ones begin with `name`.
+    """Return the settings for values that a program gives, without a file or the environment.
 
-    Nothing else is read: neither a file nor the environment. Raises ConfigError.
+    Raises ConfigError. Its lines begin with `name`.
     """
     return _validate({FILE: dict(_flat(values))}, name, {})
 
 
 def typo_suggestions() -> Iterator[tuple[str, str]]:
-    """Yield each variable that sets nothing but resembles one of a key, with that one."""
+    """Yield pairs of a variable without effect, and the variable of a key that has a similar name."""
     known = list(Settings.model_fields)
     for name, one in Settings.model_fields.items():
         if isinstance(one.annotation, type) and issubclass(one.annotation, Section):
@@ -94,7 +94,7 @@ def typo_suggestions() -> Iterator[tuple[str, str]]:
 
 
 def format_path(path: KeyPath) -> str:
-    """Return the path as text: `sinks[0].url`."""
+    """Return a path as text, such as `sinks[0].url`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
@@ -107,7 +107,7 @@ def _flat(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _merged(sources: Mapping[str, Source]) -> dict[str, Any]:
-    """Return the values nested as in the file: of each key that of the source with the highest precedence."""
+    """Return the values nested as in the file. Each key has the value of the source with the highest precedence."""
     values: dict[Any, Any] = {}
     for path, value in (pair for source in reversed(tuple(sources.values())) for pair in source.items()):
         section = values
@@ -131,10 +131,10 @@ def _validate(sources: Mapping[str, Source], file: str, secrets: Mapping[str, st
 
 def _line(error: ErrorDetails, sources: Mapping[str, Source], file: str, secrets: Mapping[str, str]) -> tuple[str, str]:
     """Return the source of an invalid value, and the line about it."""
-    # pydantic's location has the type of a sink, too, and says so where a key is wrong
+    # pydantic's location also has the type of a sink, and "[key]" for an invalid key
     path = (*error["loc"][:2], *error["loc"][3:]) if error["loc"][:1] == ("sinks",) else error["loc"]
     path = tuple(part for part in path if part != "[key]")
-    ends = range(len(path), 0, -1)  # of a missing key, the source of the section that should contain it
+    ends = range(len(path), 0, -1)  # for a missing key, find the source of the section that should contain it
     having = (name for end in ends for name, paths in sources.items() if any(one[:end] == path[:end] for one in paths))
     source = next(having, FILE)
     message = error["input"].problem if isinstance(error["input"], Unresolved) else error["msg"]
@@ -142,7 +142,7 @@ def _line(error: ErrorDetails, sources: Mapping[str, Source], file: str, secrets
         message += ", as JSON"
     for secret, reference in secrets.items():
         message = message.replace(secret, reference)
-    if source == FLAG:  # which names the key, too
+    if source == FLAG:  # the flag also names the key
         names = {path: name for name, path in _FLAG_PATHS.items()}
         where = "--" + names.get(path, str(path[0])).replace("_", "-")
     else:

@@ -1,6 +1,6 @@
-"""The sections of the configuration that are short: their keys, and their valid values.
+"""The short sections of the configuration: their keys and valid values.
 
-`alerts` and `sinks` are made of the rules and of the sinks. deploy/streams-groups.example.yaml says more of each key.
+`config.alerts` has the section `alerts`, and `notify` the sinks. deploy/streams-groups.example.yaml explains each key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
 
 def check_base_path(text: str) -> str:
-    """Return the path without a slash at the end. Raises ValueError if it is no path."""
+    """Return the path without a slash at the end. Raises ValueError if it is invalid."""
     path = text if text.startswith("/") or not text else f"/{text}"
     if not _BASE_PATH.fullmatch(path):
         raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
@@ -34,20 +34,20 @@ def check_base_path(text: str) -> str:
 
 
 class SwitchSettings(Section):
-    """A section of something that the running job does; most of it never with `--once`."""
+    """A section for a part of the job that can be switched off. Most of these parts do not run with `--once`."""
 
     enabled: bool = True
 
 
 class OffsetsSettings(SwitchSettings):
-    """The section `offsets`: the query that reads committed offsets, and groups of every type."""
+    """The section `offsets`: the stream that reads committed offsets, and groups of every type."""
 
     trigger: Duration = 10.0
-    """Minimum time between its batches."""
+    """Minimum time between batches of this stream."""
 
 
 class LagSettings(SwitchSettings):
-    """The section `lag`: the brokers are asked for the ends of the logs, and the lag is written."""
+    """The section `lag`: the job asks the brokers for the ends of the logs, and writes the lag."""
 
     interval: PositiveDuration = 30.0
     """Time between two passes."""
@@ -56,10 +56,10 @@ class LagSettings(SwitchSettings):
     allowed: _Offsets = 0
     """A lag of at most so many offsets is OK."""
     allowed_by_group: Mapping[Pattern, _Offsets] = {}
-    """The same for groups whose whole id matches a regular expression; the first one that matches counts."""
+    """Regular expression for the whole group id -> the same for these groups. The first match counts."""
 
     def allowed_for(self, group_id: str) -> int:
-        """Return the lag that is allowed for a group, in offsets."""
+        """Return the allowed lag of a group, in offsets."""
         matching = (value for regex, value in self.allowed_by_group.items() if regex.matches(group_id))
         return next(matching, self.allowed)
 
@@ -68,11 +68,11 @@ class SelfCheckSettings(SwitchSettings):
     """The section `self_check`: the running job compares its tables with the brokers."""
 
     interval: PositiveDuration = 3600.0
-    """Time between two comparisons of all groups; one also follows each start, once the job has caught up."""
+    """Time between two comparisons of all groups. There is also one after each start, when the job has caught up."""
 
 
 class GroupBudgetSettings(Section):
-    """The section `group_budget`: how much of one group is kept, whatever its tenant writes, see `groups.budget`."""
+    """The section `group_budget`: limits for one group, see `groups.budget`."""
 
     members: _Count = DEFAULT.members
     tasks: _Count = DEFAULT.tasks
@@ -80,7 +80,7 @@ class GroupBudgetSettings(Section):
 
 
 def _finest(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return of a list, as 0.2.0 had, the finest subject."""
+    """Return the finest subject of a list; 0.2.0 had lists here."""
     if not isinstance(given, list | tuple):
         return given
     return max((one for one in given if one in _SUBJECTS), key=_SUBJECTS.index, default="topic")
@@ -90,23 +90,23 @@ class MetricsSettings(Section):
     """The section `metrics`."""
 
     listen: Address | None = None
-    """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`; None: not served."""
+    """The address of `/metrics`, `/health` and `/ready`: `HOST:PORT`. None: they are not served."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which they are reached, in addition to `localhost`, IP addresses and the host's own name."""
+    """Host names that requests may have, in addition to `localhost`, IP addresses and the machine's own name."""
     groups: Pattern = Regex(".*")
-    """Groups that have series of their own: a regular expression that must match the whole id."""
+    """Groups with series of their own: a regular expression for the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
-    """Maximum number of groups with series of their own: those known the longest, and a tenth for new ones."""
+    """Maximum number of groups with series of their own: the oldest ones."""
     lag_by: Annotated[LagSubject, BeforeValidator(_finest)] = "topic"
-    """What has series of its lag."""
+    """Which subjects have series of their lag: each group, each topic of a group, or each partition."""
 
 
 class PageSettings(Section):
     """The section `page`."""
 
     base_path: Annotated[str, AfterValidator(check_base_path)] = ""
-    """The path of the page, for a proxy that passes paths on as they are."""
+    """The path of the page, for a proxy that does not change paths."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which the page is reached, in addition to `localhost`, IP addresses and the host's own name."""
+    """Host names that requests may have, in addition to `localhost`, IP addresses and the machine's own name."""
     auth_file: Path | None = None
-    """Who may read it: lines `USER:PASSWORD` or `Bearer TOKEN`; None: everybody who reaches the address."""
+    """A file with lines `USER:PASSWORD` or `Bearer TOKEN`. None: everybody who can reach the page may read it."""

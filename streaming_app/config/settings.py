@@ -1,4 +1,4 @@
-"""Every key of the configuration: its type, its default, its valid values. Of a run of the job, also the options."""
+"""Every key of the configuration: its type, default and valid values. Also the options of a run of the job."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
 
 
 def _to_text(value: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a setting of Spark as text, so that `true` and `4` need no quotes in YAML."""
+    """Return a Spark setting as text, so that `true` and `4` need no quotes in YAML."""
     return str(value).lower() if isinstance(value, bool | int | float) else value
 
 
 def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a sink without a type as one of no known type: that error names those that there are."""
+    """Give a sink without a type an invalid one: the error for this names all types."""
     return {"type": None, **sink} if isinstance(sink, Mapping) else sink
 
 
@@ -68,7 +68,7 @@ AnySink = Annotated[
     Field(discriminator="type"),
     BeforeValidator(_with_type),
 ]
-"""One sink; `type` is its kind."""
+"""One sink. `type` decides which class."""
 
 
 def _unique_names(kind: str) -> AfterValidator:
@@ -94,7 +94,7 @@ class Settings(Section):
     command_config: Path | None = None
     warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
     state_dir: Path | None = None
-    """The local directory of the lock and of Spark's log when the warehouse is not local."""
+    """The local directory for the lock and Spark's log if the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
     dialect: Literal["shipped", "kip-1331"] = defaults.DIALECT
@@ -106,24 +106,24 @@ class Settings(Section):
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
     time_intervals: Annotated[tuple[NamedIntervals, ...], _unique_names("time intervals")] = ()
-    """Times that recur, by name."""
+    """Recurring times, by name."""
     running_hours: tuple[GroupTimesSettings, ...] = ()
-    """When groups are meant to run; default always."""
+    """When groups have to run; default: always."""
     mute_times: tuple[GroupTimesSettings, ...] = ()
-    """When alerts of groups are recorded and shown, and not sent; default never."""
+    """When alerts of groups are recorded and shown, but not sent; default: never."""
     labels: tuple[LabelsSettings, ...] = ()
-    """Labels of groups, on alerts, metrics, tables and the page."""
+    """Labels of groups, for alerts, metrics, tables and the page."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
     task_copies: SwitchSettings = SwitchSettings()
-    """Whether the brokers are asked for the copies of tasks."""
+    """Whether the job asks the brokers for the copies of tasks."""
     broker_facts: SwitchSettings = SwitchSettings()
-    """Whether they are asked for what the log does not have."""
+    """Whether the job asks the brokers for configs, sizes and other facts that the log does not have."""
     descriptions: SwitchSettings = SwitchSettings()
-    """Whether the stored topology descriptions are fetched."""
+    """Whether the job fetches the stored topology descriptions."""
     page: PageSettings = PageSettings()
 
     @field_validator("running_hours", "mute_times")
@@ -146,9 +146,9 @@ class JobConfig(Settings):
     once: bool = False
     reset: bool = False
     given_session: bool = False
-    """Whether the Spark session is somebody else's."""
+    """Whether the job uses a Spark session that its caller created."""
 
     @field_validator("warehouse")
     @classmethod
     def _absolute(cls, warehouse: Location) -> Location:
-        return warehouse.absolute()  # Spark takes a relative path for the name of a table
+        return warehouse.absolute()  # Spark would read a relative path as the name of a table

@@ -1,4 +1,4 @@
-"""The effective configuration as text that can be used as a configuration file, except that secrets are redacted."""
+"""Prints the effective configuration as a configuration file, with redacted secrets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from streaming_app.config.file import REDACTED, REFERENCE
 from streaming_app.config.load import KeyPath, LoadedConfig, format_path
 from streaming_app.text import escape, escape_json
 
-# The same as Spark's spark.redaction.regex, which redacts its web pages.
+# The same as Spark's spark.redaction.regex.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def effective_values(loaded: LoadedConfig) -> dict[str, Any]:
-    """Return every key with its value as JSON, secrets redacted, references as in the file."""
+    """Return every key with its value as a JSON value. Secrets are redacted; references are as in the file."""
     values: dict[str, Any] = _shown(loaded.settings.model_dump(by_alias=True), loaded.secrets)
     for key, value in values["conf"].items():
         if _SECRET_SETTING.search(key) and not REFERENCE.fullmatch(value):
@@ -29,7 +29,7 @@ def effective_values(loaded: LoadedConfig) -> dict[str, Any]:
 
 
 def as_yaml(loaded: LoadedConfig) -> str:
-    """Return YAML; comments before it name what each source has set, the others are defaults."""
+    """Return YAML. Comments at its top name the keys that each source sets; all other keys have defaults."""
     head, known = [f"# file: {loaded.file}"] if loaded.file else [], set[KeyPath]()
     for source, values in loaded.sources.items():
         if new := values.keys() - known:
@@ -40,7 +40,7 @@ def as_yaml(loaded: LoadedConfig) -> str:
 
 
 def as_json(loaded: LoadedConfig) -> str:
-    """Return JSON."""
+    """Return the effective values as JSON."""
     return escape_json(json.dumps(effective_values(loaded), ensure_ascii=False, indent=2)) + "\n"
 
 

@@ -1,11 +1,10 @@
-"""How large one group may be, whatever its tenant writes: members, tasks, text, topology, events, steps. Pure.
+"""Limits for one group: members, tasks, text, topology, events and steps of a batch. Pure.
 
-A tenant chooses how many members its group has and how long their ids and tags are. A row of `groups` is read and
-written whole with every batch that concerns the group, so one group could take all memory. A group that exceeds its
-budget is set aside: its row stays as it was before, with a reason that counts what it has, until somebody raises the
-budget and releases it.
+A tenant chooses how many members its group has, and how long their ids and tags are. Each batch with records of a group
+reads and writes its whole row of `groups`, so one group could take all memory. A group that exceeds its budget is set
+aside: its row stays as it was, with a reason that names the size, until somebody raises the budget and releases it.
 
-What is counted are records, bytes and steps, and never seconds: a slow machine must not change a row.
+The budget counts records, bytes and steps, and never seconds: a slow machine must not change a row.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from typing import Any
 from streaming_app.groups.group import Group, Member
 
 _TEXTS = attrgetter("member_id", "instance_id", "rack_id", "client_id", "client_host", "process_id", "user_endpoint")
-"""All text of a member but its tags and tasks."""
-_TASK_BYTES = 40  # of a task in a row, besides the id of its subtopology
-_VALUE_BYTES = 30  # of what is no text
-_MEMBER_BYTES = 4 * _VALUE_BYTES  # of a member, besides its text and tasks
-_EPOCHS = 100  # topology epochs whose times are kept, the newest
+"""All text of a member except its tags and tasks."""
+_TASK_BYTES = 40  # for a task in a row, without the id of its subtopology
+_VALUE_BYTES = 30  # for a value that is not text
+_MEMBER_BYTES = 4 * _VALUE_BYTES  # for a member, without its text and tasks
+_EPOCHS = 100  # how many topology epochs keep their times: the newest
 
 
 class OverBudgetError(Exception):
-    """A group, or one operation or batch of it, exceeds its budget; the text says what it has, and what is allowed."""
+    """A group, or one operation or batch of it, exceeds its budget. The text names the size and the limit."""
 
 
 @dataclass(frozen=True)
@@ -35,25 +34,25 @@ class Budget:
 
     members: int = 10_000
     tasks: int = 200_000
-    """Of all members, for each of current, target and pending."""
+    """Sum over all members of their current and target tasks, and of those that they are to revoke."""
     bytes: int = 4 << 20
-    """Of text of members: ids, hosts, tasks and client tags. A topology may have half of it."""
+    """Text of the members: ids, hosts, tasks and client tags. A topology may have half as many bytes."""
     events: int = 100_000
-    """Of one batch; their text may have 8 times `bytes`."""
+    """Events of one batch. Their text may have 8 times `bytes`."""
     steps: int = 5_000_000
-    """Of one batch: records, and members looked at because of them. A group that needs more is set aside."""
+    """Steps of one batch: each record is one, and so is each member that a record makes the fold visit."""
 
 
 DEFAULT = Budget()
 
 
 def check_size(group: Group, budget: Budget) -> int:
-    """Return how many bytes the group has, roughly, and forget the oldest topology epochs. Raises OverBudgetError."""
+    """Return the rough size of the group in bytes. Also removes the oldest topology epochs. Raises OverBudgetError."""
     for epoch in sorted(group.topology_epochs)[:-_EPOCHS]:
         del group.topology_epochs[epoch]
     members = {**group.members, **{one: Member(one) for one in group.targets.keys() - group.members.keys()}}
     tasks, text = 0, _size(group.assignment_configs)
-    for member_id, member in members.items():  # targets may come first
+    for member_id, member in members.items():  # a target may be read before its member
         own = (*group.targets.get(member_id, ()), *member.current, *member.pending_revocation)
         tasks += len(own)
         text += _MEMBER_BYTES + sum(map(len, filter(None, _TEXTS(member)))) + _size(member.client_tags)
@@ -75,9 +74,9 @@ def check_size(group: Group, budget: Budget) -> int:
 
 
 def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, numbers, and lists and dicts of them
-    """Return the characters of all text in a value, and something for each other value.
+    """Return the number of characters of all text in a value, plus `_VALUE_BYTES` for each value that is not text.
 
-    The text is not made: lists of copartitioned topics name one long topic any number of times.
+    It does not format the value: lists of copartitioned topics can name one long topic any number of times.
     """
     if isinstance(value, str):
         return len(value)

@@ -1,12 +1,12 @@
-"""Deployments of an application, as its group shows them: every process replaced in a short time, or a new topology.
+"""Finds deployments of an application by the records of its group: all members are replaced, or the topology is new.
 
-A deployment replaces every member by another one within `WITHIN`, whatever its order: one after the other, all at once,
-or new ones while the old ones still run. Members that join again under their own id, as after a pause of the network,
-are not replaced. A member that stayed for less than `WITHIN` is none that a deployment replaces: an application that
-crashes and is started again and again is deployed no more than once by that.
+A deployment replaces every member by another one within `WITHIN`: one after the other, all at once, or with new members
+that join before the old ones leave. A member that joins again under its own id, as after a network failure, is not
+replaced. Members that stayed for less than `WITHIN` do not count as replaced: so an application that crashes and
+restarts again and again shows at most one deployment.
 
-What must be known for it from operation to operation is a text in the row of the group, `replacing`: since when, and
-the ids of members that left since, as hashes.
+The column `replacing` of the group's row keeps what the next operation needs: a start time, and hashes of the ids of
+members that left since then.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from streaming_app.text import digest
 
 WITHIN = timedelta(minutes=15)
 DEPLOYMENT = "deployment"
-"""The kind of the event, and the `what` of its change. `old` is when it began, `new` what was replaced."""
+"""The kind of the event, and the `what` of its change. `old` is when the deployment began, `new` what it replaced."""
 PROCESSES = "processes"
-_IDS = 100  # of members that left; a group with more of them than that is one of many hosts
+_IDS = 100  # ids of members that left, which are kept at most
 _ID_CHARACTERS = 8
 
 
 def note_deployment(group: Group, changes: Changes) -> Event | None:
-    """Return the event of the deployment that ended with an operation, if one did; and keep what the next one needs."""
+    """Return the event of a deployment that this operation completed, or None. Also updates `group.replacing`."""
     at = group.updated_at
     if group.is_deleted or at is None:
         group.replacing = None
@@ -51,7 +51,7 @@ def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> d
         since, ids = None, set()
     if replaced:
         since, ids = since or at, ids | replaced
-    oldest = next(iter(group.members.values()), None)  # they are in the order in which they joined
+    oldest = next(iter(group.members.values()), None)  # members are in the order in which they joined
     began = None
     if since is not None and oldest and oldest.joined_at and timedelta(0) <= at - oldest.joined_at < WITHIN:
         began, since = min(since, oldest.joined_at), None

@@ -1,7 +1,7 @@
-"""A stored topology description (KIP-1331): as nodes and edges with a hash over them, and as text. Pure.
+"""Converts a stored topology description (KIP-1331) to nodes and edges with a hash, and to text. Pure.
 
-The description is what StreamsGroupDescribe returns, in snake_case. Its tenant chooses every name in it, and how many
-there are: no more than `MAX_NODES` of it are kept, and no more than `MAX_CHARACTERS` of names.
+The input is the description of a StreamsGroupDescribe response, in snake_case. The tenant chooses the number and the
+names of its nodes. So at most `MAX_NODES` nodes are kept, with at most `MAX_CHARACTERS` characters of names.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from streaming_app.text import escape
 
 SOURCE, PROCESSOR, SINK, STORE, TOPIC = "source", "processor", "sink", "store", "topic"
 MAX_NODES = 2_000
-"""Sources, processors and sinks of a description that are kept; Kafka Streams applications have tens to hundreds."""
+"""How many sources, processors and sinks are kept of a description; real applications have tens to hundreds."""
 MAX_CHARACTERS = 2_000_000
-"""Characters that the edges of what is kept may have, with a few for each edge."""
+"""How many characters the names in the kept edges may have in total; each edge adds `_EDGE_CHARACTERS`."""
 _EDGE_CHARACTERS = 16
 NODE_KINDS = {1: SOURCE, 2: PROCESSOR, 3: SINK}
-"""By the node type of a description."""
+"""Node type in a description -> kind."""
 
 AVAILABLE = "AVAILABLE"
 STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
-"""`TopologyDescriptionStatus` of StreamsGroupDescribe where it was requested; brokers before Kafka 4.4 have none."""
+"""`TopologyDescriptionStatus` of a StreamsGroupDescribe response that includes descriptions (Kafka 4.4 or later)."""
 
 
 class Node(NamedTuple):
@@ -47,9 +47,10 @@ class Edge(NamedTuple):
 
 
 def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of `descriptions` that have its nodes and edges; of one that is too large, the first names.
+    """Return the columns of `descriptions` that hold the graph of a description.
 
-    Two descriptions have the same `content_hash`, which is over all nodes, if and only if they say the same.
+    If the description is too large, they hold the nodes that come first in the order of subtopologies and names.
+    `content_hash` is over all nodes: it is the same for two descriptions if and only if these are equal.
     """
     every = [(part, node) for part, nodes in _parts(description) for node in nodes]
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
@@ -73,7 +74,7 @@ def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Mapping[str, Any]]]]:
-    """Return the nodes of each subtopology, by its id, and of each global store, which belongs to none."""
+    """Return pairs of subtopology id and nodes. The nodes of a global store have the id None."""
     stores = description.get("global_stores") or ()
     return [
         *((part["subtopology_id"], part["nodes"]) for part in description.get("subtopologies") or ()),
@@ -92,7 +93,7 @@ def _connections(
 
 
 def _fitting(nodes: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many of the nodes are kept, from the first one on."""
+    """Return how many nodes from the beginning fit the limits."""
     left = MAX_CHARACTERS
     for number, node in enumerate(nodes[:MAX_NODES]):
         own = len(node["name"]) + _EDGE_CHARACTERS
@@ -108,9 +109,9 @@ def _rows(found: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def describe_topology(description: Mapping[str, Any]) -> str:
-    """Return the text that `kafka-streams-groups.sh --describe --topology` of release 4.4.0 prints of a description.
+    """Return a description as `kafka-streams-groups.sh --describe --topology` of release 4.4.0 prints it.
 
-    With line breaks, also at its end. Names with characters that a terminal obeys are escaped.
+    Each line ends with a line break. Control characters in names are escaped.
     """
     lines = ["Topologies:"]
     for number, (part, nodes) in enumerate(_parts(description)):

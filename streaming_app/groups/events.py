@@ -1,17 +1,15 @@
-"""What an operation changed in a group: values before and after, the events of the change, and why it happened. Pure.
-
-The values of a group and its members are compared before and after an operation; each difference is an event.
+"""Compares a group before and after an operation, makes an event for each difference, and finds the cause. Pure.
 
 Causes of a new epoch and a new assignment
 ------------------------------------------
-The broker raises the group epoch (record 17) in the operation that makes a new assignment necessary, and that operation
-also holds the reason: the records of members that join and leave, another metadata hash, other assignment configs. The
-assignment (record 20) follows in the same operation or in a later one, after the initial rebalance delay or the
-assignment interval, and then for all epochs since the last one. So the causes are collected in the group's row until
-there is an assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
+The broker raises the group epoch (record 17) in the operation that makes a new assignment necessary. The same operation
+holds the cause: records of members that join or leave, another metadata hash, or other assignment configs. The
+assignment (record 20) follows in this operation or in a later one, after the initial rebalance delay or the assignment
+interval. It then serves all group epochs since the last assignment. So the row of the group collects the causes until
+the next assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
 
-What the log does not show is `unknown`: whatever later releases may start a rebalance for. Kafka 4.5 raises both epochs
-to refine warm-ups; such an assignment moves no active or standby task, and says that.
+A cause that the log does not show is `unknown`: later releases may start rebalances for other reasons. Kafka 4.5 raises
+both epochs to refine warm-ups. Such an assignment moves no active or standby task, and has the cause `no_task_moved`.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from streaming_app.groups.group import ROLES, SINCE, WARMUP, Change, Event, Grou
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
-"""Never in an event: the records that determine the state have not been read yet."""
+"""The state before the records that determine it are read; events show None instead."""
 TOPOLOGY_CONTENT = "topology"
 JOINED, LEFT = "member_joined", "member_left"
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
 NOT_READY_REASON = "not_ready_reason"
 OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_READY_REASON)
-"""Fields of a group that an operation gives for later ones: of what it changed no event tells."""
+"""Fields of a group that later operations need. They are compared so that `Fold` can undo a part of an operation."""
 _TARGET_CHARACTERS = 8
-_MOST_CHARACTERS = 200  # of a value that is kept to be compared: the tenant chooses it
+_MOST_CHARACTERS = 200  # longer values are compared by a hash: the tenant chooses how long they are
 
 OF_METADATA = (
     "validated_topology_epoch",
@@ -43,17 +41,17 @@ OF_METADATA = (
     "metadata_hash",
     "assignment_configs",
 )
-"""What record 17 says apart from the epoch: until it is read, these hold defaults and not what the group has."""
+"""Fields from record 17, without the epoch. They hold defaults until that record is read."""
 _NAMES = (TOPOLOGY_CONTENT, "group_epoch", "assignment_epoch", "topology_epoch", *OF_METADATA)
 _VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch", "topology_epoch", *OF_METADATA)
-"""The attributes of a group that are compared before and after an operation, besides what is derived."""
+"""The compared attributes of a group, without the derived ones (`Group.derive`)."""
 
-# The kinds of events of what was added, and of what was not; that of any other event is the name of what changed.
+# Kinds of events, for a value that was None before and for one that was not; any other event has the value's name.
 _KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
 _COMPARED = {"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", "target", *_IDENTITY}
 _WITHOUT_EVENT = frozenset(_COMPARED - {NOT_READY_REASON})
-"""Compared only for the causes and deployments, and to describe a member that joined or left."""
+"""Values without an event of their own: they serve to find causes and deployments, and to describe a member."""
 
 _CAUSE_OF_VALUE = {
     "metadata_hash": "topics_changed",
@@ -61,24 +59,24 @@ _CAUSE_OF_VALUE = {
     "topology_epoch": "topology_changed",
 }
 _MOVED = ("rack", "tags", "process")
-"""Of a member that stays, what may have changed; it is then also the cause."""
+"""Values of a member that stays. Such a value is also the name of the cause if it changed."""
 REPLACED, UNKNOWN_CAUSE = "member_replaced", "unknown"
 NO_TASK_MOVED = "no_task_moved"
-"""Of an assignment that nothing explains, and that gives no member another active or standby task."""
+"""The cause of an assignment with unknown cause that gives no member another active or standby task."""
 _CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_CAUSE)
-"""In the order in which they are written, joined by commas."""
+"""All causes, in the order in which a column lists them, separated by commas."""
 OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
 
 _NO_MEMBER = dict.fromkeys(("member", "assignment", "joined_at", *_IDENTITY, "target"))
 
 Values = dict[str, str | None]
-"""What is compared of a group, or of a member, before and after an operation, as text."""
+"""Name -> value as text, of a group or a member, at one time."""
 Changes = dict[str | None, tuple[Values, Values]]
-"""Values before and after an operation: of the group, under None, and by id those of each member that it changed."""
+"""Member id, or None for the group itself -> values before and after an operation. Has only members that it changed."""
 
 
 def group_values(group: Group, derived: Mapping[str, str]) -> Values:
-    """Return the values of the group but those in `OF_OPERATION`; None where no record has been read."""
+    """Return the values of the group, without those in `OF_OPERATION`. None: no record of it has been read."""
     values: Values = {"group": group.group_type if group.is_known else None}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())
@@ -91,7 +89,7 @@ def operation_values(group: Group) -> Values:
 
 
 def member_values(group: Group, member_id: str) -> Values:
-    """Return the values of a member; all but its target, which may come first, are None if it is not in the group."""
+    """Return the values of a member. If it is not in the group, only its target, which may come first, can be set."""
     member = group.members.get(member_id)
     moved = sorted(task for task in group.targets.get(member_id, ()) if task[0] != WARMUP)
     target = digest(str(moved), _TARGET_CHARACTERS) if moved else None
@@ -111,7 +109,7 @@ def member_values(group: Group, member_id: str) -> Values:
 
 
 def each_change(changes: Changes) -> Iterator[tuple[str, str | None, str | None, str | None]]:
-    """Yield the name of each value that changed, the member that it belongs to, if any, and both values."""
+    """Yield (name, member id or None, old, new) for each value that changed."""
     for member_id, (before, now) in changes.items():
         for what, new in now.items():
             if before[what] != new:
@@ -119,20 +117,20 @@ def each_change(changes: Changes) -> Iterator[tuple[str, str | None, str | None,
 
 
 def is_replaced(changes: Changes, what: str) -> bool:
-    """Return whether a known value of the group became another one."""
+    """Return whether a value of the group changed from one known value to another."""
     old, new = (values[what] for values in changes[None])
     return None not in (old, new) and old != new
 
 
 def split_causes(text: str | None) -> frozenset[str]:
-    """Return the causes that are written in a column, joined by commas; none for None."""
+    """Return the causes in a column, which separates them by commas. An empty set for None."""
     return frozenset(text.split(",")) if text else frozenset()
 
 
 def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
-    """Return the causes of the operation's new group epoch and of its new assignment, by kind of the event.
+    """Return the causes of the operation's new group epoch and of its new assignment: kind of event -> causes.
 
-    It also updates the causes that are kept for the next assignment.
+    Also updates `group.causes_since_assignment`.
     """
     before, now = changes[None]
     causes: dict[str, str | None] = {}
@@ -157,12 +155,12 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
 def make_events(
     at: datetime | None, offset: int, changes: Changes, causes: Mapping[str, str | None]
 ) -> Iterator[Event]:
-    """Yield an event for each change that has one; `causes` as `collect_causes` returns them."""
+    """Yield an event for each change, except of values without events. `causes` is what `collect_causes` returned."""
     for what, member_id, old, new in each_change(changes):
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
-            continue  # that a member's client id was read later is no event
+            continue  # the client id of a known member was read
         if what == "assignment_configs" and not (old and new):
-            continue  # they were read for the first time
+            continue  # the configs were read for the first time
         event = Event(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
         if what == "member":
             before, after = changes[member_id]
@@ -172,7 +170,7 @@ def make_events(
 
 
 def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
-    """Return the events that were emitted for these changes; of their values only those that identify them are set."""
+    """Return the events that were emitted for these changes. Only the columns that identify an event are set."""
     return [
         Event(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
         for change in changes
@@ -193,7 +191,7 @@ def _format_tasks(tasks: Tasks) -> str:
 
 
 def _shortened(value: str | None) -> str | None:
-    """Return a value that is only compared: itself, or a hash where it is long."""
+    """Return a value that is only compared: the value itself, or a hash of a long one."""
     return value if value is None or len(value) <= _MOST_CHARACTERS else digest(value)
 
 
@@ -202,16 +200,16 @@ def _event_kind(what: str, old: str | None) -> str:
 
 
 def _causes_of(changes: Changes) -> set[str]:
-    """Return the causes that the changes of one operation prove; empty if they prove none."""
+    """Return the causes that the changes of one operation prove."""
     pairs = [pair for member_id, pair in changes.items() if member_id is not None]
-    # That a member joined is known once its record 19 was read, which always has a host.
+    # A member has joined once its record 19 was read, which always has a host.
     joined = [new for old, new in pairs if new["client_host"] is not None and old["member"] is None]
-    if changes[None][0]["group"] is None:  # it is created: members that left were those of another group
+    if changes[None][0]["group"] is None:  # the group is new: the members that left belonged to another group
         return {JOINED} if joined else set()
     left = [old for old, new in pairs if old["member"] is not None and new["member"] is None]
     instances_left = {old["instance_id"] for old in left} - {None}
     replaced = sum(new["instance_id"] in instances_left for new in joined)
-    # A member whose host was not known before is read for the first time.
+    # If the host of a member was unknown before, the member is read for the first time.
     stay = [(old, new) for old, new in pairs if old["client_host"] is not None and new["member"] is not None]
     found = {
         JOINED: len(joined) > replaced,
@@ -224,6 +222,6 @@ def _causes_of(changes: Changes) -> set[str]:
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:
-    """Return the causes as they are written, None for none."""
+    """Return the causes as a column has them; None if there are none."""
     known = set(causes)
     return ",".join(cause for cause in _CAUSES if cause in known) or None

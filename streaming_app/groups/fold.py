@@ -2,24 +2,23 @@
 
 Theory of operation
 -------------------
-The broker writes the records of one operation (a join, a heartbeat, ...) with one timestamp. A change that is reverted
-within the same operation is not an event, so changes are determined between operations: before the first record of an
-operation, and after its last.
+The broker writes the records of one operation (a join, a heartbeat, ...) with one timestamp. A value that an operation
+changes and changes back is not an event. So the fold compares the group before the first record of an operation with
+the group after its last record.
 
-A batch can end in the middle of an operation. The row therefore keeps the changes made by the first part of it
-(`last_changes`). When the next batch continues the operation, with the same timestamp, the events of the first part
-are retracted (`retracted`) and the events of the whole operation are emitted. So the events do not depend on where the
-log is cut into batches.
+A batch can end in the middle of an operation. So the row keeps the changes that the first part made (`last_changes`).
+When the next batch continues the operation, with the same timestamp, the fold retracts the events of the first part
+(`retracted`) and emits the events of the whole operation. So the events do not depend on where a batch ends.
 
 Records at or below the row's `last_offset` are skipped: reading a part of the log twice has no effect.
 
-A compacted log holds only the newest record of each key, in any order. Its first records of a group, such as a topology
-of months ago, say nothing of the state then, and the group's creation is in the log only if its first operation holds
-record 17. Without it, times that the log does not prove are None, and values appear in events as new, not as changed.
+A compacted log holds only the newest record of each key. So its first records of a group, such as a topology written
+months ago, do not show the state at that time. The log shows the creation of the group only if the first operation
+contains record 17. Otherwise times that the log does not prove are None, and events show values as new, not as changed.
 
-A group can be created again without tombstones: compaction removed them, or a JoinGroup dropped an empty group in the
-coordinator's memory. A record 17 with a lower epoch is such a new group. Other records of it may have come before, see
-`Group.create_again`.
+A group can be created a second time without tombstones in the log: compaction removed them, or a JoinGroup removed an
+empty group from the coordinator's memory. A record 17 with a lower epoch shows such a new group. Other records of the
+new group may come before it, see `Group.create_again`.
 """
 
 from __future__ import annotations
@@ -55,22 +54,22 @@ from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
 
-CLASSIC_GROUP = 2  # record type of a classic group's metadata: a group id has one type at a time
+CLASSIC_GROUP = 2  # record type of a classic group's metadata; a group id belongs to one type of group at a time
 CLASSIC = "classic"
 GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
 _METADATA = attrgetter("group_epoch", *OF_METADATA)
-_TOPOLOGIES = 20  # of a group in one batch: each may have a megabyte
+_TOPOLOGIES = 20  # stored topologies of a group in one batch: each may have a megabyte
 
 
 @dataclass(slots=True)
 class Fold:
-    """Folds records into `group`; appends to `events` and `retracted` with each operation.
+    """Folds records into `group`, and appends to `events` and `retracted` at the end of each operation.
 
-    `topologies` gets a row of the table with this name for each topology that differs from the last one known under the
-    group's id, without the columns that are the same for the whole group.
+    `topologies` gets a row of the table `topologies` for each topology that differs from the one before it under this
+    group id, without the columns that are the same for the whole group.
 
-    Call `close` after the last record. `touched` is set once a record changed, or could have changed, the row.
+    Call `close` after the last record. `touched` becomes true when a record changed the row, or may have.
     """
 
     group: Group
@@ -82,33 +81,33 @@ class Fold:
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
-    """How many were taken, see `count_steps`."""
+    """The steps so far, see `count_steps`."""
     passed_not_ready: list[tuple[Event, Group]] = field(default_factory=list)
-    """Of each time that it no longer is NotReady the event that is to say why it was, and the group then: its own
-    values, as its members may have changed since."""
+    """One entry for each time that the group was NotReady and is no more: an event that still needs the reason, and a
+    shallow copy of the group at the time when it became NotReady."""
     _not_ready: tuple[Event, Group] | None = None
-    """The same of the newest time, if nothing says yet why."""
+    """The same for the current time in NotReady; None in other states, or if the reason is known."""
     _unchecked: int = 0
-    """Bytes of records since the size of the group was looked at."""
+    """Bytes of records since the last check of the group's size."""
     _event_bytes: int = 0
     _events_left_out: int = 0
     _values: Values | None = None
     """The values of the group after the last operation; None before the first."""
     _before: dict[str | None, Values] = field(default_factory=dict)
-    """What the group was like before the operation whose records are folded: its values, under None, and by id those of
-    the members that the operation may have changed. Empty between operations."""
+    """Values before the current operation: of the group, under None, and by id of the members that the operation may
+    have changed. Empty between operations."""
 
     @classmethod
     def of(cls, group_id: str, source_partition: int, stored: Group | None, budget: Budget = budgets.DEFAULT) -> Fold:
-        """Start from a stored state, or from an unknown group."""
+        """Start from a stored group, or without one from a group about which nothing is known."""
         group = stored or Group(group_id, source_partition)
         fold = cls(group, budget)
-        if group.state == NOT_READY and group.not_ready_reason is None:  # the fold before could not find out why
+        if group.state == NOT_READY and group.not_ready_reason is None:  # the last fold could not find out why
             fold._not_ready = _reason_to_come(group, group.state_since), copy(group)
         return fold
 
     def add(self, records: Iterable[LogRecord]) -> None:
-        """Fold records in offset order. Raises OverBudgetError if the group needs too much for that."""
+        """Fold records, which come in offset order. Raises OverBudgetError if the group exceeds its budget."""
         for record in records:
             if record.offset > self.group.last_offset:
                 if record.record_type == CLASSIC_GROUP:
@@ -118,7 +117,7 @@ class Fold:
                     self._add(record)
 
     def copy(self) -> Fold:
-        """Return a copy, which changes no more when this fold goes on."""
+        """Return a copy that later changes of this fold do not affect."""
         return replace(
             self,
             group=self.group.copy(),
@@ -130,7 +129,7 @@ class Fold:
         )
 
     def close(self) -> None:
-        """Complete the current operation. The next batch may still continue it. Raises OverBudgetError."""
+        """End the current operation. The next batch may still continue it. Raises OverBudgetError."""
         if self._before:
             self._end()
             if self._events_left_out:
@@ -140,16 +139,16 @@ class Fold:
             self._check_size()
 
     def count_steps(self, steps: int) -> None:
-        """Count steps that were done for the group. Raises OverBudgetError."""
+        """Add to the steps of the batch. Raises OverBudgetError if there are more than the budget allows."""
         self.steps += steps
         if self.steps > self.budget.steps:
             raise OverBudgetError(f"it takes more than {self.budget.steps:,} steps to fold its records of one batch")
 
     def set_not_ready_reason(self, reason: str | None) -> None:
-        """Set why the group is NotReady, None in other states; call it after `close`. A changed reason is an event.
+        """Set why the group is NotReady, or None in another state. Call it after `close`.
 
-        Only the first change after an operation is an event. A later one, without a record in between, only updates
-        the row: it has no offset of its own in the log.
+        The first changed reason after an operation is an event. Later changes without a record in between only update
+        the row, because they have no offset of their own in the log.
         """
         group, old = self.group, self.group.not_ready_reason
         if reason == old:
@@ -163,7 +162,7 @@ class Fold:
 
     def _check_size(self) -> None:
         self._unchecked = 0
-        if len(self._before) > 1 + 2 * self.budget.members:  # those of before, and those of a group created again
+        if len(self._before) > 1 + 2 * self.budget.members:  # members of the old group, and of one created again
             raise OverBudgetError(f"one operation concerns {len(self._before) - 1:,} members")
         self.size = check_size(self.group, self.budget)
 
@@ -195,7 +194,7 @@ class Fold:
         self.touched = True
 
     def _set_metadata(self, record: LogRecord, value: dict[str, Any]) -> None:
-        """Apply a value of record 17, which may be that of a group created again."""
+        """Apply a value of record 17. A lower epoch means that the group was created again."""
         group, at, epoch = self.group, record.timestamp, self.group.group_epoch
         is_first_known = epoch is None and group.first_seen_at != at
         if epoch is not None and value["epoch"] < epoch:
@@ -218,7 +217,7 @@ class Fold:
             self.add_events([Event(at, "unsolicited_push", None, None, str(group.topology_epoch), record.offset)])
 
     def _start_operation(self, at: datetime | None) -> None:
-        """Go on with the operation of this time, or start a new one."""
+        """Continue the operation if it has the same timestamp; otherwise end it and start a new one."""
         group = self.group
         is_same = at is not None and at == group.updated_at  # a record without a time is its own operation
         if self._before:
@@ -226,16 +225,16 @@ class Fold:
                 return
             self._end()
         self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
-        if is_same:  # the last batch ended within it, or within its millisecond
+        if is_same:  # the last batch ended within this operation, or within its millisecond
             self._undo()
         elif group.group_epoch is None:
             group.first_seen_at = None  # an operation without record 17 is not the creation
         group.updated_at = at
 
     def _undo(self) -> None:
-        """Go back to before the first part of an operation, as its second part may undo what that has changed.
+        """Restore the values before the first part of an operation, because the second part may change them back.
 
-        Only in what is compared, and in what `_end` gives the group: the records of that part stay folded.
+        This restores the compared values, and the fields that `_end` set. The records of the first part stay folded.
         """
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
@@ -249,23 +248,23 @@ class Fold:
                 setattr(group, SINCE[what], since)
             if what in SINCE or what in OF_OPERATION:
                 setattr(group, what, datetime.fromisoformat(old) if old and what in SINCE.values() else old)
-        if group.first_seen_at == group.updated_at:  # it was created in the first part
+        if group.first_seen_at == group.updated_at:  # the first part created the group
             group.state = group.description_status = None
 
     def _save(self, *member_ids: str) -> None:
-        """Save the values of these members, unless they are."""
+        """Save the values of these members before the operation, unless they are saved already."""
         for member_id in member_ids:
             if member_id not in self._before:
                 self._before[member_id] = member_values(self.group, member_id)
 
     def _create(self, new: Group, **before: None) -> Group:
-        """Go on with a new group; nothing is kept of a deleted group with the same id."""
+        """Replace the group by a new one with the same id."""
         self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **before}
         self.group = new
         return new
 
     def _add_classic(self, record: LogRecord) -> None:
-        """Delete the group: a classic group now has this id, or its tombstone removes any group with this id."""
+        """Delete the group: a classic group has its id now, or the tombstone of one removes every group with the id."""
         group, at = self.group, record.timestamp
         if group.is_known:
             self._start_operation(at)
@@ -283,9 +282,9 @@ class Fold:
         self._take(record)
 
     def _keep_topology(self, at: datetime | None, offset: int) -> None:
-        """Keep the group's topology if it is another one than the last one known under the group's id.
+        """Add a row for the group's topology if it differs from the last one under this group id.
 
-        The event is of this record and not of its operation, so it does not depend on where a batch ends.
+        The event belongs to this record, not to its operation, so it does not depend on where a batch ends.
         """
         group = self.group
         old, new = group.topology_hash, topology_hash(group.subtopologies)
@@ -297,7 +296,7 @@ class Fold:
         if len(self.topologies) < _TOPOLOGIES:
             row = {"topology_hash": new, "topology_epoch": group.topology_epoch or 0, "first_seen_at": at}
             self.topologies.append(row | {"subtopologies": group.subtopologies, "offset": offset})
-            self._check_size()  # it is written also if the next record replaces it
+            self._check_size()  # the row is written even if the next record replaces this topology
         else:
             self._events_left_out += 1
 
@@ -324,7 +323,7 @@ class Fold:
             self._not_ready = None
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Add events as far as the budget goes, and count the others."""
+        """Add events up to the budget, and count those beyond it."""
         for event in events:
             self._event_bytes += len(event.old or "") + len(event.new or "")
             if len(self.events) < self.budget.events and self._event_bytes <= 8 * self.budget.bytes:
@@ -338,7 +337,7 @@ def _reason_to_come(group: Group, at: datetime | None) -> Event:
 
 
 def _update_times(group: Group, derived: Mapping[str, str]) -> None:
-    """Take over the state and the status of the description, after an operation, and since when the new ones hold."""
+    """Set the state and the description's status after an operation, and the time when each of them changed."""
     was_known = group.state not in (None, UNKNOWN_STATE) or group.first_seen_at == group.updated_at
     at = group.updated_at if was_known and derived["state"] != UNKNOWN_STATE else None
     for what, since in SINCE.items():

@@ -1,6 +1,6 @@
-"""One streams group and its members, as their records describe them, its times, and what a fold takes in and says.
+"""A streams group and its members as their records describe them, and the input and output of a fold.
 
-Only data; what each record does to a group is in `replay`.
+Only data: `replay` has the effect of each record on a group.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STA
 
 WARMUP = "warmup"
 ROLES = ("active", "standby", WARMUP)
-"""In which a member has a task."""
+"""The roles in which a member can have a task."""
 STORED_AT = "description_stored_at"
 READ_AGAIN = -2
-"""The highest `last_offset` of a row whose group is read again from the beginning: the row counts no longer. Each
-offset below it stands for one that the row had, see `read_again.marked`."""
+"""The highest `last_offset` of an obsolete row, whose group is read again from the beginning. Lower values encode the
+offset that the row had before, see `read_again.marked`."""
 SINCE = {"state": "state_since", "description_status": "description_since"}
-"""Field of `Group` that holds what was derived from the records, to the field that says since when it has its value."""
+"""Derived field of `Group` -> the field with the time since which it has its value."""
 _RULES = {"state": STATE_RULES, "description_status": DESCRIPTION_STATUS_RULES}
 LEFT_EPOCH = -1  # member epoch after the tombstone of record 22
 
@@ -31,7 +31,7 @@ Tasks = dict[TaskId, int]  # task -> assignment epoch; 0 where the record has no
 
 @dataclass(slots=True)
 class Member:
-    """A member: records 19 (its description) and 22 (its epoch and tasks); None where that record has not been read."""
+    """A member, from records 19 (its description) and 22 (its epoch and tasks). None: that record was not read."""
 
     member_id: str
     joined_at: datetime | None = None
@@ -62,13 +62,13 @@ _VALUES = attrgetter(*(one.name for one in fields(Member)))
 
 @dataclass(slots=True)
 class Group:
-    """A streams group: what its records say, and what the fold made of them. A deleted group keeps its last epochs."""
+    """A streams group: values of its records, and what the fold derives from them. A deleted group keeps its epochs."""
 
     group_id: str
     source_partition: int = 0
     last_offset: int = -1
     log_epoch: int | None = None
-    """Of the record at `last_offset`; set where the row is written, as records do not hold it."""
+    """The leader epoch of the record at `last_offset`. The writer of the row sets it, as records do not contain it."""
     group_type: str = "streams"
     group_epoch: int | None = None
     metadata_at: datetime | None = None
@@ -83,21 +83,22 @@ class Group:
     assignment_configs: dict[str, str] = field(default_factory=dict)
     subtopologies: list[dict[str, Any]] = field(default_factory=list)
     topology_epochs: dict[int, dict[str, datetime | None]] = field(default_factory=dict)
-    """When each was first seen, and reached what, see `replay.REACHED`; None where the log does not prove the time."""
+    """Topology epoch -> the time of each step that it has reached (`first_seen_at`, and the keys of `replay.REACHED`).
+    None: the log does not prove the time."""
     readiness_recorded: bool = False
     client_host: str | None = None
-    """Of its first member, as the broker saw it: ids are a tenant's choice, and its address is not."""
+    """The host of its first member, as the broker saw it: a tenant chooses ids, but not this address."""
     is_deleted: bool = False
     members: dict[str, Member] = field(default_factory=dict)
     targets: dict[str, Tasks] = field(default_factory=dict)
     members_in: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
-    """Number of members by state and epoch, so that `all_members_stable` need not visit every member."""
+    """(member state, member epoch) -> number of members, so that `all_members_stable` does not visit every member."""
 
     first_seen_at: datetime | None = None
     updated_at: datetime | None = None
     deleted_at: datetime | None = None
     state: str | None = None
-    """As of the last operation, as `description_status`."""
+    """After the last operation, like `description_status`."""
     state_since: datetime | None = None
     description_status: str | None = None
     description_since: datetime | None = None
@@ -106,30 +107,30 @@ class Group:
     """The source topics that were missing when the group was last NotReady; None once it is ready."""
     causes_since_assignment: str | None = None
     replacing: str | None = None
-    """Members that left lately, see `deployments`."""
+    """The members that left recently, see `deployments`."""
     topology_hash: str | None = None
-    """Of the newest topology known under this group id; it stays when the group is deleted and created again."""
+    """The hash of the newest topology under this group id. It stays when the group is deleted and created again."""
     unsolicited_pushes: int = 0
     last_unsolicited_push_at: datetime | None = None
     last_changes: list[Change] = field(default_factory=list)
     known_before: str | None = None
-    """While the group is read again: what its row said before, see `read_again`."""
+    """While the group is read again: facts from its old row, as JSON, see `read_again`."""
     set_aside_at: datetime | None = None
-    """When the group was set aside: its newest record then. Its records are not folded until it is released."""
+    """When the group was set aside: the time of its newest record then. Its records are not folded until a release."""
     set_aside_reason: str | None = None
     set_aside_release: str | None = None
-    """The release of this project that set it aside; another one tries it again."""
+    """The version of this project that set it aside. Another version reads the group again."""
 
     @property
     def is_known(self) -> bool:
-        """Whether a record of the group has been read, and it is not deleted."""
+        """Whether a record of the group has been read and the group is not deleted."""
         return self.last_offset >= 0 and not self.is_deleted
 
     @property
     def assignment_epoch_or_first(self) -> int:
-        """The assignment epoch; without a record 20 that of a new group: 1, and 0 in releases 4.1 and 4.2.
+        """The assignment epoch, or without a record 20 the first one of a group: 1, or 0 in Kafka 4.1 and 4.2.
 
-        Both give the same state, because the group epoch of the first record 17 is one higher in either case.
+        The state is the same in both cases, because the group epoch of the first record 17 is one higher.
         """
         if self.assignment_epoch is not None:
             return self.assignment_epoch
@@ -142,15 +143,15 @@ class Group:
 
     @property
     def all_members_stable(self) -> bool:
-        """Every member is STABLE at the assignment epoch."""
+        """Whether every member is STABLE at the assignment epoch."""
         return self.members_in[STABLE_MEMBER, self.assignment_epoch_or_first] == len(self.members)
 
     def derive(self) -> dict[str, str]:
-        """Return the state as StreamsGroupDescribe names it, or Dead or Unknown, and the status of the description."""
+        """Return `state` (StreamsGroupDescribe's names, and Dead and Unknown) and `description_status`."""
         return {name: next(value for value, matches in rules if matches(self)) for name, rules in _RULES.items()}
 
     def get_or_add_member(self, member_id: str, at: datetime | None) -> Member:
-        """Return the member with this id; an unknown one is added as a member that joined at `at`."""
+        """Return the member with this id. An unknown id is added as a member that joined at `at`."""
         if member_id not in self.members:
             self.add_member(Member(member_id, joined_at=at))
         return self.members[member_id]
@@ -172,7 +173,7 @@ class Group:
         self.members_in[member.state_and_epoch] += 1
 
     def copy(self) -> Group:
-        """Return a copy, which changes no more when this group does: collections of members are replaced as a whole."""
+        """Return a copy that later changes of this group do not affect. Collections of a `Member` are never mutated."""
         return replace(
             self,
             members={name: Member(*_VALUES(member)) for name, member in self.members.items()},
@@ -183,16 +184,16 @@ class Group:
         )
 
     def create_again(self, at: datetime | None) -> Group:
-        """Return the group as a new one, of which record 17 is read now.
+        """Return the new group that has the same id, when its first known record 17 is read at `at`.
 
-        Compaction may have removed older records 17 of the new group, but not its other records, which came before. A
-        group that has members is not deleted, so what was written since the last record 17 is of the new group. Members
-        with records of this time joined with it.
+        Compaction may have removed older records 17 of the new group, but not its other records. A coordinator does
+        not delete a group with members, so everything written after the last known record 17 belongs to the new group.
+        Members with records of this time joined in this operation.
         """
         group = self.created(at)
         group.topology_epoch, group.subtopologies = self.topology_epoch, self.subtopologies
         for member in self.members.values():
-            # As in the row, which knows of its operation also where a batch ended within it.
+            # By its time, as in the row: a batch may have ended within the operation.
             if at is not None and member.updated_at == at:
                 own = replace(member, member_epoch=None, previous_member_epoch=None, member_state=None)
                 own.current, own.pending_revocation = {}, {}
@@ -207,25 +208,25 @@ class Group:
         return group
 
     def created(self, at: datetime | None) -> Group:
-        """Return a new group with this id, of which nothing is known yet."""
+        """Return a new group with this id and no values of records."""
         kept = ("source_partition", "last_offset", "updated_at", "topology_hash", "known_before")
         return Group(self.group_id, first_seen_at=at, **{name: getattr(self, name) for name in kept})
 
     def _is_newer(self, at: datetime | None) -> bool:
-        """Return whether a time is known to be after the newest record 17."""
+        """Return whether a time is after the newest record 17; False if one of the two is unknown."""
         return at is not None and self.metadata_at is not None and at > self.metadata_at
 
     def was_description_stored(self, topology_epoch: int | None) -> bool:
-        """Return whether the description of a topology epoch was stored before, whatever became of it since."""
+        """Return whether the description of a topology epoch was ever stored."""
         return topology_epoch is not None and STORED_AT in self.topology_epochs.get(topology_epoch, {})
 
     def see_topology_epoch(self, epoch: int, at: datetime | None) -> dict[str, datetime | None]:
-        """Keep when a topology epoch was first seen; return what is kept of it."""
+        """Return the times of a topology epoch; a new epoch was first seen at `at`."""
         return self.topology_epochs.setdefault(epoch, {"first_seen_at": at})
 
 
 class LogRecord(NamedTuple):
-    """A decoded record of a group; `timestamp` is None where the record has none."""
+    """A decoded record of a group; `timestamp` is None if the record has none."""
 
     offset: int
     timestamp: datetime | None
@@ -233,7 +234,7 @@ class LogRecord(NamedTuple):
     key: dict[str, Any]
     value: dict[str, Any] | None
     size: int = 0
-    """Bytes of its key and value."""
+    """Bytes of key and value."""
 
 
 class Event(NamedTuple):
@@ -246,19 +247,19 @@ class Event(NamedTuple):
     new: str | None
     offset: int
     cause: str | None = None
-    """Of a new group epoch or assignment: why, see `groups.events`."""
+    """Why there is a new group epoch or assignment, see `groups.events`; None for other kinds."""
     client_host: str | None = None
-    """Of a member that joined or left."""
+    """The host of a member that joined or left."""
     instance_id: str | None = None
-    """The same."""
+    """The static instance id of a member that joined or left."""
 
 
 class Change(NamedTuple):
-    """One change made by the newest operation: enough to retract its event and to emit the operation's events again."""
+    """A change by the newest operation, with what is needed to retract its event and to emit it again."""
 
     what: str
     member_id: str | None
     old: str | None
     offset: int
     since: datetime | None = None
-    """None: of releases up to 0.2.0."""
+    """Set only in rows that releases up to 0.2.0 wrote: since when the old value held."""

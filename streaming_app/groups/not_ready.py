@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-The broker returns the reason to members only, in the status of their heartbeat responses, and does not write it to the
-log. It checks the topics in this order and stops at the first failed check (`InternalTopicManager.configureTopics`,
-Kafka 4.4.0); so do we:
+The broker returns the reason only to members, in the status of heartbeat responses, and does not write it to the log.
+It checks the topics in this order and stops at the first failed check (`InternalTopicManager.configureTopics`, Kafka
+4.4.0). This module does the same:
 
 1. Every source topic must exist.
 2. A repartition topic without a partition count in the topology gets the largest count of the topics read by the
@@ -12,13 +12,14 @@ Kafka 4.4.0); so do we:
 3. The topics of a copartition group must have equal counts; repartition topics without a fixed count are adjusted.
 4. A changelog topic gets the largest count of the topics that its subtopology reads.
 5. A repartition or changelog topic that exists must have the count computed above.
-6. Every repartition and changelog topic must exist. The broker tries to create them: this reason remains only when it
-   is not authorized to or fails.
+6. Every repartition and changelog topic must exist. The broker tries to create them, so this reason remains only if it
+   may not create topics or fails.
 
-A subtopology's patterns match no topic: released brokers refuse them, and load one in a record as such (4.4.0).
+The patterns of a subtopology count as no topics: released brokers refuse topologies with patterns, and ignore the
+patterns of one that a record contains (4.4.0).
 
-Where several topics fail the same check, the broker names the first in the order of its hash table; we name the first
-in alphabetical order.
+If several topics fail the same check, the broker names the first in the order of its hash table. This module names the
+first in alphabetical order.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from streaming_app.groups.state_rules import EMPTY, NONE, NOT_READY
 from streaming_app.groups.topology import INTERNAL_TOPICS
 
 Subtopology = Mapping[str, Any]
-"""As in the column `subtopologies` of `groups`."""
+"""An element of the column `subtopologies` of `groups`."""
 PartitionCounts = Mapping[str, int]
 """Topic to number of partitions."""
 TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
-"""Partition counts by topic, of those of these topics that exist; None where they cannot be known."""
+"""Topics -> partition counts of those that exist; None if they are not known."""
 
-# What reasons begin with: a status of heartbeat responses, and of some messages of the broker the first words.
+# The beginnings of reasons: a status of heartbeat responses, and for some the first words of the broker's message.
 _WRONG = "INCORRECTLY_PARTITIONED_TOPICS"
 _MISSING_INTERNAL = "MISSING_INTERNAL_TOPICS"
 INVALID_TOPOLOGY = "STREAMS_INVALID_TOPOLOGY"  # Kafka's error, not a status: such a member cannot join
 _INVALID = f"{INVALID_TOPOLOGY}: Failed to compute number of partitions for all repartition topics"
-_NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # ours: a check failed, and the log does not show which
-_MAX_NAMED_TOPICS = 3  # in one message of the broker
+_NOT_VALIDATED = "TOPICS_NOT_VALIDATED"  # not Kafka's: a check failed, and the log does not show which
+_MAX_NAMED_TOPICS = 3  # as many as one message of the broker names
 _NAMED = ("source_topics", "repartition_sink_topics", *INTERNAL_TOPICS)
 
 
 def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
-    """Let the row and the events of a fold that is closed say why the group is, and was, NotReady.
+    """Write to the row and the events of a closed fold why the group is, and was, NotReady.
 
-    Without `topics`, as in a worker, which cannot ask the brokers, the row stays as it is.
+    Workers of Spark cannot ask the brokers and pass None as `topics`: then the reason in the row stays as it is.
     """
     group = fold.group
     for event, passed in fold.passed_not_ready:
@@ -67,14 +68,14 @@ def set_reasons(fold: Fold, topics: TopicLookup | None) -> None:
             group.missing_topics = None
     elif topics is not None:
         counts = _counts_of(group, topics)
-        if counts is not None or not group.not_ready_reason:  # one that was found in the topics says more than the log
+        if counts is not None or not group.not_ready_reason:  # never replace a reason by a less exact one of the log
             fold.set_not_ready_reason(not_ready_reason(group, counts))
             before, group.missing_topics = group.missing_topics, _missing_topics(group, counts)
             fold.touched |= group.missing_topics != before
 
 
 def _missing_topics(group: Group, topics: PartitionCounts | None) -> list[str] | None:
-    """Return the source topics of a group that are missing; without `topics` the log shows only if all are."""
+    """Return the missing source topics of a group. Without `topics`, the log shows only whether all are missing."""
     sources = sorted(set(_names(group.subtopologies, "source_topics")))
     if topics is None and group.metadata_hash != 0:
         return None
@@ -86,9 +87,9 @@ def _counts_of(group: Group, topics: TopicLookup | None) -> PartitionCounts | No
 
 
 def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> str:
-    """Return why this group is NotReady, by its topics, or, without them, by the log alone.
+    """Return why this group is NotReady: from the topics of the cluster, or if they are None from the log alone.
 
-    `topics` are those of the cluster with their partition counts: at least what `required_topics` returns of them.
+    `topics` has the partition counts of existing topics, at least of all that `required_topics` returns.
     """
     if group.topology_epoch is None:
         return f"{_NOT_VALIDATED}: The group has no topology."
@@ -96,7 +97,7 @@ def not_ready_reason(group: Group, topics: PartitionCounts | None = None) -> str
         valid = f"{_NOT_VALIDATED}: The topics are valid by now; the broker has not checked them again."
         return reason_from_topics(group.subtopologies, topics) or valid
     sources = _names(group.subtopologies, "source_topics")
-    if group.metadata_hash == 0 and sources:  # the hash is over those of the required topics that exist
+    if group.metadata_hash == 0 and sources:  # the hash is over the required topics that exist
         return _missing_sources(sources)
     validated = group.validated_topology_epoch
     before = "no epoch" if validated == NONE else f"epoch {validated}"
@@ -115,7 +116,7 @@ def reason_from_topics(subtopologies: Iterable[Subtopology], topics: PartitionCo
 
 
 def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Iterator[str]:
-    """Yield the checks that fail, in order; the broker stops at the first, and what follows builds on its success."""
+    """Yield the message of each failed check, in order. Only the first is valid: later checks assume that it passed."""
     if missing := [topic for topic in _names(parts, "source_topics") if topic not in topics]:
         yield _missing_sources(missing)
     declared = {topic["name"]: topic["partitions"] for part in parts for topic in part["repartition_source_topics"]}
@@ -130,7 +131,7 @@ def _failed_checks(parts: Sequence[Subtopology], topics: PartitionCounts) -> Ite
         repartition = of_group.keys() & declared.keys()
         decisive = {name: count for name, count in of_group.items() if name not in declared}
         if repartition == names:
-            # The broker compares the fixed topics of the whole topology here, not only those of the group.
+            # Here the broker compares all topics with fixed counts in the topology, not only those of this group.
             decisive = {name: known[name] for name in fixed} or {"": max(of_group.values(), default=0)}
         counts |= dict.fromkeys(repartition, max(decisive.values(), default=0))
         if len(set(decisive.values())) > 1:

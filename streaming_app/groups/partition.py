@@ -1,4 +1,4 @@
-"""Which partition of the offsets topic holds a group's records: Kafka's own rule, on Java's hash of a string."""
+"""The partition of the offsets topic that holds a group's records, by Kafka's own rule: Java's hash of the group id."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """The topic of groups and their committed offsets."""
@@ -7,13 +7,13 @@ _SIGN = 1 << 31
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """Return the partition with a group's records in an offsets topic with this number of partitions."""
+    """Return the partition that holds a group's records, if the offsets topic has this number of partitions."""
     value = hash_code(group_id)
     return 0 if value == -_SIGN else abs(value) % partitions  # Integer.MIN_VALUE has no absolute value; Kafka uses 0
 
 
 def hash_code(text: str) -> int:
-    """Return Java's `String.hashCode`: over UTF-16 code units, overflowing as a Java int does."""
+    """Return Java's `String.hashCode`: a 32-bit hash of the UTF-16 code units, with overflow."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):

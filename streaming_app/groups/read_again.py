@@ -1,8 +1,9 @@
-"""What a group that is read again keeps of its row: what compaction took from the log, and the row proves.
+"""Keeps facts of a row whose group is read again: those that the row proves and that compaction took from the log.
 
-The records come first: only what they leave unknown is taken over, and only while the row may be of the same group.
-That shows once all records have been read that the row was made of, by their offsets: clocks of coordinators differ. A
-batch may end before that, so what the row said stands in the new row until then (`Group.known_before`).
+Values from the records win. A fact of the old row is used only if the records leave it unknown, and only if the old row
+belongs to the same group. This is known after all records that the old row was made of are read again. Offsets decide
+this, not times, because the clocks of coordinators differ. A batch may end before that, so the new row keeps the facts
+of the old one until then (`Group.known_before`).
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ _PROVEN = (
 
 
 def marked(offset: int) -> int:
-    """Return the `last_offset` that says of a row that it counts no longer, or the one that it had before."""
+    """Return the `last_offset` that marks a row as obsolete. For a marked one, return the `last_offset` before."""
     return READ_AGAIN - 1 - offset
 
 
 def is_marked(row: Mapping[str, Any]) -> bool:
-    """Return whether a row counts no longer."""
+    """Return whether a row is marked as obsolete."""
     return (row["last_offset"] or 0) <= READ_AGAIN
 
 
 def known_before(row: Mapping[str, Any]) -> str | None:
-    """Return what a row of `groups` that counts no longer proves, for `Group.known_before`; None for nothing.
+    """Return the facts of an obsolete row of `groups` as JSON, for `Group.known_before`; None if it proves nothing.
 
-    Without record 17 its times are only those of the last operation, or of when it was set aside.
+    A row without record 17 proves nothing: its times are only those of its last operation, or when it was set aside.
     """
     if row.get("known_before") or row["deleted_at"] is not None or row["group_epoch"] is None:
-        return row.get("known_before")  # it is read again for the second time, or gone
+        return row.get("known_before")  # the group is read again for the second time, or it is deleted
     proven = {name: row[name] for name in _PROVEN} | {"last_offset": marked(row["last_offset"])}
     return json.dumps(proven, default=datetime.isoformat)
 
 
 def carry_over(group: Group) -> None:
-    """Take over times that are unknown, and pushes that were counted, and forget what is of no more use."""
+    """Fill unknown times and the count of pushes from the old row, and drop `known_before` when it is not needed."""
     if group.known_before is None or group.group_epoch is None:
         return
     row = json.loads(group.known_before, object_hook=_with_times)
@@ -58,7 +59,7 @@ def carry_over(group: Group) -> None:
     has_all = group.source_partition != row["source_partition"] or group.last_offset >= row["last_offset"]
     if is_same and not is_proven:
         _fill(group, row, has_all=has_all)
-    if is_proven or has_all:  # the log has all since the group was created, or all that the row was made of
+    if is_proven or has_all:  # the log has every record since the creation, or every record that made the old row
         group.known_before = None
 
 
@@ -72,7 +73,7 @@ def _fill(group: Group, row: Mapping[str, Any], *, has_all: bool) -> None:
         for name, at in step.items():
             if isinstance(at, datetime) and kept.get(name) is None and (name != STORED_AT or name in kept):
                 kept[name] = at
-    if has_all and (pushed_at := row[_PUSHED_AT]):  # else the records of it may be still to come
+    if has_all and (pushed_at := row[_PUSHED_AT]):  # before that, records of the same pushes may still follow
         group.unsolicited_pushes = max(group.unsolicited_pushes, row[_PUSHES])
         group.last_unsolicited_push_at = max(filter(None, (group.last_unsolicited_push_at, pushed_at)))
 

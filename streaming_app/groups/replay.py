@@ -1,7 +1,7 @@
-"""The effect of each record on a group, as of the broker's `replay` methods. Events and history are in `fold`.
+"""The effect of each record on a group, the same as in the broker's `replay` methods. `fold` makes the events.
 
-A record may arrive before the records that it depends on (compaction may keep them in any order), so every value
-creates the group or the member that it names, and a tombstone for an unknown group or member has no effect.
+Compaction may remove the records that a record depends on. So every value creates the group or the member that it
+names, and a tombstone for an unknown group or member has no effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REACHED = {
     STORED_AT: "stored_description_epoch",
     "description_failed_at": "failed_description_epoch",
 }
-"""Step of a topology epoch -> the group's value that is the epoch which has reached it."""
+"""Step of a topology epoch -> the field of the group with the newest epoch that has reached the step."""
 _OF_MEMBER = (
     "instance_id",
     "rack_id",
@@ -29,7 +29,7 @@ _OF_MEMBER = (
     "rebalance_timeout_ms",
     "topology_epoch",
 )
-"""What record 19 says as a row has it."""
+"""Fields of record 19 that a row has under the same name."""
 
 
 def apply(
@@ -57,9 +57,9 @@ def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
     # A 4.1 broker writes no tagged field at all; later releases write at least the number of standby replicas.
     group.readiness_recorded = bool(configs) or any(getattr(group, name) != NONE for name in REACHED.values())
     for step, name in REACHED.items():
-        if 0 <= (epoch := getattr(group, name)) != before[name]:  # the group has reached it only now
+        if 0 <= (epoch := getattr(group, name)) != before[name]:  # this record reached the step
             kept = group.see_topology_epoch(epoch, at)
-            if at is not None or step == STORED_AT:  # that it was stored is kept, too, where its time is not known
+            if at is not None or step == STORED_AT:  # a stored description is noted even if its time is unknown
                 kept.setdefault(step, at)
 
 
@@ -136,7 +136,7 @@ def _tasks(value: dict[str, Any], suffix: str = "tasks") -> Tasks:
     for role in ROLES:
         for ids in value[f"{role}_{suffix}"]:
             partitions, epochs = ids["partitions"], ids.get("assignment_epochs")
-            if epochs is None or len(epochs) != len(partitions):  # as in the broker: the member's epoch
+            if epochs is None or len(epochs) != len(partitions):  # then the broker, too, takes the member's epoch
                 epochs = [value.get("member_epoch", 0)] * len(partitions)
             tasks.update(((role, ids["subtopology_id"], p), epoch) for p, epoch in zip(partitions, epochs, strict=True))
     return tasks
@@ -152,7 +152,7 @@ def _subtopology(epoch: int, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names(subtopology: dict[str, Any], copartition_group: dict[str, list[int]]) -> list[str]:
-    """Return the names for the indexes of a copartition group; an index out of range is shown as such, not dropped."""
+    """Return the topics at the indexes of a copartition group. An index out of range becomes `source_topics[9]`."""
     names = []
     for kind in ("source_topics", "source_topic_regex", "repartition_source_topics"):
         topics = subtopology[kind]

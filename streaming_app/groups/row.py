@@ -25,7 +25,7 @@ _EPOCH_STEPS, _STORED = ("first_seen_at", *REACHED), "description_stored"
 
 
 def to_row(cluster: str, group: Group) -> dict[str, Any]:
-    """Return the row of `groups`. Nested values are lists and dicts, maps are lists of pairs, as in Arrow."""
+    """Return the row of `groups`. Nested values are lists and dicts; a map is a list of pairs, as in Arrow."""
     row = {name: getattr(group, name) for name in _SCALARS}
     stale = {m.member_id: m.joined_at for m in group.members.values() if is_stale(group, m)}
     epochs = [
@@ -77,7 +77,7 @@ def from_row(row: dict[str, Any]) -> Group:
 
 
 def _present(row: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the columns that hold a value: in a row of an older release, a new field keeps its default."""
+    """Return the columns that are not null. So in a row of an older release a new field keeps its default."""
     return {name: row[name] for name in names if row[name] is not None}
 
 
@@ -87,16 +87,16 @@ def is_stale(group: Group, member: Member) -> bool:
 
 
 def _stale_since(group: Group, joined: Collection[datetime | None]) -> datetime | None:
-    """Return since when a member that joined then runs an older topology than the group; None if none does."""
+    """Return since when a member is stale, from the times when the stale members joined; None if there are none."""
     known = [at for at in joined if at]
     epoch_at = group.topology_epochs.get(group.topology_epoch or 0, {}).get("first_seen_at")
     return max(filter(None, (min(known), epoch_at))) if known else None
 
 
 def description_stale_since(group: Group) -> datetime | None:
-    """Return since when the topology epoch has been without a stored description; None if it has one, or needs none.
+    """Return since when the topology epoch has no stored description; None if it has one, or there is no topology.
 
-    That is since the epoch was first seen; if its description was stored before, since the status changed.
+    This is the time when the epoch was first seen, or, if its description was stored before, when the status changed.
     """
     if group.description_status in {"CURRENT", "NO_TOPOLOGY", None}:
         return None
@@ -108,8 +108,8 @@ def description_stale_since(group: Group) -> datetime | None:
 def is_solicitable(group: Group) -> bool:
     """Return whether the broker would ask an active member for the description (KIP-1331).
 
-    One that has left, or left temporarily as a static member, is not active. That the brokers have a plugin, and that
-    no back-off is active, is assumed: neither is in the log.
+    A member that has left, or a static member that left temporarily, is not active. This assumes that the brokers have
+    a plugin and that no back-off is active: the log does not show either.
     """
     return group.description_status in SOLICITABLE_STATUSES and any(
         (member.member_epoch or 0) >= 0 and not is_stale(group, member) for member in group.members.values()
@@ -117,7 +117,7 @@ def is_solicitable(group: Group) -> bool:
 
 
 def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:
-    """Yield a row for each member and task. A target may be known before its member is."""
+    """Yield a row for each member and task. A target may be known before its member."""
     for member_id in {**group.members, **group.targets}:
         member = group.members.get(member_id) or Member(member_id)
         target = group.targets.get(member_id, {})
@@ -137,7 +137,7 @@ def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:
 
 def _add_task(group: Group, row: dict[str, Any]) -> None:
     task: TaskId = (row["role"], row["subtopology_id"], row["partition"])
-    member = group.members.get(row["member_id"])  # without one, another program has changed the row
+    member = group.members.get(row["member_id"])  # None for a target that was read before its member
     if member and row["current"]:
         member.current[task] = row["assignment_epoch"]
     if member and row["pending_revocation"]:

@@ -1,21 +1,21 @@
-"""A compact form of a group's row, for the alert rules and the metrics, and whom its rebalance waits for.
+"""A compact form of a group's row for verdicts, alert rules and metrics, with the members that a rebalance waits for.
 
 Only data, and the functions that read it from a row of `groups`. No clock: callers pass the time.
 
 Wrong clocks
 ------------
-The records of a group have the times of its coordinator's clock, and the next coordinator may have another one. With a
-clock that is an hour behind, a restart of half a minute looks like one of an hour. The job knows better: what it reads
-now was written before now, and after the last time that it had read everything. A time outside of these bounds is moved
-to the nearer one. What was read from the tables after a start has no bounds; only times ahead of now are known to be
-wrong.
+Records have timestamps of the coordinator's clock, and the clock of the next coordinator may differ. If it is an hour
+behind, a restart of half a minute seems to take an hour. The job knows bounds: a record that it reads now was written
+before now, and after the last time when it had read the whole log. A timestamp outside of these bounds is replaced by
+the nearer bound. Rows that the job reads from the tables at its start have no lower bound: only timestamps in the
+future are known to be wrong.
 
 Newcomers
 ---------
-Everything that has a limit, such as series of metrics and notifications, is a place where a flood of groups could push
-out others. A tenant chooses the ids of its groups and the text in them, but not when they were first seen. So the
-oldest groups keep their places, and newcomers beyond the limits are counted. A group whose creation the log does not
-prove was there before, and counts as old.
+Some resources are limited, such as series of metrics and notifications. Without a rule, a flood of new groups could
+take the places of others. A tenant chooses the ids of its groups and their text, but not when they were first seen. So
+the oldest groups keep their places, and the job counts newcomers beyond the limit. If the log does not prove the
+creation of a group, the group counts as old.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.text import EPOCH, first_of, host_of
 
 NEW_FOR = timedelta(days=1)
-_TOLERANCE = timedelta(minutes=2)  # for batches that take long, and clocks that are a little off: nobody notices
+_TOLERANCE = timedelta(minutes=2)  # for long batches, and for clocks that are slightly wrong
 REBALANCING = ("Assigning", "Reconciling")
 AWAY_EPOCH = -2
 NOT_REVOKING, AWAY, BEHIND, WAITING = "UNREVOKED_TASKS", "AWAY", "BEHIND", "UNRELEASED_TASKS"
-_NAMED_MEMBERS = 20  # at most, those with the oldest records
-_NAMED_TASKS = 50  # of one member
+_NAMED_MEMBERS = 20  # the members with the oldest records are named, up to this number
+_NAMED_TASKS = 50  # named tasks of one member
 _TASKS_IN_TEXT = 5
 
 _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
@@ -46,41 +46,41 @@ _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
         lambda task: task["current"] != task["target"],
     ),
     WAITING: (
-        "waits for {}, which no unsettled member owns",
+        "waits for {}, which no other member still owns",
         lambda task: task["target"] and not task["current"],
     ),
 }
-"""State of an unsettled member -> what it has not done, and whether it holds up, or waits for, this task of its.
+"""State of an unsettled member -> what it has not done, and whether a task is one that it delays or waits for.
 
-In the order in which members are named.
+Members are named in the order of these states.
 """
 _ORDER = tuple(_OBLIGATIONS)
 
 
 class UnsettledMember(NamedTuple):
-    """A member that keeps a group from being Stable, and the tasks that it holds up or waits for."""
+    """A member because of which a group is not Stable, and the tasks that it delays or waits for."""
 
     member_id: str
     state: str
-    """UNREVOKED_TASKS: it is to revoke tasks; AWAY: a static member that left temporarily; BEHIND: it has not taken the
-    newest assignment yet; UNRELEASED_TASKS: it waits for tasks that other members still own."""
+    """UNREVOKED_TASKS: it has to revoke tasks. AWAY: a static member that left temporarily. BEHIND: it has not taken
+    the newest assignment yet. UNRELEASED_TASKS: it waits for tasks that other members still own."""
     client_id: str | None
     client_host: str | None
     process_id: str | None
     instance_id: str | None
     updated_at: datetime | None
-    """Time of its newest record."""
+    """The time of its newest record."""
     rebalance_timeout_ms: int | None
     tasks: tuple[str, ...]
-    """In the notation of Kafka's logs, such as 0_3; at most 50."""
+    """Tasks in the notation of Kafka's logs, such as 0_3; at most 50."""
     task_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A streams group as in its row of `groups`; the fields are columns of that table.
+    """A streams group. The fields are columns of `groups`, except the last three.
 
-    The last two are computed from the row's members, and only while the group is in one of the `REBALANCING` states.
+    `unsettled` and `unsettled_count` come from the row's members, only while the group is in a `REBALANCING` state.
     """
 
     group_id: str
@@ -114,29 +114,29 @@ class GroupSnapshot:
     missing_topics: Sequence[str] | None = None
     """The source topics that were missing when it was last NotReady; None once it is ready."""
     unsettled: tuple[UnsettledMember, ...] = ()
-    """The members that are not settled: those that others wait for first, those with the oldest records first."""
+    """At most 20 members that are not settled, in the order of `_OBLIGATIONS`, those with the oldest records first."""
     unsettled_count: int = 0
-    """How many there are: `unsettled` has at most 20."""
+    """The number of all members that are not settled."""
     moved_times: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
-    """Of times that a wrong clock wrote, what was written and what it is here."""
+    """Pairs of a time that a wrong clock wrote, and the corrected time."""
 
 
 COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in ("unsettled", "unsettled_count", "moved_times"))
-"""The columns of `groups` that `group_snapshot` needs; also `members` and `assignments`, for groups in a `REBALANCING`
-state: the fields `MEMBER_FIELDS` of unsettled members are enough, and the assignments of those."""
+"""The columns of `groups` that `group_snapshot` needs. For groups in a `REBALANCING` state it also needs `members` and
+`assignments`: of unsettled members only, and of `members` only the fields `MEMBER_FIELDS`."""
 _TIMES = tuple(one.name for one in fields(GroupSnapshot) if str(one.type).startswith("datetime"))
 _KEPT_FIELDS = tuple(name for name in UnsettledMember._fields if name not in ("state", "tasks", "task_count"))
 MEMBER_FIELDS = (*_KEPT_FIELDS, "member_state", "member_epoch")
 
 
 class WrittenBetween(NamedTuple):
-    """When records were written, by the clock of the job; `earliest` is None where it is not known."""
+    """Bounds of the time when records were written, by the job's clock; `earliest` is None if it is not known."""
 
     earliest: datetime | None
     latest: datetime
 
     def correct(self, time: datetime) -> datetime:
-        """Return the time, or the nearer bound if the clock that wrote it is clearly wrong."""
+        """Return the time, or the nearer bound if the time is outside of the bounds by more than the tolerance."""
         if time > self.latest + _TOLERANCE:
             return self.latest
         if self.earliest is not None and time < self.earliest - _TOLERANCE:
@@ -145,7 +145,7 @@ class WrittenBetween(NamedTuple):
 
 
 def correct_snapshot(written: GroupSnapshot, before: GroupSnapshot | None, bounds: WrittenBetween) -> GroupSnapshot:
-    """Correct the times that are new since the corrected snapshot before; the others keep their correction."""
+    """Return `written` with corrected times. A time that the corrected snapshot `before` has keeps its correction."""
     known = {**{time: time for time in _times(before)}, **dict(before.moved_times)} if before else {}
     moved = {time: new for time in _times(written) if (new := known.get(time) or bounds.correct(time)) != time}
     if not moved:
@@ -164,9 +164,9 @@ def _times(snapshot: GroupSnapshot) -> Iterator[datetime]:
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
-    """Yield the keys whose values are not the same objects as before, those that are gone last.
+    """Yield the keys whose values are not the same objects as before; removed keys come last.
 
-    A mapping that is the same object has not changed: of a million groups nothing is looked at.
+    If both mappings are the same object, this returns at once, also for a million groups.
     """
     if before is now:
         return
@@ -178,32 +178,32 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator
 
 
 def is_newcomer(group: GroupSnapshot, now: datetime) -> bool:
-    """Return whether a group is known for less than a day."""
+    """Return whether a group was first seen less than a day ago."""
     return group.first_seen_at is not None and now - group.first_seen_at < NEW_FOR
 
 
 def age(group: GroupSnapshot) -> tuple[datetime, str]:
-    """Return the key of the order in which groups come: the oldest first."""
+    """Return a sort key: the oldest group first."""
     return group.first_seen_at or EPOCH, group.group_id
 
 
 def select(groups: Iterable[GroupSnapshot], most: int) -> list[GroupSnapshot]:
-    """Return so many of the groups at most: the oldest."""
+    """Return the oldest groups, at most `most`."""
     chosen = list(groups)
     return chosen if len(chosen) <= most else sorted(chosen, key=age)[:most]
 
 
 def ranks(groups: Mapping[str, GroupSnapshot], group_ids: Iterable[str], now: datetime) -> dict[str, int]:
-    """Return the place of each newcomer among these groups, from 1 on; older groups have none."""
+    """Return the rank of each newcomer among these groups, from 1 on, the oldest first. Older groups have none."""
     wanted = (groups[one] for one in group_ids if one in groups)
     new = sorted((group for group in wanted if is_newcomer(group, now)), key=age)
     return {group.group_id: place for place, group in enumerate(new, 1)}
 
 
 def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
-    """Return the snapshot of a row of `groups`, whose `members` and `assignments` may be missing.
+    """Return the snapshot of a row of `groups`, which may lack `members` and `assignments`.
 
-    `unsettled_count` is how many members are unsettled, if the row has it and not all of them.
+    If the row has only some of the members, its key `unsettled_count` is the number of all that are unsettled.
     """
     is_rebalancing, settled = row["state"] in REBALANCING, (STABLE_MEMBER, row["assignment_epoch"])
     tasks: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -223,22 +223,22 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
 
 
 def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:
-    """Return the members that the group waits for, those with the oldest records first.
+    """Return the members that the rebalance waits for, those with the oldest records first.
 
-    Members that only wait for tasks count if nobody else is there to wait for.
+    Members that wait for tasks themselves are returned only if there are no others.
     """
     return tuple(member for member in group.unsettled if member.state != WAITING) or group.unsettled
 
 
 def describe_obligation(member: UnsettledMember) -> str:
-    """Return what the member has not done: `has not revoked tasks 0_1, 0_2`."""
+    """Return what the member has not done, such as `has not revoked tasks 0_1, 0_2`."""
     names = first_of(member.tasks, _TASKS_IN_TEXT, member.task_count)
     text, _ = _OBLIGATIONS[member.state]
     return text.format(f"{'task' if member.task_count == 1 else 'tasks'} {names or 'none'}")
 
 
 def member_details(member: UnsettledMember) -> dict[str, object]:
-    """Return everything known of the member, for the details of a finding and for JSON; nothing is null."""
+    """Return all known facts about the member as JSON values without null, for the evidence of a verdict."""
     details = member._asdict() | {"tasks": list(member.tasks)}
     details["host"], updated_at = details.pop("client_host"), details.pop("updated_at")
     details["newest_record"] = updated_at and updated_at.isoformat()

@@ -2,12 +2,11 @@
 
 Theory of operation
 -------------------
-The broker never writes a group's state; it derives it from the records
-(`StreamsGroup.maybeUpdateGroupState`, Apache Kafka 4.4.0), and so do we, with the same rules in the same order. Two
-rows are our own. A deleted group is Dead: a state of the protocol, too, which KIP-1071 gives to a group that is being
-removed; no released broker sets it, and one that is asked for such a group answers GROUP_ID_NOT_FOUND. A group whose
-records do not show whether its topics are valid is Unknown (a 4.1 broker keeps that in memory only, and a record may
-not have been read yet).
+The broker does not write a group's state. It derives the state from the records
+(`StreamsGroup.maybeUpdateGroupState`, Apache Kafka 4.4.0). These tables have the same rules in the same order, and two
+more states. A deleted group is Dead. KIP-1071 defines this state for a group that is being removed, but no released
+broker sets it: it answers GROUP_ID_NOT_FOUND. A group is Unknown if its records do not show whether its topics are
+valid: a 4.1 broker keeps this in memory only, or a record has not been read yet.
 
 The description's status compares three epochs (KIP-1331, as implemented in 4.4.0): that of the topology, that of the
 description that the plugin has stored, and that of the description that the plugin permanently rejected.
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 NONE = -1  # no epoch: the default of the tagged fields of record 17
-UNCERTAIN = -2  # a plugin call was started and its result is not in the log yet
+UNCERTAIN = -2  # the broker has called its plugin, and the result is not in the log yet
 
 STABLE_MEMBER = "STABLE"
 EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "Stable", "Dead"
@@ -27,7 +26,7 @@ MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"} 
 
 
 Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
-"""Values, and for which groups (`group.Group`) each is the right one."""
+"""Pairs of a value and the condition of a `group.Group` that has it. The first condition that holds decides."""
 
 STATE_RULES: Rules = (
     (DEAD, lambda g: g.is_deleted),
@@ -63,16 +62,16 @@ def is_unsolicited(
 ) -> bool:
     """Return whether a new record 17 of a group with members shows a push that the broker had no reason to solicit.
 
-    `before` is the (stored, failed) pair of the record that it replaces; `stored` is that of the new one. The broker
-    solicits a push only while both the stored and the failed epoch differ from the topology's. It accepts any other
-    push as well, and writes stored = -2 before it calls the plugin. Without members the same change of the record
-    means that the group or its description is deleted.
+    `before` is the pair of stored and failed epoch in the record that it replaces; `stored` is the new stored epoch.
+    The broker solicits a push only while both the stored and the failed epoch differ from the topology's. It also
+    accepts other pushes, and writes stored = -2 before it calls the plugin. In a group without members, the same
+    change of the record means that the group or its description is deleted.
 
-    A push that the plugin rejects once more leaves the same record again (`is_same`): anything else that is written
-    there changes the group epoch.
+    If the plugin rejects a second push, the record is written a second time without a change (`is_same`). Every other
+    operation that writes it changes the group epoch.
 
-    A failed epoch stays in the record when a later push succeeds. So once the description was stored
-    (`was_stored_once`), what follows stored = -2 is the end of a push that was counted at its first record.
+    The failed epoch stays in the record when a later push succeeds. So if the description was stored before
+    (`was_stored_once`), the record after stored = -2 ends a push that was already counted.
     """
     if topology_epoch is None:
         return False

@@ -1,21 +1,22 @@
-"""Copies of tasks: which there are, how far behind, and what lasts of that: behind, too few, restored. Pure.
+"""The copies of each task, their lag, and conditions over time: standbys behind, too few copies, restores. Pure.
 
 Theory of operation
 -------------------
-Clients report to the coordinator, in their heartbeats, how much of its changelogs each of their tasks has, and where
-these end (`TaskOffsets`, `TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). The coordinator keeps it in memory only,
-so after it has moved nothing is known until the next reports, and it says -1, 2^63-1, or nothing, for what a client
-does not know. A task with several changelogs of which one is unknown is reported as 0. So 0 of more is unknown, too.
-An active task that runs is reported without an offset; one with an offset below the end still restores its state. A
-member also reports tasks that it does not have, of which state is left on its disk: such a copy is dormant. Nobody
-keeps it up to date, but a process with it needs less of a restore.
+In their heartbeats, clients report for each task the offset in its changelogs and the end of these (`TaskOffsets` and
+`TaskEndOffsets` of StreamsGroupDescribe; Kafka 4.4). The coordinator keeps the reports only in memory: after the
+coordinator moves, nothing is known until the next reports. For an unknown value a client reports -1, 2^63-1 or nothing.
+For a task with several changelogs it reports 0 if one of them is unknown, so an offset of 0 before a later end is
+unknown, too. A running active task is reported without an offset; an active task with an offset below the end restores
+its state. A member also reports tasks that it does not have but whose state is on its disk. Such a copy is dormant:
+nobody keeps it up to date, but it makes a restore in this process shorter.
 
-A status is made from each description of the group and the status before it. What it says since when lasts as long as
-it is so, and no status is made while a group rebalances: tasks and their copies move then.
+Each description of the group gives a new status (`GroupCopies`), made from the status before. A time since when a
+condition holds stays the same as long as the condition holds. While a group rebalances there is no new status, because
+tasks and copies move.
 
-A restore ends when its pace by its newest reports says so. A thread restores all its tasks with one consumer, which
-goes on faster with the rest when one is done. So no task takes longer than all that is left to the thread does at the
-pace of the thread.
+The end of a restore is estimated from the rate of its newest reports. A thread restores all its tasks with one
+consumer: when one task is done, the others become faster. So the estimate for a task is never later than the estimate
+for everything that the thread restores.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from streaming_app.text import host_of
 ACTIVE, STANDBY, WARMUP = ROLES
 RESTORING, DORMANT = "restoring", "dormant"
 ROLE_ORDER = (ACTIVE, RESTORING, STANDBY, WARMUP, DORMANT)
-"""Of all roles of copies, the one that matters most first."""
+"""All roles of copies, the most important first."""
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
 
-_UNKNOWN = (1 << 63) - 1  # Java's Long.MAX_VALUE, which Kafka Streams reports of a task whose offsets it does not know
+_UNKNOWN = (1 << 63) - 1  # Java's Long.MAX_VALUE: Kafka Streams reports it for a task with unknown offsets
 
 TaskId = tuple[str, int]
-"""Subtopology, partition."""
+"""Subtopology id, partition."""
 
 
 class TaskCopy(NamedTuple):
@@ -68,27 +69,27 @@ class TaskCopy(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
-        """What identifies the row within its cluster."""
+        """The columns that identify the row within its cluster."""
         return self.group_id, self.member_id, self.role, self.subtopology_id, self.partition
 
     @property
     def place(self) -> tuple[str, str, TaskId]:
-        """What identifies the copy whatever its role becomes."""
+        """The identity of the copy when its role changes."""
         return self.group_id, self.member_id, self.task
 
     @property
     def process_and_task(self) -> tuple[str, str, TaskId]:
-        """What identifies the directory with its state."""
+        """The identity of the directory with its state."""
         return self.group_id, self.process_id or self.member_id, self.task
 
     @property
     def known_acceptable_lag(self) -> int:
-        """The `acceptable.recovery.lag` of the group, or Kafka's default where that is not known."""
+        """The `acceptable.recovery.lag` of the group, or Kafka's default if the group's value is not known."""
         return DEFAULT_ACCEPTABLE_LAG if self.acceptable_lag is None else self.acceptable_lag
 
     @property
     def is_behind(self) -> bool:
-        """Whether it is known to be further behind than is acceptable."""
+        """Whether its lag is known and above `acceptable.recovery.lag`."""
         return self.lag is not None and self.lag > self.known_acceptable_lag
 
 
@@ -98,12 +99,12 @@ def format_task(task: TaskId) -> str:
 
 
 def known_offset(offset: int | None) -> int | None:
-    """Return an offset that a client reported; None for the values that stand for an unknown one."""
+    """Return an offset that a client reported; None for the values with the meaning unknown."""
     return None if offset is None or not 0 <= offset < _UNKNOWN else offset
 
 
 def lag_of(offset: int | None, end_offset: int | None) -> int | None:
-    """Return how far behind a copy is, never negative; None if it is not known."""
+    """Return the lag of a copy, at least 0; None if it is not known."""
     if offset is None or end_offset is None or offset == 0 < end_offset:
         return None
     return max(0, end_offset - offset)
@@ -112,9 +113,9 @@ def lag_of(offset: int | None, end_offset: int | None) -> int | None:
 def copies_of_description(
     described: Mapping[str, Any], acceptable_lag: int | None, before: Iterable[TaskCopy], now: datetime
 ) -> list[TaskCopy]:
-    """Return the copies in a group of a StreamsGroupDescribe response.
+    """Return the copies of a group, which is an element of a StreamsGroupDescribe response.
 
-    Offsets that are the same as those of the copies `before` were reported when these were.
+    A copy with the same offsets as in `before` keeps its `reported_at`.
     """
     stateful, earlier = _stateful(described["topology"] or {}), {copy.place: copy for copy in before}
     held, reported = [], []
@@ -140,7 +141,7 @@ def copies_of_description(
 
 
 def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
-    """Return the copies in a row of `groups`, of which the log has everything but the offsets."""
+    """Return the copies in a row of `groups`. They have no offsets, because the log does not contain these."""
     members = {member["member_id"]: member for member in row["members"] or ()}
     stateful = _stateful(row)
     return [
@@ -160,11 +161,11 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
 
 
 def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members: Collection[str]) -> list[TaskCopy]:
-    """Return the copies with the offsets that are known of the same tasks of the same members, in whatever role.
+    """Return `copies` with the offsets of those copies in `known` that have the same member and task, in any role.
 
-    And the dormant ones that are known of `members`: one in each process that has no other copy of the task, as all its
-    threads report what lies in its directory. All copies of a task are stateful if one is, as only some clients may
-    have reported offsets.
+    Also returns the dormant copies in `known` that belong to `members`: at most one for each process and task, because
+    all threads of a process report the same directory, and none if the process has another copy of the task. If one
+    copy of a task is stateful, all are: perhaps only some clients have reported offsets.
     """
     by_place = {one.place: one for one in known}
     found = []
@@ -192,23 +193,23 @@ def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:
 
 
 class CopiesSum(NamedTuple):
-    """The copies of all tasks of one group in one role."""
+    """Sums over the copies of all tasks of one group in one role."""
 
     copies: int = 0
     lag: int | None = None
-    """None if no client has reported any."""
+    """The sum of the reported lags; None if no client has reported any."""
     behind: int = 0
-    """Those whose lag is not acceptable."""
+    """How many have a lag above `acceptable.recovery.lag`."""
     unknown: int = 0
-    """Those of which no lag is reported: if there are any, the sum is a lower bound."""
+    """How many have no reported lag. If there are any, `lag` is a lower bound."""
     rate: float | None = None
-    """Offsets a second; None if it is not known of any."""
+    """Offsets a second; None if no rate is known."""
     ready_at: datetime | None = None
-    """When the last of them is at the end of its changelogs; None if that is not known of each."""
+    """When all of them are at the end of their changelogs; None if this is not known for every copy."""
 
 
 def sum_copies(copies: Iterable[TaskCopy]) -> dict[str, CopiesSum]:
-    """Sum up the copies of one group, by role; every role has a sum."""
+    """Return the sums of one group by role. Every role is in the result."""
     by_role: defaultdict[str, list[TaskCopy]] = defaultdict(list)
     for copy in copies:
         by_role[copy.role].append(copy)
@@ -230,45 +231,45 @@ def _sum(copies: Sequence[TaskCopy]) -> CopiesSum:
 
 
 class Report(NamedTuple):
-    """What was left of the changelogs of a copy, or of all that a thread restores, and when the report of it came."""
+    """A report of the lag of one copy, or of all copies that a thread restores, and when the job saw it."""
 
     at: datetime
     lag: int
 
 
-_FEWEST, _MOST = 2, 6  # reports that a pace is made of, and that are kept: what came last counts
-_LONGEST_SECONDS = 365 * 86_400.0  # of a restore
+_FEWEST, _MOST = 2, 6  # reports: how many a rate needs, and how many are kept, the newest
+_LONGEST_SECONDS = 365 * 86_400.0  # the longest estimate for a restore that is believed
 
 
 class Progress(NamedTuple):
-    """How a copy that restores, or a standby that is further behind than acceptable, has come on by its reports."""
+    """The progress of a copy that restores, or of a standby with a lag above `acceptable.recovery.lag`."""
 
     copy: TaskCopy
     reports: tuple[Report, ...]
-    """The newest of those that came nearer to the end than each before, in order: at least one."""
+    """The newest reports with a lower lag than all reports before, in order: at least one."""
     ends_at: datetime | None = None
-    """When it is done if it goes on like that; None if that is not known yet."""
+    """When the copy has caught up if the rate stays the same; None if this is not known yet."""
 
     @property
     def rate(self) -> float | None:
-        """Offsets a second, by these; None if it is not known yet."""
+        """Offsets a second, from these reports; None if it is not known yet."""
         return _rate(self.reports)
 
     @property
     def lag(self) -> int:
-        """The fewest offsets that were left."""
+        """The lowest reported lag."""
         return self.reports[-1].lag
 
     @property
     def fell_at(self) -> datetime:
-        """When the report of these came: it has not come nearer to the end after it."""
+        """When the lag last became lower."""
         return self.reports[-1].at
 
 
 def _rate(reports: Sequence[Report]) -> float | None:
-    """Return how many offsets a second were done; None of a single report.
+    """Return the offsets a second between the reports; None if there is only one.
 
-    The first is left out once there are three: it may have been made long before the job saw it.
+    From three reports on, the first one is ignored: the client may have sent it long before the job saw it.
     """
     first, last = reports[1 if len(reports) > _FEWEST else 0], reports[-1]
     seconds = (last.at - first.at).total_seconds()
@@ -276,41 +277,41 @@ def _rate(reports: Sequence[Report]) -> float | None:
 
 
 def _ends_at(reports: Sequence[Report]) -> datetime | None:
-    """Return when nothing is left at that rate; None if it is not known, or so far away that a client made it up."""
+    """Return when the lag is 0 at this rate. None: not known, or so far in the future that the reports are not real."""
     if not (rate := _rate(reports)) or (seconds := reports[-1].lag / rate) > _LONGEST_SECONDS:
         return None
     return reports[-1].at + timedelta(seconds=seconds)
 
 
 class TooFew(NamedTuple):
-    """A task with copies in fewer processes than the group asks for, although there are others."""
+    """A task with copies in fewer processes than configured, although there are more processes."""
 
     since: datetime
     processes: int
-    """That have a copy."""
+    """How many processes have a copy."""
 
 
 @dataclass(frozen=True)
 class GroupCopies:
-    """The copies of the tasks of one group, at the newest description of it."""
+    """The status of the copies of one group, as of its newest description."""
 
     standby_replicas: int | None = None
     """The group's `num.standby.replicas`; None if it is not known."""
     behind: tuple[Progress, ...] = ()
-    """Standbys; those that have not come nearer to the end for the longest time first."""
+    """Standbys with a lag above `acceptable.recovery.lag`. The one whose lag fell longest ago is the first."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
-    """Stateful tasks with fewer copies than are asked for."""
+    """Stateful tasks with fewer copies than configured."""
     restoring: Mapping[str, Progress] = field(default_factory=dict)
-    """By task, such as `0_3`: what its owner reports of its restore."""
+    """Task, such as `0_3` -> the progress of its restore, as its owner reports it."""
     threads: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
-    """By member what was left of all that it restores."""
+    """Member id -> reports of the lag of everything that the member restores. A member is one stream thread."""
 
 
 def next_status(
     copies: Iterable[TaskCopy], standby_replicas: int | None, before: GroupCopies | None, now: datetime
 ) -> GroupCopies:
-    """Return the status of a group that does not rebalance; `copies` are all that it has."""
-    known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps those up to date
+    """Return the status of a group that does not rebalance. `copies` are all copies of the group."""
+    known = [copy for copy in copies if copy.role != DORMANT]  # nobody keeps dormant copies up to date
     before = before or GroupCopies()
     earlier = {one.copy.key: one for one in (*before.behind, *before.restoring.values())}
     progress = [one for copy in known if (one := _next_progress(copy, earlier.get(copy.key), now))]
@@ -326,9 +327,9 @@ def next_status(
 
 
 def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progress | None:
-    """Return how a copy has come on; None if nothing is to be said of it."""
+    """Return the progress of a copy; None if it neither restores nor is a standby behind."""
     if copy.lag is None:
-        return old  # its client has not reported since the coordinator moved
+        return old  # the client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
         return None
     reports = _next_reports(old and old.reports, copy.lag, now, is_restore=copy.role == RESTORING)
@@ -338,7 +339,7 @@ def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progr
 def _next_reports(
     old: tuple[Report, ...] | None, lag: int, now: datetime, *, is_restore: bool = True
 ) -> tuple[Report, ...]:
-    """Return the reports with one more, if that comes nearer to the end; a restore of which more is left is another."""
+    """Return the reports, with a new one if its lag is lower. A restore with more lag than at first starts again."""
     if old is None or (is_restore and lag > old[0].lag):
         return (Report(now, lag),)
     return (*old[1 - _MOST :], Report(now, lag)) if lag < old[-1].lag else old
@@ -347,7 +348,7 @@ def _next_reports(
 def _next_threads(
     copies: Iterable[TaskCopy], progress: Iterable[Progress], before: GroupCopies, now: datetime
 ) -> dict[str, tuple[Report, ...]]:
-    """Return by member what was left of all that it restores, from when on none of that went to another member."""
+    """Return the reports of each member. They begin again when a task that it restored moved to another member."""
     left, has = Counter[str](), {copy.place for copy in copies}
     for one in progress:
         if one.copy.role == RESTORING:
@@ -358,7 +359,7 @@ def _next_threads(
 
 
 def _with_thread(one: Progress, threads: Mapping[str, tuple[Report, ...]]) -> Progress:
-    """Return the progress of a task that ends, at the latest, when its thread is done with all."""
+    """Return the progress of a task, with an end that is not later than the end for its whole thread."""
     ends = one.ends_at, _ends_at(threads[one.copy.member_id])
     return one._replace(ends_at=min(filter(None, ends), default=None))
 
@@ -370,7 +371,7 @@ def _uncopied(
     for copy in copies:
         places[copy.task].add(copy.process_id)
     processes = {process for own in places.values() for process in own}
-    wanted = min(1 + standby_replicas, len(processes))  # of more there is nowhere to put another copy
+    wanted = min(1 + standby_replicas, len(processes))  # a process has at most one copy of a task
     return {
         task: TooFew(old.since if (old := before.uncopied.get(task)) else now, len(places[task]))
         for task in sorted({copy.task for copy in copies if copy.stateful})

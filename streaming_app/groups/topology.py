@@ -1,12 +1,12 @@
-"""The content of a topology (record 23): what tells two of them apart, a hash over it, and what changed between two.
+"""The content of a topology (record 23): a hash over it, and the changes between two topologies.
 
 Theory of operation
 -------------------
-A topology is a set of facts: its subtopologies, and each topic, regular expression and copartition group of one. The
-hash and the list of changes both come from these facts, so two topologies have the same hash if and only if there is
-no change between them. The order of subtopologies, topics and configs means nothing, and neither does the epoch.
+The content of a topology is a set of facts: its subtopologies, and their topics, regular expressions and copartition
+groups. The hash and the list of changes both come from these facts, so two topologies have the same hash if and only if
+there is no change between them. The epoch, and the order of subtopologies, topics and configs, are not part of it.
 
-The hash is stored and compared with those of later releases: the facts of a topology must stay as they are.
+Tables store the hash, and later releases compare it: the facts of a topology must never change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.text import digest
 
-_HASH_CHARACTERS = 16  # 64 bits: what is compared are the few topologies of one group
+_HASH_CHARACTERS = 16  # 64 bits are enough: one group has few topologies
 _READ = ("source_topics", "source_topic_regex")
 _TOPICS = (*_READ, "repartition_sink_topics")
 INTERNAL_TOPICS = ("repartition_source_topics", "state_changelog_topics")
@@ -33,11 +33,11 @@ KINDS: Mapping[str, str] = {
     "state_changelog_topics": "changelog topic",
     "copartition_groups": "copartition group",
 }
-"""The columns of a subtopology that make up its content, and what one entry of each is called."""
+"""Column of a subtopology that is part of the content -> the word for one entry of it."""
 
 
 def is_internal_topic(name: str, group_id: str) -> bool:
-    """Return whether a topic has a name such as Kafka Streams makes for repartition and changelog topics of a group."""
+    """Return whether a topic is named like a repartition or changelog topic that Kafka Streams creates for a group."""
     return name.startswith(f"{group_id}-") and name.endswith(("-repartition", "-changelog"))
 
 
@@ -51,10 +51,10 @@ class Fact(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What two topologies differ in: an entry that was added or removed, or one of its attributes that changed.
+    """A difference between two topologies: an entry was added or removed, or an attribute of an entry changed.
 
-    Of a changed entry, `attribute` is `subtopology`, `partitions`, `replication_factor` or the name of a topic config,
-    after the word `config`, and `old` and `new` are its values, None where it is not set.
+    `attribute` is set only for a changed entry: `subtopology`, `partitions`, `replication_factor`, or `config NAME` for
+    a topic config. `old` and `new` are its values, or None if it is not set.
     """
 
     change: str
@@ -67,25 +67,25 @@ class Change(NamedTuple):
 
 
 def topology_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str:
-    """Return a hash over the content of a topology, given as the column `subtopologies` of `groups`: 16 hex digits."""
+    """Return a hash over the content of a topology (the column `subtopologies` of `groups`): 16 hex digits."""
     return content_hash(sorted(_facts(subtopologies)))
 
 
 def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return a hash over the names of the topics that a topology reads: 16 hex digits; None if it reads none.
+    """Return a hash over the source topics and patterns of a topology: 16 hex digits. None if it has none.
 
-    Topics that the topology writes itself do not count, as their names contain the application id: an application under
-    another id has the same hash.
+    Repartition topics are not part of it, because their names contain the application id. So an application that runs
+    under another id has the same hash.
     """
     names = {f"{column} {name}" for part in subtopologies for column in _READ for name in part[column] or ()}
     return content_hash(sorted(names)) if names else None
 
 
 def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Return what changed between two topologies: subtopologies first, and the entries of each column by name.
+    """Return the changes between two topologies, sorted by kind (subtopologies first) and name.
 
-    An entry that is in both, in another subtopology or with other attributes, is changed. It is added and removed
-    instead where several entries of this name make it impossible to say which became which.
+    An entry is changed if both topologies have it, in another subtopology or with other attributes. If several entries
+    have the same name, it is unclear which one became which: then they are removed and added.
     """
     old, new = _facts(before), _facts(after)
     by_name: defaultdict[tuple[str, str], tuple[list[Fact], list[Fact]]] = defaultdict(lambda: ([], []))
@@ -104,7 +104,7 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
 
 
 def content_hash(content: Iterable[object]) -> str:
-    """Return a hash over values that JSON has, in their order: 16 hex digits."""
+    """Return a hash over JSON values in this order: 16 hex digits."""
     return digest(json.dumps(content), _HASH_CHARACTERS)
 
 
@@ -125,7 +125,7 @@ def _facts_of(subtopology: Mapping[str, Any]) -> Iterator[Fact]:
 
 
 def _attributes(topic: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    configs = dict(topic["topic_configs"] or ())  # a mapping, or its pairs
+    configs = dict(topic["topic_configs"] or ())  # a mapping, or a list of pairs
     sizes = ((name, str(topic[name])) for name in ("partitions", "replication_factor") if topic[name])
     return (*sizes, *sorted((f"config {name}", str(value)) for name, value in configs.items()))
 

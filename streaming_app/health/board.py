@@ -1,19 +1,20 @@
-"""The verdicts on all groups of a cluster, brought up to date at each step.
+"""The verdicts on all groups of a cluster, updated at each step.
 
 Theory of operation
 -------------------
-A group is judged again when its facts have changed, or at the time its last verdict names (`recheck_at`): first with
-the facts before at that time, and then with the new ones. So verdicts and their times do not depend on how often
-`step` is called, as long as it sees every change. Of other groups only the time of `recheck_at` is looked at.
+A group gets a new verdict when its facts have changed, or at the time that its last verdict names (`recheck_at`). If
+both happen between two steps, it first gets a verdict with the old facts at `recheck_at`, and then one with the new
+facts. So verdicts and their times do not depend on how often `step` is called, as long as it sees every change. For all
+other groups a step only compares `recheck_at` with the time.
 
-A group that was deleted is judged by what was known of it before, until that can change nothing any more. One whose
-verdict is bad stays bad.
+After a group is deleted, its verdict comes from the last facts before, until these can change nothing any more. A bad
+verdict on it stays.
 
-While the records are not read up to now, nothing is judged: every verdict stays as it was.
+While the job has not read the records up to now, every verdict stays as it was: the caller does not call `step`.
 
-Newcomers are judged after all others, the oldest first (see `groups.snapshot`), until they have taken
-`NEWCOMER_STEPS`. The rest of them is put off to the next step, where those come first that wait the longest. What was
-known of them before counts until they were put off, and no longer.
+Newcomers get their verdicts after all other groups, the oldest first (see `groups.snapshot`), for at most
+`NEWCOMER_STEPS` of work. The others are postponed to the next step, which begins with those that wait longest. For a
+postponed newcomer, the old facts count only up to the time when it was postponed.
 """
 
 from __future__ import annotations
@@ -39,44 +40,44 @@ from streaming_app.text import EPOCH
 
 STREAMS = "streams"
 NEWCOMER_STEPS = 5_000
-"""So many judgments of a group to which nothing happened take less than a second."""
-_EVENTS_PER_STEP = 10  # measured: 500 changes of its state make it take 50 times as long
+"""The work for newcomers in one step, in verdicts on groups without events. It takes less than a second."""
+_EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of state takes 50 times as long
 
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
-NOT_JUDGED = "It cannot be judged: "
+NOT_JUDGED = "The verdict cannot be decided: "
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a cluster at one time. But for `histories`, a mapping never changes: the next one is another."""
+    """The facts about a cluster at one time. Except for `histories`, a new mapping replaces a changed one."""
 
     groups: Mapping[str, GroupSnapshot]
     histories: Mapping[str, GroupHistory] = field(default_factory=dict)
     work: Mapping[str, GroupWork] | None = field(default_factory=dict)
-    """None: not known now; a group that is missing has no work that is known."""
+    """Group -> its work; None: not known now. The work of a group that is missing here is not known."""
     retention: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which a topic keeps records."""
+    """Topic -> its retention in seconds."""
     away: Away = field(default_factory=dict)
-    """The partitions without a leader by the broker that led them."""
+    """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
-    """What is known of the copies of tasks; None: not known now."""
+    """Group -> the copies of its tasks; None: not known now."""
 
 
 _BY_GROUP = ("groups", "histories", "work", "copies")
 
 
 class Change(NamedTuple):
-    """A group got another verdict, or the same one for another reason."""
+    """A group got another verdict, or the same verdict with another severity or reason."""
 
     group_id: str
     verdict: Verdict
     at: datetime
-    """When: no earlier change of the group has this time."""
+    """The time of the change, later than every earlier change of the group."""
 
 
 class Board:
-    """The verdicts of one cluster; for one thread."""
+    """The verdicts on the groups of one cluster. Not thread-safe."""
 
     def __init__(
         self,
@@ -87,37 +88,37 @@ class Board:
     ) -> None:
         """Begin with the verdicts that an earlier run stored.
 
-        `of_all_types`: groups that are no streams groups are judged, too, by their lag alone.
+        `of_all_types`: groups of other types get verdicts, too, from their lag alone.
         """
         self._settings_of, self._of_all_types = settings_of, of_all_types
         self._verdicts = dict(stored or {})
-        self._seen: dict[str, Facts] = {}  # what each group was judged by, without settings and the verdict before
+        self._seen: dict[str, Facts] = {}  # group -> the facts of its verdict, without settings and previous verdict
         self._began: datetime | None = None
         self._known = Known({}, work=None)
         self._successors = Successors({}, NONE)
         self.put_off: Mapping[str, datetime] = {}
-        """The newcomers that wait for a verdict, and since when."""
+        """Postponed newcomer -> since when it waits for a verdict."""
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the newest verdict on each group."""
         return dict(self._verdicts)
 
     def knows(self, group_id: str) -> bool:
-        """Tell whether there is a verdict on a group."""
+        """Return whether there is a verdict on a group."""
         return group_id in self._verdicts
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
-        """Take in that a person ended the problems of these groups; return the changes.
+        """Note that a person ended the problems of these groups, and return the changes of their verdicts.
 
-        A group that is retired is Off until it runs again. What was planned keeps its verdict, without a severity, and
-        is a problem again once it has another bad verdict.
+        A retired group is Off until it runs again. For a planned stop the verdict stays without a severity; the next
+        other bad verdict opens a problem again.
         """
         changes = []
         for group_id in filter(self.knows, groups):
             before, seen = self._verdicts[group_id], self._seen.get(group_id)
             if reason == RETIRED and (seen is None or seen.group.state == EMPTY):
-                verdict = Verdict(OFF, now, now, "It is retired, as somebody said.", evidence={RETIRED: True})
-                verdict = replace(verdict, recheck_at=now + MOMENT)  # one that was deleted is forgotten then
+                verdict = Verdict(OFF, now, now, "A person ended its problem as retired.", evidence={RETIRED: True})
+                verdict = replace(verdict, recheck_at=now + MOMENT)  # then a deleted group is forgotten
             else:
                 verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})
             self._verdicts[group_id] = verdict
@@ -125,18 +126,18 @@ class Board:
         return changes
 
     def step(self, known: Known, now: datetime) -> list[Change]:
-        """Judge the groups of which something has changed; return the changes, in the order of their times."""
+        """Update the verdicts, and return their changes in the order of time."""
         self._began = self._began or now
         before = self._known
-        if known.work is None:  # what is not known now is as it was
+        if known.work is None:  # not known now: the last known work counts
             known = replace(known, work=before.work)
-        self._known = replace(known, histories=dict(known.histories))  # the caller goes on to change them
+        self._known = replace(known, histories=dict(known.histories))  # the caller changes this mapping later
         self._successors = Successors(known.groups, known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
         due = (group_id for group_id, one in self._verdicts.items() if _is_due(one, now))
         unseen = self._verdicts.keys() - self._seen.keys() if len(self._seen) < len(self._verdicts) else ()
         changes: list[Change] = []
-        newcomers: list[GroupSnapshot] = []  # their facts would take memory until they are judged
+        newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
         for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
             facts = self._see(group_id, now)
             if facts is None:
@@ -150,9 +151,9 @@ class Board:
         return sorted(changes, key=lambda change: change.at)
 
     def _see(self, group_id: str, now: datetime) -> Facts | None:
-        """Return what is known of a group: the same object if that is as before, and of a deleted one what was before.
+        """Return the facts about a group: the same object as before if nothing changed. None: this run never saw it.
 
-        None: nothing was seen of it since the start.
+        For a deleted group, these are the last facts before.
         """
         known, before = self._known, self._seen.get(group_id)
         snapshot = known.groups.get(group_id)
@@ -171,7 +172,7 @@ class Board:
         return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
-        """Judge newcomers until they have taken their steps; put off the others."""
+        """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
         steps, late = 0, {}
         for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
             if steps < NEWCOMER_STEPS and (facts := self._see(one.group_id, now)):
@@ -182,13 +183,13 @@ class Board:
         self.put_off = late
 
     def _judge(self, facts: Facts, now: datetime) -> Iterator[Change]:
-        """Judge a group by what was known of it, at the times at which that may change, and by what is known now."""
+        """Update the verdict on a group: with the old facts at each `recheck_at` until now, then with the new facts."""
         group_id, before = facts.group.group_id, self._seen.get(facts.group.group_id)
         if before:
             until = now if facts is before else self.put_off.get(group_id, now)
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
-        if facts is before or facts.is_deleted:  # else they were seen at this step
+        if facts is before or facts.is_deleted:  # else `_see` has just made these facts
             facts = replace(facts, retention=self._known.retention, away=self._known.away, successor=None)
         if facts.group.state == EMPTY:
             facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
@@ -197,23 +198,26 @@ class Board:
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
             del self._seen[group_id], self._verdicts[group_id]
-            changes = changes or [Change(group_id, verdict, now)]  # who stores the verdicts learns that it is gone
+            changes = changes or [Change(group_id, verdict, now)]  # so that the stored verdict is removed
         yield from changes
 
     def _forget_unseen(self, group_id: str, now: datetime) -> Iterator[Change]:
-        """Forget a group that was deleted while this job was away, unless it was bad, or has another type, perhaps."""
+        """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
+
+        While work is not known, nothing is removed: the group may be one of another type.
+        """
         verdict = self._verdicts.get(group_id)
         if verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
             yield Change(group_id, Verdict(OFF, now, now, "It was deleted when it had nothing to do."), now)
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
-        """Return these facts as they are judged at a time."""
+        """Return these facts with a time, the settings of the group and its previous verdict."""
         group_id = facts.group.group_id
         return replace(facts, now=at, settings=self._settings_of(group_id), previous=self._verdicts.get(group_id))
 
     def _set(self, facts: Facts, at: datetime) -> Iterator[Change]:
-        """Judge a group. Whatever one group causes, the others have their verdicts, and a bad one stays."""
+        """Set the verdict on a group. An error affects only this group, and does not end a bad verdict."""
         group_id = facts.group.group_id
         before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
         try:
@@ -228,7 +232,7 @@ class Board:
         self._verdicts[group_id] = after
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:
-            # The verdict is often as old as the record that proves it, also when it comes back; its reasons never are.
+            # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             yield Change(group_id, after, after.at if before is None or after.at > before.at else at)
 
 
@@ -237,6 +241,6 @@ def _is_due(verdict: Verdict, now: datetime) -> bool:
 
 
 def _of_other_type(group_id: str) -> GroupSnapshot:
-    """Return what stands for the records of a group of another type: it has members as long as it commits."""
+    """Return a snapshot for a group of another type, whose records are not read: it counts as one with a member."""
     values = {"group_id": group_id, "group_type": "other", "state": "Unknown", "state_since": EPOCH, "member_count": 1}
     return group_snapshot({**dict.fromkeys(COLUMNS), **values, "last_offset": 0})

@@ -1,7 +1,7 @@
-"""What may be wrong with a group, in the order in which it counts: the conditions of the verdicts. Data and functions.
+"""The conditions of the bad verdicts: `CONDITIONS` has them in their order, and the first that holds decides.
 
-Each returns the bad verdict, since when, and from when on it is the verdict (`at`), or None. Times come from the facts.
-Its `recheck_at` is when it may end by itself.
+Each condition returns None, or a bad verdict. `since` is when the condition began, and `at` is when it becomes the
+verdict, which may be in the future. `recheck_at` is when it may end without new facts. All times come from the facts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from streaming_app.lag.status import AHEAD
 from streaming_app.lag.work import GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
 
-_AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after something stopped is still of the time before
+_AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after a stop belongs to the processing before it
 _STARTS = 3
 _NEVER = timedelta(days=400)
 _BEHIND_AGE = 600.0
 _SETTLES = timedelta(minutes=5)
 _RESTORE = timedelta(seconds=RESTORE_SECONDS)
-_NO_PROGRESS = timedelta(minutes=5)  # by the reports of a task that is restored, which come every minute
+_NO_PROGRESS = timedelta(minutes=5)  # a restore without a lower lag for so long is stuck; reports come every minute
 _MINUTE = timedelta(minutes=1)
 _LONGEST_REBALANCE = timedelta(minutes=15)
-_DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # max.poll.interval.ms of Kafka Streams, which it sends as rebalance timeout
+_DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # Kafka Streams sends its max.poll.interval.ms; this is the default
 _NAMED_MEMBERS = 20
 _IN_TEXT = 3
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
@@ -50,7 +50,7 @@ _IF_MEANT = "; if this is meant, add running_hours for it, or name the group tha
 
 
 def losing(facts: Facts) -> Verdict | None:
-    """The start of a log passed a committed offset."""
+    """The start of a log is beyond a committed offset."""
     lost = facts.work.lost
     if lost is None:
         return None
@@ -66,7 +66,7 @@ def losing(facts: Facts) -> Verdict | None:
 
 
 def not_ready(facts: Facts) -> Verdict | None:
-    """The broker assigns no tasks: topics are missing, or their partitions do not match."""
+    """The broker assigns no tasks, because topics are missing or their partition counts do not match."""
     group, since = facts.group, facts.state_since
     if group.state != NOT_READY:
         return None
@@ -78,7 +78,7 @@ def not_ready(facts: Facts) -> Verdict | None:
 
 
 def without_members(facts: Facts) -> Verdict | None:
-    """Nobody processes, and work waits, or it is not known whether it does."""
+    """The group has no members, and work waits or may wait."""
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if not facts.ended or facts.successor:
         return None
@@ -96,7 +96,7 @@ def without_members(facts: Facts) -> Verdict | None:
 
 
 def _began(facts: Facts) -> datetime:
-    """Return since when a group without members is down: since work waits while it is meant to run."""
+    """Return since when a group without members is down: since work waits in its running hours."""
     previous, since, hours = facts.previous, facts.state_since, facts.settings.running_hours
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
@@ -106,10 +106,10 @@ def _began(facts: Facts) -> datetime:
 
 
 def _due_without_members(facts: Facts) -> datetime:
-    """Return when a group without members is down: soon after it is known that work waits, or else later."""
+    """Return when the verdict on a group without members becomes Down: later if it is not known whether work waits."""
     work, settings = facts.work, facts.settings
     since = max(facts.state_since, to_time(work.waits_since or 0.0))
-    # Nobody could process while the brokers were away, and work had to wait.
+    # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
     due = _in_running_hours(facts, max(since, min(known_since, latest)) + settings.patience)
@@ -119,7 +119,7 @@ def _due_without_members(facts: Facts) -> datetime:
 
 
 def _in_running_hours(facts: Facts, due: datetime) -> datetime:
-    """Return when a group is down that is down at a time if it is meant to run then."""
+    """Return `due` if it is in the running hours, or else a time after they begin again."""
     settings, hours = facts.settings, facts.settings.running_hours
     if not hours or contain(hours, due):
         return due
@@ -128,7 +128,7 @@ def _in_running_hours(facts: Facts, due: datetime) -> datetime:
 
 
 def started_again_and_again(facts: Facts) -> Verdict | None:
-    """It does not stay up: less than half of the time is processed."""
+    """The application starts again and again, or has done nothing since the last start."""
     outage = current_outage(facts)
     if outage is None:
         return None
@@ -159,7 +159,7 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
 
 
 def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
-    """Tell whether it was started once at least since the outage began, went down again, and no offset has moved."""
+    """Return whether the application was started, went down again, and no offset has moved since the outage began."""
     work = facts.work
     if not facts.waits or work.restoring or facts.restores:
         return False
@@ -172,7 +172,7 @@ def _has_not_moved(work: GroupWork, since: datetime) -> bool:
 
 
 def _ends_with_nothing_left(facts: Facts) -> bool:
-    """Tell whether it is a job that runs from time to time: it left nothing when it last ended."""
+    """Return whether the group seems to be a job that runs from time to time: it left no work when it last ended."""
     work, changes = facts.work, facts.history.states
     ended = [change.at for change in changes if change.new == EMPTY]
     if facts.waits is None or not ended:
@@ -183,12 +183,12 @@ def _ends_with_nothing_left(facts: Facts) -> bool:
 
 
 def stalled(facts: Facts) -> Verdict | None:
-    """Members have the tasks, work waits, and offsets do not move."""
+    """Members have the tasks and work waits, but offsets do not move."""
     work, one = facts.work, _unmoved(facts)
     if one is None or (facts.waits is None and facts.was != STALLED):
         return None
     since = max(to_time(one.since), facts.runs_since)
-    # That its members left and joined again does not give it five minutes once more, as after max.poll.interval.ms.
+    # If members leave and join again, as after max.poll.interval.ms, the five minutes do not start again.
     settles = max(timedelta(0), _SETTLES - facts.ran_between(to_time(one.since), since))
     due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
     is_all = _has_not_moved(work, since)
@@ -207,7 +207,7 @@ def stalled(facts: Facts) -> Verdict | None:
 
 
 def stuck(facts: Facts) -> Verdict | None:
-    """A rebalance does not end: a member does not do its part, or the broker assigns nothing."""
+    """A rebalance does not end: a member does not do its part, or the broker makes no assignment."""
     group = facts.group
     severity = WARNING if facts.has_nothing_to_do else CRITICAL
     evidence: dict[str, Any] = {"state": group.state}
@@ -230,8 +230,8 @@ def stuck(facts: Facts) -> Verdict | None:
 
 
 def _late_since(member: UnsettledMember, facts: Facts) -> datetime:
-    """Return since when a rebalance waits for a member for longer than it may take; that may be in the future."""
-    # A member that is to revoke tasks got its own record for that; another one is late from the assignment on.
+    """Return when a member is late in a rebalance: after its rebalance timeout. This may be in the future."""
+    # For a member that has to revoke tasks, the time counts from its own record; for others, from the assignment.
     asked_at = None if member.state == NOT_REVOKING else facts.group.assigned_at
     began = max((time for time in (member.updated_at, asked_at) if time), default=facts.state_since)
     timeout = timedelta(milliseconds=member.rebalance_timeout_ms or _DEFAULT_REBALANCE_TIMEOUT_MS)
@@ -239,14 +239,14 @@ def _late_since(member: UnsettledMember, facts: Facts) -> datetime:
 
 
 def _describe(member: UnsettledMember) -> str:
-    """Return who the member is, where it runs, and what it has not done since when."""
+    """Return a text: the member, where it runs, what it has not done, and since when."""
     since = f" since {utc(member.updated_at)}" if member.updated_at else ""
     where = f"{member.client_host or 'unknown host'}, process {member.process_id}"
     return f"{member.client_id or member.member_id} ({where}) {describe_obligation(member)}{since}"
 
 
 def restoring(facts: Facts) -> Verdict | None:
-    """Offsets do not move since tasks restore their state: by their reports, or else for half an hour at most."""
+    """Offsets do not move because tasks restore state, as clients report. Without reports: for at most half an hour."""
     work = facts.work
     one = work.stalled or work.restoring
     if one is None or not facts.runs or _unmoved(facts):
@@ -257,7 +257,7 @@ def restoring(facts: Facts) -> Verdict | None:
     done_at = max(filter(None, ends), default=None) if all(ends) else None
     began, known_at = max(since, facts.runs_since), to_time(work.known_at)
     ends_by = done_at
-    if done_at is None and known_at - began >= _SETTLES:  # before that nearly each restore is over soon
+    if done_at is None and known_at - began >= _SETTLES:  # most restores end before this
         ends_by = began + _RESTORE if known_at < began + _RESTORE else known_at + _RESTORE
     late = deadline is not None and ends_by is not None and deadline <= ends_by
     what = "restore" if reported else "may restore"
@@ -273,7 +273,7 @@ def restoring(facts: Facts) -> Verdict | None:
 
 
 def _unmoved(facts: Facts) -> Partitions | None:
-    """Return the partitions that do not move though members have them, and whose state is not just being restored."""
+    """Return the partitions whose offsets do not move although members own them, and that do not restore state."""
     work, restores = facts.work, facts.restores
     one = work.stalled or work.restoring
     if one is None or not facts.runs:
@@ -285,7 +285,7 @@ def _unmoved(facts: Facts) -> Partitions | None:
 
 
 def behind(facts: Facts) -> Verdict | None:
-    """It moves, but does not catch up with what is old."""
+    """Offsets move, but the group does not catch up, and its lag is old."""
     work, was_behind = facts.work, facts.was == BEHIND
     slow = work.slow if facts.group.state != EMPTY else None
     if slow is None or (slow.lag_seconds or 0.0) < _BEHIND_AGE:
@@ -304,16 +304,16 @@ def behind(facts: Facts) -> Verdict | None:
     return Verdict(BEHIND, since, due, why, WARNING, evidence)
 
 
-# --- What proves it: how many offsets wait, and where; no text changes with each record ---
+# --- Texts and evidence: how many offsets wait, and where. Numbers in texts are rounded: they must not change often ---
 
 
 def _less_than(seconds: float) -> str:
-    """Return a duration that is longer, of a few."""
+    """Return the text `less than ...` with the next longer duration in `_AGES`."""
     return f"less than {format_duration(next((age for age in _AGES if age > seconds), _AGES[-1]))}"
 
 
 def _more_than(seconds: float) -> str:
-    """Return a duration that is shorter, of a few."""
+    """Return the text `more than ...` with the next shorter duration in `_AGES`."""
     return f"more than {format_duration(max(age for age in _AGES if age <= max(seconds, _AGES[0])))}"
 
 
@@ -322,12 +322,12 @@ def _at_least(offsets: int) -> str:
 
 
 def _work_of(one: Partitions) -> str:
-    """Return how much waits in partitions, in words; of a log that was created again it is not known."""
+    """Return how much waits in these partitions, as text. In a topic that was created again, the count is not known."""
     return f"{_at_least(one.offsets)} wait" if one.offsets else "records wait"
 
 
 def _waits(work: GroupWork) -> str:
-    """Return how much waits, in words."""
+    """Return how much waits for the group, as text."""
     if not work.waiting:
         return "nothing waits"
     least = "at least " if work.unknown and work.offsets < _FEW else ""
@@ -335,19 +335,19 @@ def _waits(work: GroupWork) -> str:
 
 
 def _work_numbers(facts: Facts) -> dict[str, Any]:
-    """Return how much waits, as evidence; nothing where nothing does."""
+    """Return how much waits, as evidence; empty if nothing waits."""
     work = facts.work
     return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work.waiting else {}
 
 
 def _offsets_of(work: GroupWork) -> dict[str, int]:
-    """Return how many offsets wait, and of how many partitions that is not known."""
+    """Return how many offsets wait, and for how many partitions this is not known."""
     unknown = {"unknown_partitions": work.unknown} if work.unknown else {}
     return {"offsets": work.offsets, **unknown}
 
 
 def _places(one: Partitions) -> str:
-    """Return the first of these partitions in words: how far each is, and where its task is."""
+    """Return the first partitions as text: the committed offset of each, and the host of its task."""
     return first_of([_place(row) for row in islice(one.named, _IN_TEXT)], _IN_TEXT, one.count, separator="; ")
 
 
@@ -377,4 +377,4 @@ CONDITIONS = (
     behind,
     unstable,
 )
-"""In this order."""
+"""In the order in which they decide."""

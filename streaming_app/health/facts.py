@@ -1,4 +1,4 @@
-"""What a verdict is made of."""
+"""The facts that decide the verdict on a group."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.lag.work import NO_WORK, GroupWork
 
 MOMENT = timedelta(microseconds=1)
-"""After a time by so much it is over."""
+"""The smallest step of time: `t + MOMENT` is just after `t`."""
 WORK_OLD = timedelta(minutes=3)
+"""Facts about work that are older say nothing about now."""
 _RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _RECENTLY = 600.0
 _USUAL_GAPS = 2
@@ -24,20 +25,20 @@ _USUAL_GAPS = 2
 
 @dataclass(frozen=True)
 class HealthSettings:
-    """From when on something is wrong, for one group."""
+    """How long conditions must hold before they become the verdict, and what is declared for one group."""
 
     patience: timedelta = timedelta(minutes=5)
-    """How long it may be without members or ready tasks while work waits."""
+    """How long the group may be Empty or NotReady while work waits."""
     behind_for: timedelta = timedelta(minutes=15)
     lost_after: timedelta = timedelta(minutes=1)
     successor: str | None = None
-    """The group that is to take over, as declared."""
+    """The group that takes over from it (`alerts.successors`)."""
     running_hours: Sequence[TimeInterval] = ()
-    """When it is meant to run, as declared; empty: always."""
+    """When the group has to run (`running_hours`); empty: always."""
 
     @property
     def patience_unknown(self) -> timedelta:
-        """How long it may be without members while it is not known whether work waits."""
+        """How long the group may be without members while it is not known whether work waits."""
         return max(self.patience, timedelta(minutes=15))
 
 
@@ -47,54 +48,54 @@ Away = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a group at a time, each with the time that it is true for."""
+    """The facts about a group at one time."""
 
     group: GroupSnapshot
     now: datetime
     history: GroupHistory = NO_HISTORY
     work: GroupWork = NO_WORK
     restores: Mapping[str, Progress] = field(default_factory=dict)
-    """As `GroupCopies.restoring`."""
+    """See `GroupCopies.restoring`."""
     retention: Mapping[str, float] = field(default_factory=dict)
-    """Seconds for which a topic keeps records, of those that do not keep them for ever."""
+    """Topic -> retention in seconds, for topics that delete records by age."""
     away: Away = field(default_factory=dict)
-    """The partitions without a leader, such as `orders-3`, by the broker that led them."""
+    """Broker -> partitions without a leader that it led before, such as `orders-3`."""
     watched_since: datetime | None = None
-    """Since when this run of the job has judged."""
+    """Since when this run of the job decides verdicts."""
     is_deleted: bool = False
-    """The group was deleted: the other facts are those before that."""
+    """Whether the group is deleted. Then the other facts are from before."""
     successor: str | None = None
-    """The group that has taken over."""
+    """The group that has taken over from this one."""
     settings: HealthSettings = DEFAULTS
     previous: Verdict | None = None
-    """The verdict before; None for the first one."""
+    """The previous verdict; None for the first one."""
 
     @property
     def was(self) -> str | None:
-        """The verdict before."""
+        """The name of the previous verdict."""
         return self.previous.verdict if self.previous else None
 
-    # By the records of the group
+    # From the records of the group
 
     @property
     def state_since(self) -> datetime:
-        """Since when it has its state; if the log does not say, since when it is known to exist."""
+        """Since when the group has its state; if the log does not prove it, since when the group is known."""
         group = self.group
         return group.state_since or group.updated_at or group.first_seen_at or self.watched_since or self.now
 
     @property
     def runs(self) -> bool:
-        """Whether it has members that may process."""
+        """Whether the group has members and is in a state in which they may process."""
         return self.group.state in _RUNS and self.group.member_count > 0
 
     @property
     def runs_since(self) -> datetime:
-        """Since when it has had members and was ready, or if that is not known, members."""
+        """Since when the group has members and is not NotReady; if this is not known, since when it has members."""
         ready = (one.at for one in self.history.states if one.old == NOT_READY and one.new in _RUNS)
         return max((self.group.members_since or self.state_since, *ready))
 
     def ran_between(self, since: datetime, until: datetime) -> timedelta:
-        """Return for how long it had members and was ready in this time, by the changes that are known."""
+        """Return how long the group ran between two times, by the known changes of its state."""
         ran, at = timedelta(0), since
         for change in self.history.states:
             if change.old in _RUNS:
@@ -104,38 +105,38 @@ class Facts:
 
     @property
     def ended(self) -> bool:
-        """Whether it is Empty, and had members before."""
+        """Whether the group is Empty and had members before."""
         first_seen = self.group.first_seen_at
         return self.group.state == EMPTY and first_seen is not None and self.state_since > first_seen
 
     @property
     def reason(self) -> str | None:
-        """Why it was NotReady last, as far as that is known."""
+        """Why the group is, or was last, NotReady; None if it is not known."""
         reasons = self.history.reasons
         return self.group.not_ready_reason or (reasons[-1].new if reasons else None)
 
     @property
     def gave_up(self) -> str | None:
-        """Why it was NotReady when its last members left."""
+        """Why the group was NotReady when its last members left; None if it was not NotReady then."""
         ended = self.state_since if self.ended else None
         is_so = any(one.at == ended and one.gave_up for one in reversed(self.history.states))
         return (self.reason or "unknown reason") if is_so else None
 
-    # By its lag
+    # From its lag
 
     @property
     def work_at(self) -> datetime | None:
-        """What is known of work is true for this time."""
+        """The time of the facts about work; None if this run of the job has none."""
         return to_time(self.work.known_at) if self.work.known_at else None
 
     @property
     def known_at(self) -> datetime | None:
-        """The same, also by an earlier run of the job."""
+        """The time of the facts about work, also those of an earlier run of the job."""
         return self.work_at or (self.previous.facts_at if self.previous else None)
 
     @property
     def waits(self) -> bool | None:
-        """Whether work waits, whatever came before; None: that is not known."""
+        """Whether work waits; None: not known now."""
         work = self.work
         if work.unknown >= work.partitions or (self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted):
             return None
@@ -143,17 +144,17 @@ class Facts:
 
     @property
     def is_not_read_yet(self) -> bool:
-        """Whether only an earlier run of the job knew whether work waits: this one has not read it yet."""
+        """Whether only an earlier run of the job has facts about work, and this run has not read them yet."""
         return self.work_at is None and self.known_at is not None
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """Whether nothing is known to wait, and to come."""
+        """Whether nothing waits, and no records came recently."""
         return self._rests(_RECENTLY)
 
     @property
     def is_idle(self) -> bool:
-        """The same; but a group whose records are rare is not idle between them."""
+        """Whether nothing waits, and no records came for longer than usual."""
         return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap))
 
     def _rests(self, seconds: float) -> bool:
@@ -162,19 +163,19 @@ class Facts:
 
     @property
     def caught_up_at(self) -> datetime | None:
-        """When nothing will wait, if it goes on like that."""
+        """When no record will wait if the rate stays the same; None if it is not known."""
         work = self.work
         seconds = work.catch_up_seconds if work.waiting else None
         return None if seconds is None else to_time(work.known_at + seconds)
 
     @property
     def losing_at(self) -> datetime | None:
-        """When retention deletes the oldest record that waits, as far as that is known."""
+        """When retention deletes the oldest waiting record; None if it is not known."""
         oldest = self.work.oldest.items()
         times = [written + self.retention[topic] for topic, written in oldest if topic in self.retention]
         return to_time(min(times)) if times else None
 
 
 def to_time(seconds: float) -> datetime:
-    """Return a time of a pass as other facts have times."""
+    """Return seconds since 1970 as a UTC datetime."""
     return datetime.fromtimestamp(seconds, timezone.utc)

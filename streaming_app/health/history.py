@@ -1,14 +1,14 @@
-"""What happened to each group lately, from its events: what the conditions about rates, spells and causes look at.
+"""The recent events of each group, for the conditions about repeated interruptions, assignments and causes.
 
 Theory of operation
 -------------------
-The caller adds the events of each batch, and after a start those that the table `group_events` holds. They are kept for
-`WINDOW`; that the members of a NotReady group gave up, and why it was NotReady, is kept for `GAVE_UP_KEPT_FOR`: the
-group is Down for that reason until it has members again. An event that a later batch retracts is removed again; one
-that is added twice is kept once.
+The caller adds the events of each batch, and after a start those in the table `group_events`. They are kept for
+`WINDOW`. Two events are kept for `GAVE_UP_KEPT_FOR`: that the last members of a NotReady group left, and why the group
+was NotReady, because the group stays Down for this reason until it has members again. If a later batch retracts an
+event, it is removed. An event that is added twice is kept once.
 
-Times are the broker's. They never go back within a group: a change of the coordinator to one whose clock is behind
-would otherwise give spells of negative length.
+Times are the broker's, and never go back within a group. Otherwise a new coordinator with a slow clock could cause
+periods of negative length.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from streaming_app.text import host_of
 
 GAVE_UP_KEPT_FOR = timedelta(days=15)
 WINDOW = timedelta(hours=2)
-"""How long other events are looked at: longer than any time over which interruptions are counted."""
-_KEPT = 600  # events of one kind and group: enough for any sensible threshold
+"""How long other events are kept: longer than every period over which conditions count events."""
+_KEPT = 600  # events of one list and group, the newest: more than any condition counts
 _PRUNE_EVERY = timedelta(seconds=60)
 STATE, ASSIGNED, JOINED, LEFT, REASON = "state", "assignment_epoch", "member_joined", "member_left", "not_ready_reason"
 _LISTS: Mapping[str, str] = {
@@ -39,14 +39,14 @@ KINDS = tuple(_LISTS)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
 """The columns of `group_events` that a `Row` needs."""
-_INITIAL_EPOCH = 1  # of a group without assignments; 0 before Kafka 4.3
+_INITIAL_EPOCH = 1  # the assignment epoch of a group without assignments; before Kafka 4.3 it is 0
 
 Row = Mapping[str, Any]
 """An event with the columns `COLUMNS`."""
 
 
 class Event(NamedTuple):
-    """An event; what its kind does not have is None. Of a state, `old` is None where it is the first one known."""
+    """An event. Fields that its kind does not have are None. For the first known state, `old` is None."""
 
     at: datetime
     offset: int
@@ -55,13 +55,13 @@ class Event(NamedTuple):
     new: str | None = None
     member_id: str | None = None
     place: str | None = None
-    """Where a member was: its static instance id, or else its host, or else its client id."""
+    """The place of a member: its static instance id, or else its host, or else its client id."""
     cause: str | None = None
-    """Of an assignment: as in `group_events`, None where it was written without one."""
+    """The causes of an assignment, as in `group_events`; None if the row has none."""
 
     @property
     def key(self) -> tuple[int, str, str]:
-        """What identifies it within a group: the order of the log."""
+        """The identity of the event within its group; sorts in the order of the log."""
         return self.offset, self.kind, self.member_id or ""
 
     @property
@@ -70,15 +70,14 @@ class Event(NamedTuple):
         return self.kind == STATE and self.old == NOT_READY and self.new == EMPTY
 
     def is_recent(self, since: datetime, gave_up_since: datetime) -> bool:
-        """Tell whether it is kept: a gave-up, or the reason of one, is kept since another time."""
+        """Return whether the event is kept: reasons, and members that gave up, from `gave_up_since` on."""
         return self.at >= (gave_up_since if self.kind == REASON or self.gave_up else since)
 
 
 class GroupHistory(NamedTuple):
     """The recent events of one group, in the order of the log.
 
-    It never changes: with each event the group gets another one, so it is the same history as long as it is the same
-    object, and whoever was judged by it may keep it.
+    Immutable: with each event the group gets a new history. So the same object means that nothing happened.
     """
 
     states: Sequence[Event] = ()
@@ -89,18 +88,18 @@ class GroupHistory(NamedTuple):
 
 
 NO_HISTORY = GroupHistory()
-"""Of a group to which nothing happened lately."""
+"""The history of a group without recent events."""
 
 
 def _event(row: Row) -> Event | None:
-    """Return an event of a kind that is kept; None if it says that nothing happened."""
+    """Return the event in a row; None if its kind is not kept, or if it is not a real change."""
     kind, old, new = row["kind"], row["old"], row["new"]
     if row["at"] is None or kind not in _LISTS or (kind == REASON and not new):
         return None
     if kind == ASSIGNED and None in {old, new}:
-        return None  # the first value, or that of a group that is gone
+        return None  # the first known epoch, or the group was deleted
     if kind == ASSIGNED and int(new) <= _INITIAL_EPOCH < int(old):
-        return None  # the group was deleted: there is no assignment any more
+        return None  # the group was deleted and created again
     place = None
     if kind in {JOINED, LEFT}:
         place = intern(row.get("instance_id") or host_of(row.get("client_host")) or new or old or "")
@@ -108,7 +107,7 @@ def _event(row: Row) -> Event | None:
 
 
 class GroupHistories:
-    """The recent events of all groups. Not safe in several threads."""
+    """The recent events of all groups. Not thread-safe."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupHistory] = {}
@@ -119,7 +118,7 @@ class GroupHistories:
         return MappingProxyType(self._groups)
 
     def add(self, group_id: str, row: Row, now: datetime) -> bool:
-        """Add an event. Return whether it is new: of a kept kind, recent, and not there yet."""
+        """Add an event. Return whether it is new: of a kept kind, recent, and not added before."""
         event = _event(row)
         if event is None or not event.is_recent(now - WINDOW, now - GAVE_UP_KEPT_FOR):
             return False
@@ -127,14 +126,14 @@ class GroupHistories:
         if events[position : position + 1] and events[position].key == event.key:
             return False
         if position == 0 and len(events) >= _KEPT:
-            return False  # it is older than all that are kept
+            return False  # it is older than all kept events
         if position:
             event = event._replace(at=max(event.at, events[position - 1].at))
         self._set(group_id, event, (*events[:position], event, *events[position:])[-_KEPT:])
         return True
 
     def retract(self, group_id: str, row: Row) -> None:
-        """Remove an event that was added; of `row` only what identifies it is used: kind, member and offset."""
+        """Remove an event that was added. Only kind, member and offset of `row` are used."""
         if group_id not in self._groups or row["kind"] not in _LISTS:
             return
         event = Event(row["at"], row["offset"], row["kind"], member_id=row["member_id"])
@@ -143,7 +142,7 @@ class GroupHistories:
             self._set(group_id, event, (*events[:position], *events[position + 1 :]))
 
     def _find(self, group_id: str, event: Event) -> tuple[Sequence[Event], int]:
-        """Return the events with which an event is kept, and its place among them."""
+        """Return the list that an event belongs to, and its position there."""
         events = getattr(self._groups.get(group_id, NO_HISTORY), _LISTS[event.kind])
         return events, bisect_left(events, event.key, key=lambda one: one.key)
 
@@ -152,9 +151,9 @@ class GroupHistories:
         self._groups[group_id] = history._replace(**{_LISTS[event.kind]: events})
 
     def prune(self, known: Collection[str], now: datetime) -> None:
-        """Remove what is too old, about once a minute; of groups that are not in `known` all that is out of the window.
+        """Remove old events, about once a minute; for groups that are not in `known`, all that are older than `WINDOW`.
 
-        A group that was deleted may come back: then its outage goes on.
+        The recent events of a deleted group are kept: if it comes back, its outage continues.
         """
         if self._pruned_at is not None and abs(now - self._pruned_at) < _PRUNE_EVERY:
             return

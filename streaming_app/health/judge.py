@@ -1,15 +1,14 @@
-"""Judges a group: the first thing that is wrong with it decides, and if nothing is, how well it is.
+"""Decides the verdict on a group: the first bad condition that holds, or else a good verdict.
 
 Theory of operation
 -------------------
-`judge` goes through `CONDITIONS` in their order. Each gives the bad verdict that holds or will hold, since when, and
-from when on (`at`): the first one whose time has come decides. All times come from the facts, so the same facts give
-the same verdicts and times however often one looks. `recheck_at` is when the verdict may change by itself; until then
-nothing needs to be looked at again.
+`judge` goes through `CONDITIONS` in their order. Each condition may return a bad verdict, with the time from which on
+it counts (`at`). The first one whose time has come decides. All times come from the facts, so the same facts give the
+same verdicts and times, however often `judge` is called. `recheck_at` is when the verdict may change without new facts.
 
-If nothing is wrong the verdict is a good one. A bad one before it ends only by evidence: offsets have advanced since
-the group came back, nothing waits any more, or another group is proven to have taken over. A fact that is too old
-neither ends nor begins anything: the verdict stays as it was and says so.
+If no condition holds, the verdict is a good one. But a bad verdict ends only by evidence: offsets have advanced since
+the group came back, nothing waits any more, or another group has proven to be the successor. Facts that are too old
+neither begin nor end a verdict: it stays as it was, and its evidence names what is missing (`not_over`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _ASSIGNS_LATER = (
 )
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _JUST_CAME = timedelta(minutes=1)
-_GOOD_FOR = timedelta(minutes=15)  # after that what was known says nothing of now
+_GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
 
 
 def judge(facts: Facts) -> Verdict:
@@ -74,7 +73,7 @@ def judge(facts: Facts) -> Verdict:
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
             result = _go_on(_good(facts), previous)
-        if not facts.is_deleted:  # of one that was, nothing will be known
+        if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
                 facts.runs_since + STAY_UP if missing else None,
@@ -92,7 +91,7 @@ def judge(facts: Facts) -> Verdict:
 
 
 def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
-    """Return a verdict; one that is the same as before goes on, and what was planned stays that."""
+    """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
     if previous is None or previous.verdict != found.verdict:
         return found
     found = replace(found, since=min(previous.since, found.since), at=previous.at)
@@ -102,7 +101,7 @@ def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
 
 
 def _broker(facts: Facts) -> Mapping[str, str]:
-    """Name the broker that is away, of those which lead partitions that the group needs the one with most of them."""
+    """Return as evidence the broker that led most of the group's partitions that have no leader now."""
     if not facts.away:
         return {}
     own = {f"{topic}-{partition}" for topic, partition in facts.work.progress}
@@ -115,7 +114,7 @@ def _broker(facts: Facts) -> Mapping[str, str]:
 def _missing_proof(  # noqa: PLR0911 - a list of cases
     facts: Facts, previous: Verdict
 ) -> str | None:
-    """Return what is missing until a bad verdict is over, None if nothing is."""
+    """Return the evidence that is missing to end a bad verdict; None if it ends."""
     work, known = facts.work, facts.waits is not None
     never = _has_no_commit_yet(facts, previous)
     if facts.is_deleted:
@@ -144,14 +143,14 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
-    """Tell whether a partition of the evidence still has none: after a restart nobody knows where it began to wait."""
+    """Return whether a partition in the evidence has no commit yet. After a restart its `waits_since` is not known."""
     never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
     found = (facts.work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
     return any(one is not None and one.row.committed_offset is None for one in found)
 
 
 def _good(facts: Facts) -> Verdict:
-    """Return how well a group is with which nothing is wrong."""
+    """Return the verdict on a group for which no bad condition holds."""
     previous, work = facts.previous, facts.work
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
@@ -173,7 +172,10 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     if state == EMPTY:
         return OFF, _why_off(facts)
     if state == NOT_READY:
-        return UNKNOWN, f"NotReady since {utc(facts.state_since)}: {facts.reason or 'the reason is not known'}"
+        return UNKNOWN, (
+            f"NotReady since {utc(facts.state_since)}, but not for long enough yet to be Down: "
+            f"{facts.reason or 'the reason is not known'}"
+        )
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
@@ -188,16 +190,16 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
     is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
     if has_moved if work.waiting else known_at >= facts.runs_since:
-        return OK, f"Offsets advance.{unknown}"  # also while nothing waits just now: that changes with each record
+        return OK, f"Offsets advance.{unknown}"  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
         return OK, previous.why if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
 
 
 def _good_until(facts: Facts) -> datetime | None:
-    """Return until when a good verdict may stay though nothing is known now; None if nothing ever was."""
+    """Return until when a good verdict stays without new facts about work; None if there never were any."""
     at = facts.known_at
-    if at and facts.is_not_read_yet and facts.watched_since:  # a job that has just started is about to read it
+    if at and facts.is_not_read_yet and facts.watched_since:  # the job has just started and will soon read them
         return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
     return at + _GOOD_FOR if at else None
 

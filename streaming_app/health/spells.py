@@ -1,25 +1,25 @@
-"""Interruptions of a group's processing: outages, needless assignments, and members that come and go.
+"""Interruptions of a group's processing: outages, needless assignments, and members that join and leave repeatedly.
 
 Outages
 -------
-A group processes while it is Stable or Reconciling: in the latter case all tasks but those that move are processed. It
-does not while it is Empty or NotReady. Assigning means either: tasks run where they were, if there were any, so it
-continues what was before.
+A group processes while it is Stable or Reconciling: while Reconciling, only the tasks that move are not processed. It
+does not process while it is Empty or NotReady. While Assigning, existing tasks run on, so Assigning continues the state
+before it.
 
-An application that crashes and is started again leaves its group Empty or NotReady for a while, processing for a few
-seconds, and so on. Each spell is short, so the spells are joined: an outage goes on until the group has processed for
-`STAY_UP` without interruption. A spell without members that is longer than `_GAP` ends it as well: then nothing tries
-to start the application any more, or it is one that runs from time to time. That the group was deleted meanwhile, by
-somebody or by the brokers' clean-up, ends nothing.
+An application that crashes and restarts again and again leaves its group Empty or NotReady for a while, then processing
+for a few seconds, and so on. Each of these periods (spells) is short, so an outage is the sum of them: it lasts until
+the group has processed for `STAY_UP` without interruption. A spell without members that is longer than `_GAP` also ends
+it: then nothing restarts the application any more, or it runs only from time to time. If the group is deleted during
+the outage, by a person or by the brokers, the outage continues.
 
 Members
 -------
-In a rolling restart each member leaves once and is replaced by one that stays, whatever their number. What flaps leaves
-soon after it joined, again and again. So what counts are short stays.
+In a rolling restart each member leaves once and another one replaces it and stays. A member that flaps leaves soon
+after it joined, again and again. So the condition counts short stays.
 
-A process that crashes takes all of its threads with it, each a member of its own, and a new version that is rolled back
-takes all instances with it, once. So of the short stays only those count that follow one another, wherever they are:
-two that overlap are one.
+If a process crashes, all its threads leave at once, and each is a member. If a new version is rolled back, all
+instances leave at once. So short stays count only if they follow one another, in any place: two that overlap count as
+one.
 """
 
 from __future__ import annotations
@@ -37,47 +37,47 @@ from streaming_app.health.verdict import BAD, UNSTABLE, WARNING, Verdict
 from streaming_app.text import first_of
 
 STAY_UP = timedelta(minutes=10)
-"""An application that was started again and again is up after so long without interruption."""
+"""An outage ends when the group has processed for so long without interruption."""
 LOOP = timedelta(minutes=5)
-"""How long an outage of many spells has to go on."""
+"""The shortest outage of many spells that becomes a verdict."""
 _SHARE = 0.5
-_GAP = timedelta(minutes=10)  # after being Empty for longer, nothing starts it any more
+_GAP = timedelta(minutes=10)  # the longest time without members within an outage
 _UP, _NOTHING = "up", timedelta(0)
 _KINDS = {STABLE: _UP, "Reconciling": _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
 _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
 _QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
 _SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
 _QUIET = timedelta(minutes=25)
-_SESSION = timedelta(minutes=1)  # a member that is killed leaves only when its session ends: the next one is there
+_SESSION = timedelta(minutes=1)  # a killed member leaves when its session ends, after the next one has joined
 _IN_TEXT, _PLACES = 3, 20
 
 
 class _Spell(NamedTuple):
     kind: str
-    """`_UP`, or the state in which the group did not process."""
+    """`_UP`, or a state in which the group does not process."""
     since: datetime
     until: datetime
 
 
 class Outage(NamedTuple):
-    """An outage that has not ended. Times are counted from its start to the newest start of the application."""
+    """An outage that has not ended. Durations count from its start to the newest start of the application."""
 
     since: datetime
     starts: Sequence[datetime]
-    """When the group got members again after it was Empty, or was ready again."""
+    """When the application started: the group got members after it was Empty, or became ready."""
     processed: timedelta
     lasted: timedelta
     down: Mapping[str, timedelta]
-    """How long the group was in each state in which it does not process."""
+    """State in which the group does not process -> how long it was in it."""
 
     @property
     def is_mostly_down(self) -> bool:
-        """Whether it processed for less than half of the time."""
+        """Whether the group processed for less than half of the time."""
         return not self.lasted or self.processed / self.lasted < _SHARE
 
 
 def current_outage(facts: Facts) -> Outage | None:
-    """Return the outage that the group is in, None for none."""
+    """Return the current outage of the group, or None."""
     chain: list[_Spell] = []
     for spell in _spells(facts.history.states, facts.now):
         lasted = spell.until - spell.since
@@ -101,11 +101,11 @@ def current_outage(facts: Facts) -> Outage | None:
 
 
 def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
-    """Return what the group was, from when until when: other things one after the other."""
+    """Return the spells of the group in order. Two spells that follow one another have different kinds."""
     spells: list[_Spell] = []
     kind = _KINDS.get(changes[0].old or "", ASSIGNING) if changes else ASSIGNING
     for before, change in zip([None, *changes], changes, strict=False):
-        if before and before.gave_up and change.old not in {None, EMPTY, DEAD}:  # what came between is not kept as long
+        if before and before.gave_up and change.old not in {None, EMPTY, DEAD}:  # events in between are not kept
             spells, kind = [], _KINDS.get(change.old, ASSIGNING)
         kind = _KINDS.get(change.new or "", _UP if kind == _UP else ASSIGNING)
         if spells and spells[-1].kind == kind:
@@ -117,19 +117,19 @@ def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
 
 
 def unstable(facts: Facts) -> Verdict | None:
-    """It is interrupted again and again."""
+    """Processing is interrupted again and again."""
     if facts.is_deleted or (found := _needless_assignments(facts) or _flapping(facts)) is None:
         return None
     outage = current_outage(facts)
     if outage and any(one.new == NOT_READY and one.at >= outage.since for one in facts.history.states):
-        return None  # it does not process for a reason that is known, or that is about to be Down
+        return None  # NotReady explains it, and becomes Down if it lasts
     if outage and outage.is_mostly_down and facts.was not in BAD and facts.now < outage.since + LOOP:
-        return None  # it is about to be Down, or up
+        return None  # the outage will soon be Down, or end
     return found
 
 
 def _needless_assignments(facts: Facts) -> Verdict | None:
-    """Find many assignments that move tasks, and that no member caused that joined or left."""
+    """Return Unstable if there were many assignments that moved tasks although no member joined, left or changed."""
     needless = [
         (one, causes)
         for one in facts.history.assignments
@@ -143,7 +143,7 @@ def _needless_assignments(facts: Facts) -> Verdict | None:
     why = f"{len(recent):,} new assignments in {_minutes(_ASSIGNED_WITHIN)} that no member caused: {named}"
     evidence = {"assignments": len(recent), "causes": dict(found), "members": facts.group.member_count}
     times = [one.at for one, _ in needless]
-    first = len(times) - _ASSIGNMENTS  # of as many as it takes, which has been so at each one since the first of all
+    first = len(times) - _ASSIGNMENTS  # the start of the newest window; go back while the windows before are full, too
     while first and times[first + _ASSIGNMENTS - 2] - times[first - 1] < _ASSIGNED_WITHIN:
         first -= 1
     ends_at = times[-_ASSIGNMENTS] + _ASSIGNED_WITHIN
@@ -151,7 +151,7 @@ def _needless_assignments(facts: Facts) -> Verdict | None:
 
 
 def _flapping(facts: Facts) -> Verdict | None:
-    """Find members that leave soon after they joined and are followed by others, again and again, and still do."""
+    """Return Unstable if members still leave soon after they joined, and others follow them, again and again."""
     members, now = facts.history.members, facts.now
     newest = next((change.at for change in reversed(members) if change.kind == LEFT), None)
     if newest is None or now - newest >= _QUIET:

@@ -1,21 +1,25 @@
-"""Who has taken over from a group that ended, such as the other colour of a deployment: that is proven, or declared.
+"""Finds the group that has taken over from a group that ended, as in a blue-green deployment: proven or declared.
 
 Theory of operation
 -------------------
-A group has taken over if it has members, its topology is made of the same topics, its own commits have passed the
-offsets at which the other one ended, and it did not begin beyond them: its first commit was before them, or before the
-end that the log had when it came, or that end was. Internal topics are compared without each group's own prefix.
+A group is the successor of an ended one if all of these hold:
 
-A topology without internal topics proves nothing: every application that only reads and writes looks like all others
-that read the same topics. Of these a successor has to be declared.
+- It has members.
+- Its topology has the same topics. Names of internal topics are compared without the prefix of the group.
+- Its commits have passed the last offsets of the ended group.
+- It did not begin beyond these offsets: its first commit, or the end of the log when it began, was at or before them,
+  or its first commit was before the end of the log when it began.
 
-Nothing else counts: how long both ran side by side does not. Two copies that process every record look like this, too;
-when one of them ends, the other one is its successor.
+A topology without internal topics proves nothing: applications without state that read the same topics look the same.
+For such a group, declare the successor in the configuration (`alerts.successors`).
 
-A group that somebody declared as the successor has taken over once it has members and its commits have passed.
+Nothing else counts, and not how long both groups ran at the same time. So if two groups process every record, and one
+of them ends, the other one is its successor.
 
-Who has taken over stays the successor, as the verdict says, if its members stay for as long as the group would have had
-until it was down. One that ends before, as on a host that both lose, has taken nothing over.
+A declared successor has taken over when it has members and its commits have passed the last offsets.
+
+The successor must keep its members for as long as the ended group had until its verdict would be Down. If it ends
+before, for example on a host that both groups lose, it has not taken over.
 """
 
 from __future__ import annotations
@@ -34,17 +38,17 @@ from streaming_app.lag.model import Node
 from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 
-_MOST = 100  # groups with one topology that are looked at: a tenant may have thousands, each of which ends
+_MOST = 100  # candidates with one topology: a tenant may have thousands of groups, and end all of them
 
 
 class Successors:
-    """Finds who has taken over, by what is known of all groups at one time."""
+    """Finds successors, from the facts about all groups at one time."""
 
     def __init__(self, groups: Mapping[str, GroupSnapshot], work: Mapping[str, GroupWork]) -> None:
         self._groups, self._work = groups, work
 
     def of(self, facts: Facts) -> str | None:
-        """Return who has taken over from a group that is Empty."""
+        """Return the successor of an Empty group, or None."""
         work, previous, settings, since = facts.work, facts.previous, facts.settings, facts.state_since
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
@@ -61,13 +65,13 @@ class Successors:
         return group_id in self._groups and self._groups[group_id].member_count > 0
 
     def _stayed(self, group_id: str, until: datetime) -> bool:
-        """Tell whether a group that has taken over has, or had, members for so long."""
+        """Return whether a successor had members until this time."""
         group = self._groups.get(group_id)
         return group is None or group.state != EMPTY or group.state_since is None or group.state_since > until
 
     @cached_property
     def _running(self) -> Mapping[frozenset[Node], Sequence[str]]:
-        """The groups that have members, by a topology that proves something."""
+        """Topology with internal topics -> the groups with members that have it."""
         found: defaultdict[frozenset[Node], list[str]] = defaultdict(list)
         for group_id, work in self._work.items():
             if self._has_members(group_id) and any(node.is_internal for node in work.tasks.content):
@@ -75,7 +79,10 @@ class Successors:
         return found
 
     def _has_passed(self, other: str, ended: GroupWork, *, is_declared: bool = False) -> bool:
-        """Tell whether a group has passed another one, in all partitions but those of internal topics of their own."""
+        """Return whether a group has passed the last offsets of an ended one, where work waits for the ended one.
+
+        Internal topics of the ended group are ignored.
+        """
         progress = self._work[other].progress if other in self._work else {}
         prefix = f"{ended.group_id}-"
         internal = {node.name for node in ended.tasks.content if node.is_internal}

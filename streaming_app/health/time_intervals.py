@@ -1,8 +1,9 @@
-"""Recurring times, in the syntax of Alertmanager's `time_intervals`: nights, the last days of a month. Pure.
+"""Recurring times such as nights or the last days of a month, in the syntax of Alertmanager's `time_intervals`. Pure.
 
-https://prometheus.io/docs/alerting/latest/configuration/#time_interval-0 has the syntax. A time is in an interval if it
-matches every given field, by the local time of the interval's location. So when clocks are set back, a minute occurs
-twice in the interval; a minute that clocks skip never does. No Python library supports this syntax.
+The syntax: https://prometheus.io/docs/alerting/latest/configuration/#time_interval-0. A time is in an interval if it
+matches every given field, in the local time of the interval's location. So when clocks are set back, an interval has
+some minutes twice; when they are set forward, it does not have the skipped minutes. No Python library supports this
+syntax.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from itertools import chain
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Range = tuple[int, int]
-"""The first and the last of something; of minutes of a day, the first one and the first after them."""
+"""First and last value, both included. For minutes of a day, the second value is not included."""
 
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
 _MINUTES = 24 * 60
-_LOOKED_AHEAD = 400  # days: an interval that does not change in so long changes at its years
+_LOOKED_AHEAD = 400  # days: an interval without a change for so long can change only by its `years`
 _CLOCK = {f"{minute // 60:02}:{minute % 60:02}": minute for minute in range(_MINUTES + 1)}
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if number}
@@ -34,25 +35,25 @@ KINDS: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "months": ("a month such as june:august", _MONTHS | {str(number): number for number in _MONTHS.values()}),
     "years": ("a year such as 2026:2028", {str(year): year for year in range(1, 10_000)}),
 }
-"""By the name of its field: the form of a range, and the number of each name."""
+"""Name of a field -> a description of its ranges, and name of a value -> its number."""
 
 
 @dataclass(frozen=True)
 class TimeInterval:
-    """One interval; an empty field matches every time."""
+    """One interval. An empty field matches every time."""
 
     times: Sequence[Range] = ()
     """Minutes of the day."""
     weekdays: Sequence[Range] = ()
-    """From 0, Sunday."""
+    """0 is Sunday."""
     days_of_month: Sequence[Range] = ()
-    """From 1, or, from the end of the month, from -1."""
+    """1 is the first day of the month, -1 the last one."""
     months: Sequence[Range] = ()
     years: Sequence[Range] = ()
     location: ZoneInfo | timezone = timezone.utc
 
     def contains(self, at: datetime) -> bool:
-        """Tell whether a time is in it."""
+        """Return whether a time is in the interval."""
         local = at.astimezone(self.location)
         if self.times and not any(first <= 60 * local.hour + local.minute < end for first, end in self.times):
             return False
@@ -71,9 +72,9 @@ class TimeInterval:
 
 @lru_cache(maxsize=1024)
 def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) -> tuple[datetime, ...]:
-    """Return when an interval with bounds at these minutes may begin or end on a local day, which is asked again."""
+    """Return the times on a local day when an interval with bounds at these minutes may begin or end."""
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=location) for one in (day, day + _DAY))
-    if begin.utcoffset() != end.utcoffset():  # the clocks are changed: any minute may be one
+    if begin.utcoffset() != end.utcoffset():  # clocks are changed on this day, so any minute may be a bound
         first = begin.astimezone(timezone.utc)
         length = end.astimezone(timezone.utc) - first
         return tuple(first + number * _MINUTE for number in range(length // _MINUTE + 1))
@@ -89,12 +90,12 @@ def _from_first(day: int, length: int) -> int:
 
 
 def contain(intervals: Iterable[TimeInterval], at: datetime) -> bool:
-    """Tell whether a time is in one of these."""
+    """Return whether a time is in one of the intervals."""
     return any(one.contains(at) for one in intervals)
 
 
 def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | None:
-    """Return when a time after this one is in one of these, if this one is not, or in none; None: not soon."""
+    """Return the next time after `at` when `contain` changes its value; None if there is none in 400 days."""
     before, today = contain(intervals, at), at.astimezone(timezone.utc).date()
     for day in (today + number * _DAY for number in range(_LOOKED_AHEAD)):
         found = {
@@ -110,32 +111,32 @@ def next_change(intervals: Sequence[TimeInterval], at: datetime) -> datetime | N
 
 
 def parse_times(start: str, end: str) -> Range:
-    """Return a range of minutes of a day, of texts such as `17:30`, up to `24:00`. Raises ValueError."""
+    """Return a range of minutes of a day, from texts such as `17:30`, up to `24:00`. Raises ValueError."""
     for text in (start, end):
         if text not in _CLOCK:
             raise ValueError(f'times must be from "00:00" to "24:00", not "{text}"')
     first, last = _CLOCK[start], _CLOCK[end]
     if first >= last:
-        raise ValueError(f'start_time "{start}" must be before end_time "{end}": past midnight takes two ranges')
+        raise ValueError(f'start_time "{start}" must be before end_time "{end}"; a time over midnight needs two ranges')
     return first, last
 
 
 def parse_range(kind: str, text: str) -> Range:
-    """Return a range such as `monday:friday` or `3` of a kind, which is a field with its name. Raises ValueError."""
+    """Return a range such as `monday:friday` or `3` for a field, which is a key of `KINDS`. Raises ValueError."""
     form, numbers = KINDS[kind]
     names = [name.strip() for name in text.lower().split(":", 1)]
     if not all(name in numbers for name in names):
         raise ValueError(f'{kind} must be {form}, not "{text}"')
     first, last = numbers[names[0]], numbers[names[-1]]
     if first < 0 < last:
-        raise ValueError(f'{kind} must also end from the end of the month if they begin there, not "{text}"')
+        raise ValueError(f'{kind} must end with a negative day if they begin with one, not "{text}"')
     if first > last and (first < 0) == (last < 0):
-        raise ValueError(f'{kind} must begin before they end, not "{text}": over the end takes two')
+        raise ValueError(f'{kind} must begin before they end, not "{text}"; a range over the end needs two ranges')
     return first, last
 
 
 def parse_location(name: str) -> ZoneInfo:
-    """Return a time zone of the IANA's data base, such as `Europe/Berlin`. Raises ValueError."""
+    """Return a time zone of the IANA time zone database, such as `Europe/Berlin`. Raises ValueError."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

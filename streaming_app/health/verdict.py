@@ -1,4 +1,4 @@
-"""The verdict on a group: whether it processes what it should, and if not, since when, why, and what will be lost."""
+"""The verdict on a group: whether it processes its input, and if not, since when, why, and what will be lost."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ VERDICTS: Mapping[str, str] = {
     LOSING: "Records were deleted before the group read them.",
     DOWN: "Nothing is processed, and work waits, or it is not known whether it does.",
     STALLED: "Members have the tasks and work waits, but offsets do not move.",
-    RESTORING: "As Stalled, but tasks came to another member and restore their state.",
+    RESTORING: "As Stalled, but tasks moved to another member and restore their state.",
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
     UNSTABLE: "It processes, but is interrupted again and again.",
-    OFF: "It has no members, and is not Down for the reason that is given.",
+    OFF: "It has no members, and is not Down: the verdict says why.",
     IDLE: "There is nothing to do.",
     OK: "Work comes or waits, and offsets advance.",
     UNKNOWN: "Not enough is known yet.",
 }
-"""Every verdict, in the order in which they are decided, and what it means."""
+"""Verdict -> its meaning, in the order in which they are decided."""
 BAD = frozenset({LOSING, DOWN, STALLED, BEHIND, UNSTABLE})
 GOOD = frozenset({OFF, IDLE, OK})
 CRITICAL, WARNING = "critical", "warning"
@@ -32,28 +32,29 @@ CRITICAL, WARNING = "critical", "warning"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict, and what proves it."""
+    """A verdict with its evidence."""
 
     verdict: str
     since: datetime
-    """Since when it is so, by the facts."""
+    """Since when the condition holds, by the facts."""
     at: datetime
     """When it became the verdict."""
     why: str
     severity: str | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """Offsets, counts, times: as JSON."""
+    """Offsets, counts and times, as JSON values."""
     caught_up_at: datetime | None = None
-    """When nothing will wait, if it goes on like that."""
+    """When no record will wait if the rate stays the same."""
     losing_at: datetime | None = None
-    """When the retention deletes the oldest record that waits."""
+    """When retention deletes the oldest waiting record."""
     facts_at: datetime | None = None
-    """What is known of work is true for this time."""
+    """The time of the facts about work."""
     recheck_at: datetime | None = None
+    """When the verdict may change without new facts."""
 
 
 def is_bad(verdict: Verdict) -> bool:
-    """Tell whether a verdict opens a problem."""
+    """Return whether a verdict opens a problem."""
     return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
 
 
@@ -62,11 +63,11 @@ _MOST_SEVERE_FIRST = (CRITICAL, WARNING)
 
 
 def trouble(verdict: Verdict) -> tuple[int, int]:
-    """Return a sort key: the most severe first, and of those as severe the worst verdict."""
+    """Return a sort key: the most severe first, and for the same severity the worst verdict first."""
     return rank(verdict.severity, _MOST_SEVERE_FIRST), rank(verdict.verdict, WORST_FIRST)
 
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
-"""Keys of evidence: the group that has taken over, and what a person said of a group when they ended its problem."""
+"""Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
 BROKER_AWAY = "broker_away"
-"""Key of evidence: the broker that led partitions which the group reads."""
+"""Key of evidence: the broker that led partitions of the group that have no leader now."""

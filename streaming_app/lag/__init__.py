@@ -1,4 +1,4 @@
 """Lag of committed offsets: how far a group is behind the end of the log, since when, and which task is affected.
 
-Pure: neither Spark nor I/O nor the clock. Times are seconds since 1970, by the job's clock unless said otherwise.
+Pure: no Spark, no I/O and no clock. Times are seconds since 1970, by the job's clock unless stated otherwise.
 """

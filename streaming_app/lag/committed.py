@@ -1,16 +1,16 @@
 """Committed offsets from two sources: the log, which has the time of each commit, and the coordinators.
 
-The log cannot tell whether the transaction of a commit is open or was aborted. OffsetFetch can, but has no times. So
-values come from OffsetFetch, and times from the log where both have the same value. A coordinator answers from memory,
-a hundred groups in a request. It is asked for:
+The log does not show whether the transaction of a commit is open or was aborted. OffsetFetch does, but returns no
+times. So offsets come from OffsetFetch, and the time of a commit comes from the log if both have the same offset. A
+coordinator answers from memory, for a hundred groups in one request. A pass asks for:
 
-- Streams groups, at every pass.
-- Any other group while what the log has differs from the newest answer: it has committed since, commits were deleted,
-  or a transaction is open or was aborted, of whose end there is no trace in the log. And every five minutes.
-- All groups, while the job reads the log late: then the coordinators alone know what is committed now.
+- each streams group;
+- any other group every five minutes, and while the log differs from the newest answer: the group has committed since,
+  commits were deleted, or a transaction is open or was aborted (the log does not show its end);
+- all groups while the job reads the log late: then only the coordinators know the current commits.
 
-A coordinator that does not answer leaves what it answered before. The log is believed of groups that may not be asked,
-and of those whose coordinator never answered.
+If a coordinator does not answer, its last answer stays valid. Offsets come from the log alone if the job may not ask
+for a group, or if its coordinator never answered.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streaming_app.lag.model import Commit, CommitKey
 _AGAIN_SECONDS = 300.0
 
 Commits = Mapping[TopicPartition, Commit]
-"""What one group has committed in each partition."""
+"""The commits of one group by partition."""
 
 
 class _Answer(NamedTuple):
@@ -39,20 +39,20 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self._in_log: Mapping[str, Commits] = {}
         self._answers: dict[str, _Answer] = {}
-        """The newest of each group."""
+        """Group -> its newest answer."""
         self._changed: set[str] = set()
-        """Groups of which the log had other commits at this pass than at the one before."""
+        """Groups whose commits in the log changed since the pass before."""
         self._unanswered: set[str] = set()
-        """Groups that were asked for at this pass, and whose coordinators have not answered."""
+        """Groups in the requests of this pass whose coordinators have not answered."""
         self._is_late = False
         self._merged: Mapping[CommitKey, Commit] = {}
 
     def choose(
         self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float, *, is_late: bool = False
     ) -> set[str]:
-        """Take in what the log has now, and return the groups to ask their coordinators for.
+        """Note the commits in the log, and return the groups to request from their coordinators.
 
-        `is_late`: the newest commits are not in it yet.
+        `always`: groups to request at each pass. `is_late`: `in_log` does not have the newest commits yet.
         """
         by_group: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
         for (group_id, topic, partition), commit in in_log.items():
@@ -69,7 +69,7 @@ class CommittedOffsets:
         return chosen
 
     def known_until(self, group_id: str, log_read_until: float) -> float:
-        """Return until when all commits of a group are known; those that the log has are until `log_read_until`."""
+        """Return the time up to which all commits of a group are known. The log is read up to `log_read_until`."""
         answer = self._answers.get(group_id)
         if answer is None:
             return log_read_until
@@ -78,7 +78,7 @@ class CommittedOffsets:
     def merge(
         self, fetched: Mapping[str, Commits], now: float, denied: Collection[str] = ()
     ) -> dict[CommitKey, Commit]:
-        """Return all committed offsets; of `denied` groups, which may not be asked, as the log has them."""
+        """Return all committed offsets. For `denied` groups, which the job may not request, they come from the log."""
         for group_id in denied:
             self._answers.pop(group_id, None)
         self._answers |= {group_id: _Answer(now, commits) for group_id, commits in fetched.items()}
@@ -96,12 +96,12 @@ class CommittedOffsets:
         return merged
 
     def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
-        """Return what is committed, with its time if that is known, where a coordinator has this offset."""
-        # If not that in the log, it is that of the pass before: then the one in the log was not committed in the end.
+        """Return the commit that a coordinator has, with its time if that is known."""
+        # If it is not the commit in the log but that of the pass before, the transaction of the one in the log aborted.
         for known in (in_log, before):
-            if known is not None and known.offset == fetched.offset:  # but the log's metadata may be of another commit
+            if known is not None and known.offset == fetched.offset:  # the log's metadata may belong to another commit
                 return known._replace(partition_time=fetched.partition_time)
-        # The coordinator has what was committed since the log was read.
+        # The coordinator has a commit that is newer than the job's reading of the log.
         if in_log and before and group_id in self._changed and not self._is_late:
             has_moved = (before.offset or 0) < (in_log.offset or 0) < (fetched.offset or 0)
             return in_log if has_moved else fetched
@@ -109,7 +109,7 @@ class CommittedOffsets:
 
 
 def _differ(in_log: Commits, answer: _Answer) -> bool:
-    """Tell whether the log has other commits of a group than its coordinator had."""
+    """Return whether the commits of a group in the log differ from those in the answer."""
     return in_log.keys() != answer.commits.keys() or any(
         (one.offset, one.partition_time) != (in_log[key].offset, in_log[key].partition_time)
         for key, one in answer.commits.items()

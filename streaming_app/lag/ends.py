@@ -1,10 +1,9 @@
-"""What is known of the log of one partition: its ends now, and when it ended where.
+"""The ends of the log of one partition: the current ones, and samples of the end offset over time.
 
-The end offset at a time separates what was written before it from what was written after it. So the time at which an
-offset was written lies between the last sample at or below it and the first one above it; within that segment a
-constant rate is assumed. Nothing is assumed outside the samples: of an offset below the first one it is only known that
-it is at least as old as that sample. An end that does not move is two samples, the first and the last with that offset:
-what follows was written after the second.
+A sample is an end offset and its time. A record at an offset was written after the last sample at or below the offset,
+and before the first sample above it; between the two, a constant rate is assumed. For an offset below the first sample
+it is only known that its record is at least as old as this sample. If the end does not move, two samples hold its
+offset, the first and the last one: later records were written after the second.
 """
 
 from __future__ import annotations
@@ -18,56 +17,56 @@ from typing import NamedTuple
 TopicPartition = tuple[str, int]
 
 _MAX_SAMPLES = 64
-_SPREAD = 61  # partitions that begin at the same time are then not thinned out in the same pass
-_RELATIVE_ERROR = 1 / 16  # of the age, by which thinning out may move the time of an offset
+_SPREAD = 61  # spreads the work: partitions that begin at the same time are thinned out in different passes
+_RELATIVE_ERROR = 1 / 16  # of its age: the error of an offset's time that thinning out may cause
 _MIN_ERROR = 1.0  # seconds
 _KEPT_SECONDS = 14 * 86_400.0
 
 
 class Tail(NamedTuple):
-    """What a read as READ_COMMITTED found of the records before one end of a log, which only moves if they do."""
+    """What a read with isolation level READ_COMMITTED found before `end`: where there are records, and where not."""
 
     end: int
     record_at: int = -1
-    """The highest offset at which a record is known."""
+    """The highest offset that is known to have a record."""
     empty_from: int = 0
-    """From here to `empty_to` are only markers of transactions, and records of those that were aborted."""
+    """From here to `empty_to` there are only transaction markers and records of aborted transactions."""
     empty_to: int = 0
     is_denied: bool = False
 
     def has_record(self, offset: int) -> bool | None:
-        """Tell whether a record lies between this offset and the end; None: not known."""
+        """Return whether a record lies between this offset and the end; None if it is not known."""
         if offset <= self.record_at:
             return True
         return False if self.empty_from <= offset and self.empty_to >= self.end else None
 
 
 class LogEnds(NamedTuple):
-    """The ends of the log of one partition; what the brokers did not say is None."""
+    """The ends of the log of one partition; None for a value that the brokers did not return."""
 
     end: int | None = None
     """The high watermark: the offset after the newest record that consumers may read."""
     start: int | None = None
     stable: int | None = None
-    """The last stable offset: where the oldest open transaction begins, else the high watermark."""
+    """The last stable offset: the start of the oldest open transaction, or else the high watermark."""
     topic_id: str | None = None
     at: float | None = None
-    """When the leader was asked, by the job's clock."""
+    """When the job asked the leader for `end`, by the job's clock."""
     start_at: float | None = None
-    """When it was asked for the start, which is less often."""
+    """When the job asked for `start`, which it does less often."""
     leader: int | None = None
-    """The id of the broker that leads the partition, or did when it was last known."""
+    """The id of the broker that leads the partition, or of the last known leader."""
     answered_at: float | None = None
-    """When that broker last answered."""
+    """When this broker last answered."""
     tail: Tail | None = None
-    """What was read before `end`, or before an earlier end."""
+    """The records before `end`, or before an earlier end."""
 
 
 NO_ENDS = LogEnds()
 
 
 class Age(NamedTuple):
-    """How long ago an offset was written, in seconds; with `is_lower_bound`, at least that long ago."""
+    """How long ago an offset was written, in seconds. With `is_lower_bound`: at least so long ago."""
 
     seconds: float
     is_lower_bound: bool
@@ -79,7 +78,7 @@ class EndSamples:
     __slots__ = ("_offsets", "_times", "topic_id")
 
     def __init__(self, samples: Iterable[tuple[int, float]] = (), topic_id: str | None = None) -> None:
-        """Begin with these pairs of end offset and time, as `pairs` returned them, of the topic with this id."""
+        """Begin with pairs of end offset and time, as `pairs` returned them for the topic with this id."""
         self._offsets, self._times, self.topic_id = array("q"), array("d"), topic_id
         for offset, time in samples:
             self.add(offset, time)
@@ -92,10 +91,10 @@ class EndSamples:
         return list(zip(self._offsets, self._times, strict=True))
 
     def add(self, offset: int, time: float) -> bool:
-        """Add the end offset at a time; return whether it differs from the one before.
+        """Add the end offset at a time. Return whether it differs from the offset of the sample before.
 
-        Samples that contradict it are removed: higher offsets, since the log was truncated, and later times, since the
-        clock was set back.
+        Samples that contradict it are removed: those with a higher offset (the log was truncated), and those with a
+        later time (the clock was set back).
         """
         offsets, times = self._offsets, self._times
         moved = not offsets or offsets[-1] != offset
@@ -113,7 +112,7 @@ class EndSamples:
         return moved
 
     def age(self, offset: int, now: float) -> Age | None:
-        """Return how long ago `offset` was written; 0 if it is at or beyond the newest end. None without samples."""
+        """Return how long ago `offset` was written: 0 if it is at or beyond the newest end. None without samples."""
         offsets, times = self._offsets, self._times
         after = bisect_right(offsets, offset)
         if after == len(offsets):
@@ -125,15 +124,15 @@ class EndSamples:
         return Age(max(0.0, now - written), is_lower_bound=False)
 
     def written_by(self, offset: int) -> float | None:
-        """Return the first sample by which the record at `offset` had been written; None if there is none."""
+        """Return the time of the first sample above `offset`: its record was written before. None if there is none."""
         after = bisect_right(self._offsets, offset)
         return self._times[after] if after < len(self._times) else None
 
     def _thin_out(self, now: float) -> None:
-        """Remove the samples that interpolation between the others replaces, and those that are too old.
+        """Remove old samples, and those that interpolation between the others replaces.
 
-        A time may move by a sixteenth of its age. One pass: from each sample that is kept, the line is drawn as far as
-        it passes all samples in between closely enough.
+        Interpolation may move a time by a sixteenth of its age. The algorithm makes one pass: from each kept sample, it
+        takes the longest line that passes closely enough to all samples in between.
         """
         offsets, times = self._offsets, self._times
         last = len(offsets) - 1

@@ -1,7 +1,7 @@
-"""What a pass takes in, and what it says. Only data, and the tasks of a group from its row of `groups`.
+"""The input and output of a lag pass. Only data, and the tasks of a group from its row of `groups`.
 
-A task is a subtopology and a partition; it reads that partition of each source topic and repartition topic of the
-subtopology. A topic belongs to one subtopology: Kafka Streams refuses to register it twice.
+A task is a subtopology and a partition. It reads this partition of each source topic and repartition topic of the
+subtopology. A topic belongs to one subtopology, because Kafka Streams does not register a topic twice.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ CommitKey = tuple[str, str, int]
 """Group, topic and partition."""
 Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
-"""Returns the topics that match a regular expression of a topology as a whole."""
+"""Regular expression of a topology -> the topics whose whole name matches."""
 HISTORY_REST_SECONDS = 3_600.0
-"""Between two rows of `lag_history` of a partition to which nothing happens."""
+"""The time between two rows of `lag_history` for a partition without changes."""
 _STREAMS = "streams"
 
 
 class Commit(NamedTuple):
-    """The newest committed offset of a group for a partition; `offset` is None if a task of the group has none."""
+    """The newest committed offset of a group in a partition; `offset` is None if the group has committed none."""
 
     offset: int | None
     topic_id: str | None = None
-    """Id of the topic at that time, as Kafka prints ids; None if it is not known."""
+    """The id of the topic at the commit, as Kafka prints ids; None if it is not known."""
     leader_epoch: int | None = None
     committed_at: float | None = None
-    """By the broker's clock; None if only OffsetFetch returned the offset."""
+    """The time of the commit by the broker's clock; None if only OffsetFetch returned the offset."""
     partition_time: float | None = None
-    """Of its input, as Kafka Streams commits it, see `partition_time`; None if it is not known."""
+    """The highest timestamp that the task has seen, see `lag.partition_time`; None if it is not known."""
 
 
 class ReadUntil(NamedTuple):
-    """Up to which times, by the job's clock, it is known what a group did."""
+    """Up to which times, by the job's clock, the records of a group are known."""
 
     commits: float
-    """All commits until then are known."""
+    """All commits up to this time are known."""
     members: float
-    """The same of members, tasks and topology."""
+    """All changes of members, tasks and topology up to this time are known."""
 
 
 class Owner(NamedTuple):
-    """The member that has a task as active; all None: there is none."""
+    """The member that has a task as active; all fields are None if no member has it."""
 
     member_id: str | None
     process_id: str | None
@@ -59,55 +59,55 @@ NOBODY = Owner(None, None, None)
 
 
 class Node(NamedTuple):
-    """A topic of a topology, or the pattern of some."""
+    """A topic of a topology, or a pattern for topics."""
 
     subtopology_id: str
     name: str
     is_internal: bool
-    """It is a changelog or a repartition topic."""
+    """Whether it is a changelog or repartition topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTasks:
-    """What a group reads, and who does. The default is that of a group of which only commits are known."""
+    """The topics that a group reads, and its members. The default is for a group of which only commits are known."""
 
     subtopology_of: Mapping[str, str] | None = None
-    """Topic to subtopology, for all topics that the topology reads; None if the group has no known topology."""
+    """Topic -> subtopology, for all topics that the topology reads; None if the group has no known topology."""
     owners: Mapping[tuple[str, int], Owner] = field(default_factory=dict)
-    """Subtopology and partition to the member that has the task as active."""
+    """(subtopology, partition) -> the member that has the task as active."""
     rebalancing_since: float | None = None
-    """By the broker's clock; None while the group does not rebalance."""
+    """Since when the group rebalances, by the broker's clock; None if it does not."""
     has_members: bool | None = None
-    """None: not known, as of most classic groups."""
+    """None: not known. For most classic groups it is not."""
     stateful: frozenset[str] = frozenset()
-    """The subtopologies that have changelogs: their tasks may have to restore state before they process."""
+    """The subtopologies with changelogs: their tasks may have to restore state before they process."""
     stable_since: float | None = None
-    """By the broker's clock; None unless the group is Stable."""
+    """Since when the group is Stable, by the broker's clock; None in other states."""
     source_partition: int | None = None
-    """The partition of the offsets topic that has the group's records."""
+    """The partition of the offsets topic with the group's records."""
     content: frozenset[Node] = frozenset()
-    """What the topology is made of, without the group's own prefix of internal topics."""
+    """The topics and patterns of the topology. Names of internal topics are without the prefix of the group."""
 
 
 NO_TASKS = GroupTasks()
 
 
 class GroupPass(NamedTuple):
-    """What of a pass is the same for all partitions of a group. Times are seconds, by the job's clock."""
+    """The values of a pass that are the same for all partitions of a group. Times are seconds, by the job's clock."""
 
     now: float
     until: ReadUntil
     tasks: GroupTasks
     allowed: int
-    """Offsets that are no lag."""
+    """A lag of so many offsets counts as none (`allowed_lag`)."""
     patience: float
-    """For how many seconds no offset may move while records wait."""
+    """How many seconds an offset may stay the same while records wait."""
     late_seconds: float
-    """When what a group did is known only up to so long ago, its status is held, and its lag is not known."""
+    """If the records of a group are known only up to so many seconds ago, its status stays, and its lag is unknown."""
 
 
 class LagRow(NamedTuple):
-    """A row of the table `lag`, without `cluster`; its columns say what the fields mean. Times are seconds."""
+    """A row of the table `lag`, without `cluster`. The descriptions of the columns explain the fields."""
 
     group_id: str
     topic: str
@@ -141,18 +141,18 @@ class LagRow(NamedTuple):
 
     @property
     def is_unowned(self) -> bool:
-        """Whether it belongs to a task that no member has as active."""
+        """Whether the partition belongs to a task that no member has as active."""
         return self.task_id is not None and self.member_id is None
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the lag is not known, and may not be 0: it is of a log without records."""
+        """Whether the lag is unknown. A group without a commit in an empty log has no lag, so this is false."""
         is_empty = self.committed_offset is None and self.log_end_offset is not None
         return self.lag is None and not (is_empty and self.log_end_offset == self.log_start_offset)
 
 
 def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
-    """Return the tasks of a row of `groups`; none if it is deleted or another type of group has taken the id over."""
+    """Return the tasks in a row of `groups`; none if the group is deleted or a group of another type has its id."""
     if group["deleted_at"] is not None or group["group_type"] != _STREAMS:
         return NO_TASKS
     since = group["state_since"].timestamp() if group["state_since"] else None
@@ -171,7 +171,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
 
 
 def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> dict[str, str] | None:
-    """Return topic to subtopology; None without a topology. A topic that is named counts before one that matches."""
+    """Return topic -> subtopology; None without a topology. A topic name wins over a pattern that matches the topic."""
     known = list(subtopologies)
     if not known:
         return None

@@ -1,9 +1,9 @@
 """The time that Kafka Streams commits with each offset: the highest timestamp that it has seen in the partition.
 
-The metadata of such a commit is base64 of a magic byte, the time (eight bytes, milliseconds), and, after the magic byte
-2, what processors keep: nothing, or a count of keys, each after its length and before its number. That is what
-`TopicPartitionMetadata` and `ProcessorMetadata` of kafka-streams write. Any client may commit any text, so only one
-that fits to the last byte is read.
+The metadata of such a commit is base64 of a magic byte and the time (eight bytes, milliseconds). With magic byte 2, the
+metadata of processors may follow: a count, and for each key its length, the key and an eight-byte number. This is the
+format of `TopicPartitionMetadata` and `ProcessorMetadata` in kafka-streams. Any client may commit any text, so text
+that does not match the format to the last byte is ignored.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import base64
 import struct
 
 LAST_MS = 253_402_300_799_999
-"""In the year 9999: Spark and Python read no later time."""
+"""The end of the year 9999: Spark and Python have no later time."""
 _BEGIN = {"AQAA": 1, "AgAA": 2}
-"""How it begins, with the magic byte and the first two bytes of a time before `LAST_MS`, which are 0. -1 is no time."""
-_PLAIN = 9  # bytes
+"""The first four characters -> magic byte: the magic byte, and two bytes that are 0 in every time up to `LAST_MS`."""
+_PLAIN = 9  # bytes of metadata without processors
 
 
 def partition_time_ms(metadata: str | None) -> int | None:
-    """Return the time in the metadata of a commit, in milliseconds; None for any other text, and for a time of -1."""
+    """Return the time in the metadata of a commit, in milliseconds; None for other text, and for a time of -1."""
     magic = _BEGIN.get(metadata[:4]) if metadata else None
     if metadata is None or magic is None:
         return None
@@ -33,7 +33,7 @@ def partition_time_ms(metadata: str | None) -> int | None:
 
 
 def _has_keys(found: bytes) -> bool:
-    """Tell whether the rest is a count and as many keys. Raises struct.error if it ends before."""
+    """Return whether a count and as many keys follow, and nothing else. Raises struct.error if the bytes end before."""
     (count,) = struct.unpack_from(">i", found, _PLAIN)
     at = _PLAIN + 4
     for _ in range(count):

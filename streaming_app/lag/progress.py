@@ -1,22 +1,21 @@
-"""The progress of one group in one partition, from pass to pass: the one thing that lag, work and verdicts are made of.
+"""The progress of one group in one partition, from pass to pass. Lag, work and verdicts are all derived from it.
 
 Theory of operation
 -------------------
-A pass sees the newest commit and the ends of the log, and makes the standing after it from the one before: the row of
-the table `lag`, and what of commits, records and tasks a row does not have. A run of the job begins with the rows that
-the one before stored. What happened meanwhile, and of a partition that nobody knew, is as old as the commit and the
-samples of the log say: an outage in whose middle the job starts began at the later of the two.
+A pass sees the newest commit and the ends of the log. From these and the `Standing` after the pass before, it makes the
+next `Standing`: the row of the table `lag`, and state that the row does not have. A run of the job begins with the rows
+that an earlier run stored. If the job starts during an outage, the outage began at the later of two times: that of the
+commit, and that of the first sample of the log beyond the commit.
 
-A record waits if it lies beyond the committed offset. Markers of transactions and aborted records are none, and where
-it is not known what lies there, it is not known whether something waits. Where nothing was ever committed, the records
-beyond the end that the log had when a member first had the task wait: whether those before are to be read is not in the
-log (`auto.offset.reset`). Neither a rebalance nor a pass that does not know changes `waits_since`: an outage is not
-forgotten.
+A record waits if its offset is at or beyond the committed offset. Transaction markers and aborted records do not count;
+if it is unknown what lies there, it is unknown whether a record waits. If nothing was ever committed, records wait that
+were written after a member first had the task: whether the group is to read earlier ones is not in the log
+(`auto.offset.reset`). A rebalance, or a pass without knowledge, does not change `waits_since`, so an outage continues.
 
-A consumer that works has some lag at most moments. So a lag is only judged once it is older than what the group's own
-interval between commits explains (`patience`): until then it is OK, and as long as its age is not known, UNKNOWN. Of a
-group that rebalances, the statuses that follow from behaviour are held as they were before: commits pause and tasks
-have no owner then. While it is not known what a group has done lately, since the job reads late, every status is held.
+A working consumer has some lag most of the time. So a lag counts only if it is older than the group's own interval
+between commits explains (`patience`). Before that its status is OK, or UNKNOWN if its age is not known. While a group
+rebalances, commits pause and tasks have no owner: then the statuses that follow from behaviour stay as they were. If
+the job reads the log late, it does not know what the group has done recently: then every status stays as it was.
 """
 
 from __future__ import annotations
@@ -46,113 +45,120 @@ from streaming_app.lag.status import (
 
 STALLED_SECONDS = 300.0
 RESTORE_SECONDS = 1800.0
-_COMMITS_SECONDS = 60.0  # a member that came to a task commits within a minute, unless it restores first
+_COMMITS_SECONDS = 60.0  # a new owner of a task commits within a minute, unless it restores state first
 _STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
 _MIN_PATIENCE = 60.0
-_INTERVALS = 3  # without a commit, until it is missed
-_REWOUND_SECONDS = 3600.0  # after that, who set the offsets back is processing what they wanted
-_SLOW_CATCH_UP = 6 * 3600.0  # a lag that neither rises nor falls seems to fall so slowly every other time
-_CATCHES_UP_SECONDS = 180.0  # in a row, until that is believed
+_INTERVALS = 3  # intervals without a commit, until the commit is late
+_REWOUND_SECONDS = 3600.0  # after so long, a reset of offsets is no news
+_SLOW_CATCH_UP = 6 * 3600.0  # a constant lag varies, and often seems to fall at such a slow rate
+_CATCHES_UP_SECONDS = 180.0  # a lag must fall for so long without interruption until it counts as catching up
 _SLOW = frozenset({BEHIND, CATCHING_UP})
-_MARKER = 1  # the commit or abort marker of a transaction, behind the last record
-_ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # it does not have the committed offset: what it has waits
+_MARKER = 1  # offsets: the commit or abort marker of a transaction after the last record
+_ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: all its records wait
 _NO_AGE = Age(0.0, is_lower_bound=False)
 _NOTHING_SAID = Age(0.0, is_lower_bound=True)  # "at least 0 s"
 
 
 class _Lag(NamedTuple):
-    """The lag at a pass; what is not known is None."""
+    """The lag at a pass; None for values that are not known."""
 
     lag: int | None = None
     lost: int | None = None
     age: Age | None = None
     waits: bool | None = None
     status: str | None = UNKNOWN
-    """The one that follows from the ends of the log alone; None: that depends on what the group does."""
+    """The status, if it follows from the ends of the log alone; None if it depends on the behaviour of the group."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """Where a group stands in a partition after a pass. Later passes do not change it: each changes a copy."""
+    """The position of a group in a partition after a pass. It never changes afterwards: each pass changes a copy."""
 
     row: LagRow
     waits: bool | None = False
     """Whether records wait; None: not known at this pass."""
     waits_since: float | None = None
-    """Since when records have waited at every pass that knew it."""
+    """Since when records wait. Passes that do not know whether records wait leave it as it is."""
     known_at: float | None = None
-    """The newest pass of this run that knew it."""
+    """The newest pass of this run that knew whether records wait."""
     known_from: float | None = None
-    """The first one."""
+    """The first pass of this run that knew it."""
     offset: int | None = None
-    """Committed, also if that commit has expired."""
+    """The last committed offset, even if the commit has expired."""
     committed_at: float | None = None
-    """The time of that commit; None if it is not known."""
+    """The time of this commit; None if it is not known."""
     first: int | None = None
-    """The first committed offset that is known: the group did not begin beyond it."""
+    """The first known committed offset: the group began at or before it."""
     baseline: int | None = None
-    """Of a partition without a commit: the end of the log when a member first had it."""
+    """For a partition without a commit: the end of the log when a member first had its task."""
     arrived: bool = False
-    """Records have come since the pass before."""
+    """Whether records were written since the pass before."""
     seen_at: float = 0.0
-    """When the job saw the newest commit: unlike the broker's time, it can be compared with the job's clock."""
+    """When the job saw the newest commit. Unlike the broker's time, it is comparable with the job's clock."""
     moved_at: float = 0.0
-    """The same of the first commit of this offset."""
+    """When the job saw the first commit of this offset."""
     commits: int = 0
-    """Of this offset."""
+    """The number of commits of this offset."""
     is_untimed: bool = False
-    """The commit was there when this run began, and its time is not known yet."""
+    """Whether the commit existed when this run began, and its time is not known yet."""
     rewound_from: int | None = None
-    """The offset before a commit of a lower one, until it is reached again."""
+    """The offset before a commit of a lower one, until the group reaches it again."""
     rewound_at: float = 0.0
     owner: str = ""
     """The newest member that had the task."""
     owner_since: float | None = None
-    """When the first owner came since the offset last moved, else before that; None before the first pass of a run."""
+    """When the first new owner since the last move of the offset got the task; without one, when an earlier owner got
+    it. None before the first pass of a run."""
     had_record: bool = False
-    """A record was seen beyond the offset."""
+    """Whether a record was seen beyond the offset."""
     empty_to: int = 0
-    """No record lies between the offset and this one."""
+    """There is no record between the offset and this offset."""
     slow_at: float | None = None
-    """Since when it has not caught up fast enough; None unless it is BEHIND or CATCHING_UP, or was before its status
-    became unknown."""
+    """Since when the group does not catch up fast enough. None, unless the status is BEHIND or CATCHING_UP, or was so
+    before it became UNKNOWN."""
     catches_up_since: float | None = None
     intervals: CommitIntervals = field(default_factory=CommitIntervals)
     trend: LagTrend = field(default_factory=LagTrend)
 
     @property
     def waiting(self) -> int:
-        """How many offsets wait, as far as is known."""
+        """How many offsets are known to wait."""
         if self.row.lag is not None:
             return self.row.lag
         return max(0, (self.row.log_end_offset or 0) - (self.baseline or 0)) if self.offset is None else 0
 
     @property
     def lost(self) -> int:
-        """How many offsets the log deleted before they were read."""
+        """How many offsets were deleted before the group read them."""
         return self.row.lost_offsets or 0
 
     @property
     def status_since(self) -> float:
-        """Since when it has its status."""
+        """Since when the partition has its status."""
         return self.row.observed_at if self.row.status_since is None else self.row.status_since
 
     @property
     def unmoved_since(self) -> float:
-        """Since when records have waited and the offset has not moved."""
+        """Since when records wait and the offset does not move."""
         return max(self.waits_since or 0.0, self.moved_at)
 
     def is_older(self, since: float | None) -> bool:
-        """Return whether what holds since a time may have held before: this run found it, or commits of one offset."""
+        """Return whether a condition that is known since this time may have begun earlier.
+
+        It may if it held at the first pass of this run, or if only repeated commits of one offset are known.
+        """
         repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
         return since is not None and (since == self.known_from or repeats)
 
     def is_stalled(self, patience: float) -> bool:
-        """Return whether records have waited for so many seconds, and the offset has not moved."""
+        """Return whether records have waited for `patience` seconds while the offset did not move."""
         return self.waits_since is not None and (self.known_at or 0.0) - self.unmoved_since >= patience
 
     def may_restore(self, stateful: Collection[str]) -> bool:
-        """Return whether a task with state came to another member since the offset moved, a minute ago at least."""
+        """Return whether the task may restore state: it is stateful, and got a new owner after the offset last moved.
+
+        The new owner has had it for at least a minute without a commit, and for less than `RESTORE_SECONDS`.
+        """
         if self.row.subtopology_id not in stateful or not self.is_stalled(_COMMITS_SECONDS):
             return False
         since, known_at = self.owner_since or 0.0, self.known_at or 0.0
@@ -160,13 +166,13 @@ class Standing:
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:
-        """Begin with the row of a commit that an earlier run stored."""
+        """Return the standing for a row with a commit that an earlier run stored."""
         one = cls(LagRow(*row[:3]))
         one._take_commit(Commit(row.committed_offset, committed_at=row.committed_at), row.observed_at)
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
         one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
         one.waits_since = one.status_since if row.status in _ANOTHER_LOG else row.behind_since
-        if row.status == STALLED:  # the same offset is committed again and again, and was for a minute before
+        if row.status == STALLED:  # the group had committed the same offset for a minute before this status
             one.commits, one.moved_at = _STALLED_COMMITS, one.status_since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = row.log_end_offset or 0
@@ -180,13 +186,13 @@ class Standing:
         return Standing(*_values(self))
 
     def forget_log(self) -> None:
-        """Forget what was seen of the log: the topic was created again."""
+        """Forget the old log, because the topic was created again."""
         self.waits_since = self.rewound_from = None
         self.had_record, self.empty_to = False, 0
         self.trend.clear()
 
     def take(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
-        """Take in a pass; `rests`: the end of the log is that of the pass before."""
+        """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
         tasks, now, is_new = one.tasks, one.now, self.owner_since is None
         group_id, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
@@ -215,7 +221,7 @@ class Standing:
             found.lag,
             leader=ends.leader,
             observed_at=now if ends.at is None else ends.at,
-            # until when both the commits and the end of the log are known
+            # up to this time both the commits and the end of the log are known
             known_until=min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None,
         )
         if commit.offset is not None:
@@ -241,13 +247,13 @@ class Standing:
     def _take_owner(self, owner: str | None, one: GroupPass) -> None:
         if self.owner_since is None:
             self.owner_since = min(one.now, one.tasks.stable_since or one.tasks.rebalancing_since or one.now)
-        # One that restores, ends and is followed by others that restore again has the time of the first.
+        # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
         elif owner and owner != self.owner and self.owner_since <= self.moved_at:
             self.owner_since = one.now
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
-        """Take in the newest commit; `is_new`: this run of the job has not seen another one."""
+        """Update from the newest commit. `is_new`: it is the first one that this run of the job sees."""
         offset, at, before, before_at = commit.offset, commit.committed_at, self.offset, self.committed_at
         if offset is None:
             self.moved_at = self.moved_at or now
@@ -258,7 +264,7 @@ class Standing:
         elif not is_same:
             since = self.known_at if self.waits_since is None else self.waits_since
             gap = now - self.seen_at if at is None or before_at is None else at - before_at
-            self.intervals.add(gap if since is None else min(gap, now - since))  # before, there was nothing to commit
+            self.intervals.add(gap if since is None else min(gap, now - since))  # only time with something to commit
             if offset < before and self.rewound_from is None:
                 self.rewound_from, self.rewound_at = before, now
         if is_same and self.is_untimed and at is not None:
@@ -278,7 +284,7 @@ class Standing:
         self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
     ) -> _Lag:
         committed, end, start = commit.offset, ends.end, ends.start
-        if committed is None:  # it has expired, or never was one
+        if committed is None:  # the commit has expired, or there never was one
             ahead = 0 if end is None or self.baseline is None else end - self.baseline
             is_known = end is not None and self.offset is None
             return _Lag(waits=ahead > one.allowed and (ahead > _MARKER or not rests) if is_known else None)
@@ -299,7 +305,7 @@ class Standing:
             self.empty_to = end
         lost = None if start is None else max(0, start - max(committed, self.empty_to))
         if lag == 0 and (lost or 0) > _MARKER and not self.had_record and self.row.status != LOST:
-            # Deleted before it was read what it was: that ends no wait.
+            # The log deleted the offsets before the job read whether they were records: this does not end the wait.
             return _Lag(lag, None, _NO_AGE, waits=False) if self.waits_since is None else _Lag(lag)
         if not is_empty and rests and has_record is None and ends.tail is not None and ends.tail.is_denied:
             return _Lag(lag, lost)
@@ -308,7 +314,7 @@ class Standing:
 
     def _take_lag(self, found: _Lag, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> None:
         self.waits = found.waits
-        if found.waits is None:  # all stays as it was
+        if found.waits is None:  # nothing is known, so nothing changes
             return
         if not found.waits:
             self.waits_since = None
@@ -317,7 +323,7 @@ class Standing:
             if self.waits_since is None or self.waits_since > one.now:
                 self.waits_since = one.now
                 if self.known_at is None and found.lag is not None and samples is not None:
-                    # This run knew nothing yet: it is as the samples say.
+                    # The first pass of this run: the samples show when the oldest waiting record was written.
                     offset = max(commit.offset or 0, ends.start or 0) + one.allowed
                     written_by = samples.written_by(offset) or one.now
                     self.waits_since = min(one.now, max(0.0 if self.is_untimed else self.moved_at, written_by))
@@ -326,7 +332,10 @@ class Standing:
         self.known_at, self.known_from = one.now, self.known_from or one.now
 
     def _judge(self, row: LagRow, found: _Lag, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
-        """Return the status of a commit, of which `lost` offsets are proven to be, and whether it is held as before."""
+        """Return the status of a commit, and whether it is the status before because the new one is not known.
+
+        `lost`: how many offsets are proven to be deleted before the group read them.
+        """
         before, tasks, known_until = self.row, one.tasks, min(one.now, *one.until)
         late, has_status = one.now - known_until, before.status_since is not None
         if late > one.late_seconds:
@@ -339,7 +348,7 @@ class Standing:
         from_offsets = (
             (LEFT_OVER, has_topology and row.subtopology_id is None),
             (found.status or UNKNOWN, found.status is not None),
-            # A log whose records were all deleted starts behind its last marker; nothing is lost then.
+            # If all records are deleted, the log starts after its last marker, and this marker is no loss.
             (LOST, lost > (0 if lag else _MARKER)),
             (OK, lag <= one.allowed or (is_new and not age.is_lower_bound)),
         )
@@ -360,12 +369,12 @@ class Standing:
         return next(status for status, holds in from_behaviour if holds), False
 
     def _take_speed(self, now: float) -> None:
-        """Take in whether it catches up: so slowly as in six hours does not count, and less than three minutes."""
+        """Update `slow_at`. Catching up counts only if it takes less than six hours and has lasted three minutes."""
         if self.row.status not in _SLOW:
             if self.row.status != UNKNOWN:
                 self.slow_at = self.catches_up_since = None
             return
-        if self.slow_at is None:  # the job was restarted, or the partition has just become so
+        if self.slow_at is None:  # the partition has become slow, or the job was restarted
             self.slow_at = min(now, self.status_since)
         if self.row.status != CATCHING_UP or (self.row.catch_up_seconds or 0.0) > _SLOW_CATCH_UP:
             self.catches_up_since = None
@@ -379,7 +388,7 @@ _values = attrgetter(*(one.name for one in fields(Standing)))
 
 
 def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
-    """Tell whether the commit is of another topic of the same name; by the offset only where an id is unknown."""
+    """Return whether the commit belongs to an older topic with this name, by topic ids or, without these, by offset."""
     if commit.topic_id is not None and ends.topic_id is not None:
         return commit.topic_id != ends.topic_id
     return ends.end is not None and commit.offset is not None and commit.offset > ends.end

@@ -1,7 +1,7 @@
-"""How often a group commits to a partition, and whether its lag falls.
+"""How often a group commits in a partition, and whether its lag falls.
 
-Of several commits between two passes one is counted, and the time between commits is never less than the time between
-passes. Of that time only the part counts in which there was something to commit.
+A pass sees only the newest commit, so the measured time between commits is at least the time between passes. Only the
+time when there was something to commit counts.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from array import array
 from math import ceil
 
-_BUCKETS = 24  # of the time between commits: up to 1 s, 2 s, 4 s, ... half a year
-_MAX_COUNT = 250  # in a bucket; then all counts are halved, so that old commits lose weight
-_RESTORED_COUNT = 100  # so that what goes wrong just after a start is not taken for usual
+_BUCKETS = 24  # of the time between commits: up to 1 s, 2 s, 4 s, ... about 97 days
+_MAX_COUNT = 250  # at this count in a bucket all counts are halved, so that old commits lose weight
+_RESTORED_COUNT = 100  # high, so that a few slow commits after a start do not change the usual interval
 _WINDOW_SECONDS = 600.0
-_STEP_SECONDS = 25.0  # between two entries of the window
-_MANY = 8  # entries
+_STEP_SECONDS = 25.0  # time between two entries of the window
+_MANY = 8  # entries that are enough to compare quarters of the window
 _FREQUENT = 64.0  # seconds between commits
 
 
@@ -26,7 +26,7 @@ class CommitIntervals:
     def __init__(self) -> None:
         self._counts: bytearray | None = None
         self.usual: float | None = None
-        """How far apart 95 of 100 commits are at most, in seconds, as a power of two; None before the second commit."""
+        """The 95th percentile of the times between commits: seconds, a power of two. None before the second commit."""
 
     def add(self, seconds: float) -> None:
         """Count the time between two commits."""
@@ -44,7 +44,7 @@ class CommitIntervals:
         self.usual = float(1 << bucket)
 
     def restore(self, usual: float) -> None:
-        """Begin with what an earlier run found."""
+        """Begin with the usual interval of an earlier run, in seconds."""
         self._counts = bytearray(_BUCKETS)
         self._counts[_bucket(usual)] = _RESTORED_COUNT
         self.usual = float(1 << _bucket(usual))
@@ -55,7 +55,7 @@ def _bucket(seconds: float) -> int:
 
 
 class LagTrend:
-    """The lag of the last ten minutes, while there was some at each pass."""
+    """The lag of the last ten minutes. It begins again after each pass without lag."""
 
     __slots__ = ("_window",)
 
@@ -63,7 +63,7 @@ class LagTrend:
         self._window = array("d")  # pairs of time and lag
 
     def clear(self) -> None:
-        """Begin again: there is no lag."""
+        """Remove all entries, because there is no lag."""
         del self._window[:]
 
     def add(self, lag: int, now: float) -> None:
@@ -77,15 +77,15 @@ class LagTrend:
             del window[:2]
 
     def catch_up_seconds(self, usual: float | None) -> float | None:
-        """Return when there will be no lag if it goes on like that; None if it does not fall.
+        """Return in how many seconds the lag will be 0 if it falls at the same rate; None if it does not fall.
 
-        The lowest lag of the newest part of the window is compared with the one of the part before: the lowest, since a
-        lag rises from one commit to the next, which is `usual` seconds after the one before. So a part is half of the
-        window; a quarter, which notices sooner that a lag falls, if it has several commits.
+        `usual` is the usual time between commits. The lag rises between two commits, so this compares the lowest lag in
+        the newest part of the window with the lowest lag in the part before. A part is half of the window. If commits
+        are frequent, a part is a quarter, which shows sooner that the lag falls.
         """
         lags = self._window[1::2]
         entries = len(lags)
-        if entries < 2:  # noqa: PLR2004 - a part needs one
+        if entries < 2:  # noqa: PLR2004 - each part needs one
             return None
         is_frequent = usual is not None and usual <= _FREQUENT
         part = max(1, entries // (4 if is_frequent and entries >= _MANY else 2))

@@ -1,4 +1,4 @@
-"""All partitions that any group commits or reads, from pass to pass: the ends of their logs, and where groups stand."""
+"""The state of lag from pass to pass: the ends of each log that a group reads, and the progress of each group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 LATE_SECONDS = 60.0
-_LEAST_PATIENCE = 60.0  # two passes: of less, an offset that moves all the time would never be seen to move
+_LEAST_PATIENCE = 60.0  # two passes: with less, an offset could count as stalled although it moves all the time
 
 
 class LagTracker:
-    """What is kept of one cluster; for one thread."""
+    """The lag of all groups of one cluster. Not thread-safe."""
 
     def __init__(
         self,
@@ -24,12 +24,12 @@ class LagTracker:
         late_seconds: float = LATE_SECONDS,
         patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS,
     ) -> None:
-        """Begin without knowledge. `GroupPass` says what these are; the functions return it for a group."""
+        """Begin without knowledge. The functions return the value for a group id; `GroupPass` describes the values."""
         self._allowed_lag, self.late_seconds, self._patience = allowed_lag, late_seconds, patience
         self._samples: dict[TopicPartition, EndSamples] = {}
         self._standings: dict[CommitKey, Standing] = {}
         self.work: Mapping[str, GroupWork] = {}
-        """What waits for each group, as of the newest pass; no later pass changes it."""
+        """Group -> its work at the newest pass. Each pass makes a new mapping."""
 
     def observe(
         self,
@@ -39,10 +39,10 @@ class LagTracker:
         now: float,
         read_until: Mapping[str, ReadUntil] = MappingProxyType({}),
     ) -> list[LagRow]:
-        """Take in a pass, of which the commits were read before the ends, and return a row for each commit.
+        """Update from a pass, and return a row for each commit. Read the commits before the ends.
 
-        What a group did is known up to now, unless `read_until` says otherwise of it. What is in `commits` no more is
-        forgotten, and so are the samples of partitions that nobody commits.
+        `read_until`: group -> up to when its records are known; for other groups, up to `now`. Partitions that are not
+        in `commits` or `ends` any more are forgotten.
         """
         recreated, moved = self._take_ends(ends, now)
         passes: dict[str, GroupPass] = {}
@@ -71,7 +71,7 @@ class LagTracker:
     def unseen(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], now: float
     ) -> dict[TopicPartition, float]:
-        """Return the partitions with lag that have no samples yet, with the time of the newest commit: 0 if unknown."""
+        """Return the partitions with lag but without samples -> the time of the newest commit, or 0 if unknown."""
         found: dict[TopicPartition, float] = {}
         for (_, topic, partition), commit in commits.items():
             key = (topic, partition)
@@ -82,7 +82,10 @@ class LagTracker:
     def resting(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, set[int]]:
-        """Return offsets below ends where neither has moved since the pass before, and no transaction is open."""
+        """Return the partitions where offset and end have not moved since the pass before -> offsets below the end.
+
+        Partitions with an open transaction are left out.
+        """
         found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         for key, commit in commits.items():
             one, offset, before = ends[key[1:]], commit.offset, self._standings.get(key)
@@ -94,24 +97,24 @@ class LagTracker:
         return found
 
     def samples(self) -> Mapping[TopicPartition, EndSamples]:
-        """Return the samples by topic and partition."""
+        """Return the samples of each partition."""
         return self._samples
 
     def restore_samples(
         self, topic: str, partition: int, topic_id: str | None, samples: Iterable[tuple[int, float]]
     ) -> None:
-        """Begin with the samples that an earlier run kept."""
+        """Begin with the samples that an earlier run stored."""
         self._samples[topic, partition] = EndSamples(samples, topic_id)
 
     def restore_row(self, row: LagRow) -> None:
-        """Begin with what an earlier run knew of a commit."""
+        """Begin with a row that an earlier run stored."""
         if row.committed_offset is not None:
             self._standings[row.group_id, row.topic, row.partition] = Standing.restore(row)
 
     def _take_ends(
         self, ends: Mapping[TopicPartition, LogEnds], now: float
     ) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Add the samples; return the partitions whose topics were created again, and those whose end moved."""
+        """Add samples. Return the partitions of topics that were created again, and the partitions whose end moved."""
         self._samples = {key: samples for key, samples in self._samples.items() if key in ends}
         recreated, moved = set(), set()
         for key, one in ends.items():

@@ -1,7 +1,7 @@
-"""Whether work waits for a group, and whether it is done: what verdicts and alerts look at, once a pass.
+"""Whether work waits for a group, and whether the group does it: the input of verdicts and alerts, once a pass.
 
 Partitions that the topology does not read are left out. While a group rebalances, the statuses that follow from
-behaviour are held: what is slow counts again from the first pass after it (`settled_at`).
+behaviour stay as they were, so the time of slow partitions counts from the first pass after it (`settled_at`).
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from streaming_app.lag.model import NO_TASKS, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.status import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
-_FORGETS = 0.99  # of the longest time between records, each time that records come
+_FORGETS = 0.99  # the factor by which the longest time between records falls, each time that records come
 _NAMED = 20
 _SLOW_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Partitions of a group with which the same is wrong."""
+    """Partitions of a group that have the same problem."""
 
     since: float
-    """Since when that is so of the first of them."""
+    """Since when the first of them has it."""
     count: int
     offsets: int
     """How many offsets wait in them, or were lost."""
     named: Sequence[LagRow]
-    """The first of them, by topic and partition: an order that does not change with the lag."""
+    """The first 20 by topic and partition: an order that does not change with the lag."""
     lag_seconds: float | None = None
-    """Of the one with the oldest lag; None if that of none is known."""
+    """The highest lag in seconds; None if none is known."""
     unowned: int = 0
-    """How many of them are of tasks that no member has."""
+    """How many of them belong to tasks that no member has."""
     tasks: frozenset[str | None] = frozenset()
-    """Those of all of them."""
+    """The tasks of all of them."""
     is_older: bool = False
-    """It may have been so before `since`: the job found it like that."""
+    """Whether the problem may be older than `since`: it existed when the job first looked."""
 
     @property
     def at_least(self) -> str:
-        """What is said before `since`."""
+        """The words before the time `since` in a text: `at least ` if the problem may be older, or else nothing."""
         return "at least " if self.is_older else ""
 
 
@@ -52,71 +52,71 @@ class GroupWork:
 
     group_id: str
     known_at: float
-    """The newest pass that knew something of it; what is said here is true for then. 0: none."""
+    """The newest pass that knew about any partition: the other fields are of this pass. 0: there was none."""
     is_blind: bool = False
-    """Passes after that knew nothing, as while the partitions have no leaders."""
+    """Whether later passes knew about no partition, for example because the partitions have no leaders."""
     seen_again_at: float | None = None
-    """The first pass that knew something after those."""
+    """The first pass that knew about a partition after such passes."""
     partitions: int = 0
     waiting: int = 0
-    """Partitions with work."""
+    """The number of partitions where records wait."""
     offsets: int = 0
     """How many offsets wait, at least."""
     unknown: int = 0
-    """Partitions of which it is not known at this pass."""
+    """The number of partitions where this pass does not know whether records wait."""
     has_commits: bool = False
     uncertain: int = 0
-    """Partitions without a commit whose log has records: whether the group is to read them is not known."""
+    """The number of partitions without a commit whose log has records: the group may or may not have to read them."""
     arrived_at: float | None = None
-    """When a pass last found that records had come."""
+    """The newest pass that found new records."""
     arrival_gap: float = 0.0
-    """How long it usually takes, at most, until records come again."""
+    """The usual longest time without new records."""
     progressed_at: float | None = None
     """When an offset last moved."""
     waits_since: float | None = None
-    """When the oldest record that waits was written, or earlier."""
+    """When the oldest waiting record was written, or an earlier time."""
     oldest: Mapping[str, float] = field(default_factory=dict)
-    """The same by topic."""
+    """Topic -> when its oldest waiting record was written."""
     stalled: Partitions | None = None
     restoring: Partitions | None = None
     slow: Partitions | None = None
-    """Those that have not caught up fast enough for two minutes."""
+    """The partitions that have not caught up fast enough for two minutes."""
     catches_up: bool = False
-    """All partitions that are slow catch up fast enough just now."""
+    """Whether all slow partitions catch up fast enough now."""
     may_be_slow: bool = False
-    """Whether a partition that was slow, if only for seconds, catches up is not known, or it does not."""
+    """Whether a partition that was slow, even for seconds, does not catch up, or may not."""
     rewound: Partitions | None = None
     lost: Partitions | None = None
-    """Those whose logs deleted offsets before they were read."""
+    """The partitions whose offsets were deleted before the group read them."""
     is_held: bool = False
-    """The group rebalances."""
+    """Whether statuses stay as they were, because the group rebalances or the job reads late."""
     settled_at: float = 0.0
-    """When the first pass after the last rebalance was; 0 if this run saw none."""
+    """The first pass after the last rebalance; 0 if this run saw none."""
     without_status: frozenset[TopicPartition] = frozenset()
-    """The partitions with a commit of which the status is not known."""
+    """The partitions with a commit and with status UNKNOWN."""
     catch_up_seconds: float | None = None
-    """Until nothing waits, if it goes on like that; None if that is not known of every partition."""
+    """In how many seconds no record waits if the rate stays the same; None if this is not known for all partitions."""
     progress: Mapping[TopicPartition, Standing] = field(default_factory=dict)
     tasks: GroupTasks = NO_TASKS
     patience: float = STALLED_SECONDS
-    """For how many seconds no offset may move while work waits."""
+    """How many seconds an offset may stay the same while records wait."""
 
 
 NO_WORK = GroupWork("", 0.0)
-"""Of a group of which nothing is known."""
+"""The work of a group about which nothing is known."""
 
 
 def group_work(
     group_id: str, standings: Iterable[Standing], one_pass: GroupPass, before: GroupWork
 ) -> GroupWork | None:
-    """Return the work of a group after a pass; `before` is that after the one before. None: it reads nothing."""
+    """Return the work of a group after a pass, from that after the pass before. None: the group reads nothing."""
     now, tasks, patience = one_pass.now, one_pass.tasks, one_pass.patience
     found = [one for one in standings if one.row.status != LEFT_OVER]
     if not found:
         return None
     unknown = sum(one.waits is None for one in found)
     is_blind = unknown == len(found)
-    if is_blind and before is not NO_WORK:  # nothing is known now: what was known stays
+    if is_blind and before is not NO_WORK:  # this pass knows nothing, so the values of the last one stay
         return before if before.is_blind else replace(before, is_blind=True)
     committed = [one for one in found if one.row.committed_offset is not None]
     never = [one for one in found if one.row.committed_offset is None and one.waits_since is None]
@@ -169,7 +169,7 @@ def group_work(
 
 
 def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting") -> Partitions | None:
-    """Return these partitions; `since` and `offsets` name what of each says that."""
+    """Return a summary of these partitions. `since` and `offsets` are names of attributes of `Standing`."""
     if not found:
         return None
     rows, since_of = [one.row for one in found], attrgetter(since)
@@ -187,7 +187,7 @@ def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting")
 
 
 def retention_seconds(facts: Iterable[tuple[str, str, str | None]]) -> dict[str, float]:
-    """Return the retention by topic from subjects, names and values; compacted topics delete nothing by its age."""
+    """Return topic -> retention in seconds, from (topic, config name, value). Topics without `delete` have none."""
     values = {(topic, name): value for topic, name, value in facts}
     return {
         topic: float(value) / 1000

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: their definitions, and the collector that computes their samples at each scrape."""
+"""Metrics for Prometheus: their definitions, and the collector that computes the samples at each scrape."""

@@ -1,9 +1,9 @@
 """Collects the samples of a scrape from the cached groups, the job's status, the open alerts and the sinks.
 
-The state of a group is one series with the value 1 and the state as a label, not one series for each possible state.
-This is a sixth of the series, and queries and alerts need only `streams_group_state{state="NotReady"}`. When the group
-leaves the state, Prometheus marks the series as stale at the next scrape. The cost: a range query gets no sample for
-the time outside the state, instead of 0.
+The state of a group is one series with the value 1 and the state as a label. One series for each possible state would
+be six times as many, and queries and alerts need only `streams_group_state{state="NotReady"}`. When the group leaves
+the state, Prometheus marks the series as stale at the next scrape. The disadvantage: for the time outside the state, a
+range query gets no sample instead of 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streaming_app.text import EPOCH
 
 
 def make_registry(scrape: Callable[[], JobScrape], settings: MetricsSettings) -> CollectorRegistry:
-    """Return a registry that has only the metrics of this project, of what `scrape` returns at each scrape."""
+    """Return a registry with only the metrics of this project. Each scrape calls `scrape` for its input."""
     registry = CollectorRegistry()
     registry.register(_StreamsGroupsCollector(scrape, settings))
     return registry
@@ -40,7 +40,7 @@ class _StreamsGroupsCollector(Collector):
         self._lag: LagScrape | None = None
 
     def describe(self) -> Iterator[MetricFamily]:
-        """Yield the families without samples; a scrape with `?name[]=` selects by them."""
+        """Yield the families without samples: a scrape with `?name[]=` selects families by name."""
         for metrics in (JOB_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
             yield from (metric.family() for metric in metrics)
 
@@ -71,7 +71,7 @@ class _StreamsGroupsCollector(Collector):
             yield from (metric.family([(cluster, lag)]) for metric in LAG_METRICS)
 
     def _newest_lag(self, job: JobScrape) -> LagScrape | None:
-        """Return the newest lag pass; its sums are computed once for all scrapes."""
+        """Return the newest lag pass. Its sums are computed once, also for several scrapes."""
         rows, scrape = job.lag, self._lag
         if rows is None:
             return None

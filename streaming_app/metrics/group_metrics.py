@@ -20,13 +20,13 @@ class GroupScrape(NamedTuple):
     rebalances: int
     now: float
     copies: Mapping[str, CopiesSum] | None = None
-    """By role; None if not known."""
+    """Role -> the sums of its copies; None if not known."""
     verdict: Verdict | None = None
     """None before the first verdict."""
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterator[Sample]]:
-    """Return a function that yields this value by role."""
+    """Return a function that yields a sample of this value for each role."""
 
     def samples(group: GroupScrape) -> Iterator[Sample]:
         for role, copies in (group.copies or {}).items():
@@ -74,14 +74,14 @@ LABELS_METRIC: Metric[GroupScrape] = Metric(
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health",
-        "1 for the verdict of the group, such as Down, with its severity (`none` if nothing is wrong). The other "
+        "1 for the verdict on the group, such as Down, with its severity (`none` if nothing is wrong). The other "
         "verdicts have no series.",
         _health,
         ("verdict", "severity"),
     ),
     Metric(
         "streams_group_health_since_timestamp_seconds",
-        "Time since when the verdict holds, by the facts and not by the time of the judgement.",
+        "Time since when the verdict is true, by the records and commits. The job may have decided it later.",
         lambda group: unix_seconds(group.verdict.since) if group.verdict else None,
     ),
     Metric(
@@ -97,10 +97,11 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_epoch",
-        "Epochs of the group. `group`: the broker bumps it whenever a new assignment is needed. `assignment`: of the "
-        "newest target assignment, lower than `group` while the group is Assigning. `topology`. `validated_topology`: "
-        "the last topology whose topics the broker validated, -1 for none. `stored_description`: the one in the "
-        "broker's plugin, -1 for none, -2 for uncertain. `failed_description`: rejected permanently, -1 for none.",
+        "Epochs of the group. `group`: the broker bumps it whenever a new assignment is needed. `assignment`: that of "
+        "the newest target assignment, lower than `group` while the group is Assigning. `topology`: that of the "
+        "current topology. `validated_topology`: the last topology whose topics the broker validated, -1 for none. "
+        "`stored_description`: the one in the broker's plugin, -1 for none, -2 for uncertain. `failed_description`: "
+        "the one that the plugin rejected permanently, -1 for none.",
         _epochs,
         ("of",),
     ),
@@ -134,8 +135,8 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_copies_lag_offsets",
-        "Offsets between these tasks and the ends of their changelogs, summed, as clients last reported them; absent "
-        "if no client reported any.",
+        "Sum of the offsets between these tasks and the ends of their changelogs, as clients last reported them; "
+        "absent if no client reported any.",
         _of_copies(lambda copies: copies.lag),
         ("role",),
     ),
@@ -148,14 +149,14 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_copies_behind",
-        "Tasks of this role that are further behind than `acceptable.recovery.lag`.",
+        "Tasks of this role whose lag is above `acceptable.recovery.lag`.",
         _of_copies(lambda copies: copies.behind),
         ("role",),
     ),
     Metric(
         "streams_group_restore_remaining_seconds",
-        "Estimated time until the last restoring task is done, at the speed that clients reported so far; absent while "
-        "nothing restores and while the speed of a restoring task is not known.",
+        "Estimated time until the last restoring task is done, at the rate of the clients' reports; absent while no "
+        "task restores, and while the rate of a restoring task is not known.",
         _restore_seconds,
     ),
     Metric(
@@ -166,17 +167,18 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     ),
     Metric(
         "streams_group_description_stale_seconds",
-        "Time for which the current topology epoch has had no stored description; 0 if it has one.",
+        "Time since the current topology epoch has no stored description; 0 if it has one.",
         _stale_seconds,
     ),
     Metric(
         "streams_group_unsolicited_descriptions_total",
-        "Description pushes for which the broker had no reason to ask, since the group was created.",
+        "Topology descriptions that members pushed although the broker had no reason to ask, since the group was "
+        "created.",
         lambda group: group.snapshot.unsolicited_pushes,
     ),
     Metric(
         "streams_group_solicitable",
-        "1 if a broker with a plugin and without a back-off would ask a member for the description.",
+        "1 if a broker that has a plugin, and no active back-off, would ask a member for the description.",
         lambda group: group.snapshot.solicitable,
     ),
 )

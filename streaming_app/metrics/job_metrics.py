@@ -25,26 +25,26 @@ _STREAMS = "by stream: `groups`, and `offsets` (committed offsets) unless `offse
 
 @dataclass(frozen=True)
 class JobScrape:
-    """What the job, the cluster and its groups are at a scrape."""
+    """The state of the job, the cluster and its groups at a scrape."""
 
     cluster: str
     groups: Mapping[str, GroupSnapshot]
-    """By id."""
+    """Group id -> the group."""
     status: JobStatus
     totals: Totals
     alerts: Iterable[Problem] = ()
-    """Those that are pending or open."""
+    """The pending and open problems."""
     sinks: Sequence[SinkStatus] = ()
     lag: Sequence[LagRow] | None = None
     """The rows of the newest lag pass; None before the first one, or without `lag`."""
     copies: Mapping[str, Mapping[str, CopiesSum]] = field(default_factory=dict)
-    """The sums over the copies of tasks, by group and role."""
+    """Group id -> role -> the sums over the copies of its tasks."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    """The newest verdict of each group."""
+    """Group id -> its newest verdict."""
     types: Mapping[str, int] = field(default_factory=dict)
-    """The number of groups by type; empty while it is not known."""
+    """Type -> number of groups; empty while it is not known."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Number of groups, by what is omitted for them."""
+    """What is omitted, such as `alerts` -> number of groups for which it is omitted."""
     rebalances_total: Callable[[str], int] = lambda _group_id: 0
     """Returns the number of new target assignments of a group."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
@@ -59,7 +59,7 @@ def _record_name(number: int) -> str:
 def _of_streams(
     value: Callable[[JobStatus | OffsetsStatus], float | None],
 ) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields this value for each stream."""
+    """Return a function that yields a sample of this value for each stream."""
 
     def samples(job: JobScrape) -> Iterator[Sample]:
         for name, status in (("groups", job.status), ("offsets", job.status.offsets)):
@@ -112,9 +112,9 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_left_out",
-        "Groups for which something is omitted. `series`: more groups than `metrics.max_groups`, or an id of more than "
-        "500 characters. `lag`: too many lag series. Of the groups of the last 24 hours: `alerts`, because of the "
-        "limit of 100, and `verdicts`, which are not computed yet.",
+        "Groups for which something is omitted. `series`: there are more groups than `metrics.max_groups`, or the id "
+        "has more than 500 characters. `lag`: there are too many series of lag. Only for groups of the last 24 hours: "
+        "`alerts`, because of the limit of 100 new groups, and `verdicts`, which are not computed yet.",
         lambda job: [Sample(number, (what,)) for what, number in job.left_out.items()],
         ("of",),
     ),
@@ -149,7 +149,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_stream_restarts_total",
-        "Failures of the stream of groups. The job restarts it after each, unless there are too many in a row.",
+        "Failures of the stream of groups. The job restarts it after each failure, unless there are too many in a row.",
         lambda job: job.totals.restarts,
     ),
     Metric(
@@ -166,7 +166,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_batch_seconds_total",
-        "Duration of the batches of the stream of groups, by what they did: "
+        "Duration of the batches of the stream of groups, by phase: "
         + "; ".join(f"{name}: {about}" for name, about in PHASES.items())
         + ".",
         lambda job: [Sample(job.totals.phase_seconds.get(name, 0.0), (name,)) for name in PHASES],

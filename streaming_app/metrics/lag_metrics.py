@@ -1,8 +1,8 @@
-"""The metrics of lag: their definitions, and the values that one lag pass gives them. An unknown value has no series.
+"""The metrics of lag: their definitions, and their values from one lag pass. An unknown value has no series.
 
-`metrics.lag_by` chooses what has series: each group, each topic of a group, or each partition. Queries can sum them:
-`sum by (cluster, group) (streams_group_lag_offsets)`. The sums are computed as in the view `group_lag`, from the rows
-that the job holds.
+By `metrics.lag_by`, there are series for each group, each topic of a group, or each partition. Queries can sum them:
+`sum by (cluster, group) (streams_group_lag_offsets)`. The sums here are the same as in the view `group_lag`, computed
+from the rows in the job's memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUBJECT = ("group", "topic", "partition")
 
 @dataclass(slots=True)
 class _Sum:
-    """The lag of the rows of a group, a topic or a partition; None if it is not known for any of them."""
+    """The sum over rows of a group, a topic or a partition. A value is None if it is not known for any row."""
 
     lag: int | None = None
     lag_seconds: float | None = None
@@ -47,7 +47,7 @@ _Sums = Mapping[tuple[str, ...], _Sum]
 
 
 def _sums(rows: Sequence[LagRow], columns: int) -> _Sums:
-    """Return the sums by the first `columns` of `_SUBJECT`, without topics that the topology does not read."""
+    """Return the sums by the first `columns` names of `_SUBJECT`, without topics that the topology does not read."""
     sums = defaultdict[tuple[str, ...], _Sum](_Sum)
     for row in rows:
         if row.status != LEFT_OVER:
@@ -61,7 +61,7 @@ class _Group(NamedTuple):
 
 
 class LagScrape:
-    """The groups whose lag has series. A group has all its series or none; groups seen first come first."""
+    """The groups whose lag has series, the oldest first. A group has all of its series or none."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class LagScrape:
         first_seen: Mapping[str, datetime] | None = None,
         unknown_seen: datetime = EPOCH,
     ) -> None:
-        """Choose among the rows of a pass. Groups of other types have no known first time: `unknown_seen` counts."""
+        """Select from the rows of a pass. For groups that are not in `first_seen` (other types), use `unknown_seen`."""
         self.newest = newest
         seen, found = first_seen or {}, defaultdict[str, list[LagRow]](list)
         for row in newest:
@@ -90,7 +90,7 @@ _Samples = Callable[[LagScrape], Iterator[Sample]]
 
 
 def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
-    """Return a function that yields one value of the sums, without those in which it is None."""
+    """Return a function that yields a sample of this value for each sum, unless the value is None."""
 
     def samples(scrape: LagScrape) -> Iterator[Sample]:
         for group in scrape.groups.values():
@@ -121,14 +121,15 @@ def _lost(scrape: LagScrape) -> Iterator[Sample]:
 LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     Metric(
         "streams_group_lag_offsets",
-        "Lag of the group, of any type, in offsets between its commits and the log ends. These are not records: "
+        "Lag of the group, of any type: offsets between its commits and the ends of the logs. Offsets are not records: "
         "transactions and compaction leave gaps.",
         _of_sums(lambda one: one.lag),
         _SUBJECT,
     ),
     Metric(
         "streams_group_lag_seconds",
-        "Age of the oldest record that the group has not committed; a lower bound if the job has not seen more.",
+        "Age of the oldest record that the group has not committed; a lower bound if the record is older than what the "
+        "job has seen of the log.",
         _of_sums(lambda one: one.lag_seconds),
         _SUBJECT,
     ),
@@ -141,8 +142,8 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_partition_time_seconds",
-        "Stream time: the highest timestamp that the application has read in a partition, as Kafka Streams commits it; "
-        "the lowest one over several partitions.",
+        "Stream time: the highest timestamp that the application has read in a partition, as Kafka Streams commits it. "
+        "For several partitions, the lowest of these.",
         _of_sums(lambda one: one.partition_time),
         _SUBJECT,
     ),
@@ -160,7 +161,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_partitions",
-        "Partitions by status. `NO_COMMIT`: the tasks of a streams group read the partition, but have not committed. A "
+        "Partitions by status. `NO_COMMIT`: a task of a streams group reads the partition, but has not committed. A "
         "status without partitions has no series.",
         _partitions,
         ("group", "status"),

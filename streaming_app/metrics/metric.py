@@ -1,4 +1,4 @@
-"""The definition of a metric: one entry, from which samples and documentation are made. The entries: `*_metrics.py`.
+"""The definition of a metric, from which samples and documentation are made. The metrics are in `*_metrics.py`.
 
 Names follow Prometheus: base units, the unit last, `_total` for counters. All metrics have the label `cluster`.
 """
@@ -14,11 +14,11 @@ from prometheus_client.core import Metric as MetricFamily
 
 ScrapeT = TypeVar("ScrapeT")
 _LONGEST_ID = 500
-_SUFFIXES = {"counter": "_total", "info": "_info"}  # of samples, by type; family names have no suffix
+_SUFFIXES = {"counter": "_total", "info": "_info"}  # suffixes of samples by type; names of families have none
 
 
 class Sample(NamedTuple):
-    """One value, with the values of the metric's own labels."""
+    """One value, with the values of `Metric.labels`."""
 
     value: float
     labels: tuple[str, ...] = ()
@@ -26,10 +26,10 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric(Generic[ScrapeT]):
-    """A metric, whose type follows from its name.
+    """A metric. Its name determines its type.
 
-    At each scrape `read` returns the value (None: no series) or the samples. `labels` are the metric's own: all metrics
-    also have `cluster`, and the metrics of groups `group`.
+    At each scrape `read` returns the value (None: no series) or the samples. All metrics also have the label `cluster`,
+    and the metrics of groups have `group`; `labels` has all other labels.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Metric(Generic[ScrapeT]):
 
     @property
     def type(self) -> str:
-        """The type, in Prometheus' terms."""
+        """The Prometheus type."""
         return next((kind for kind, suffix in _SUFFIXES.items() if self.name.endswith(suffix)), "gauge")
 
     def family(self, scrapes: Iterable[tuple[dict[str, str], ScrapeT]] = ()) -> MetricFamily:
@@ -58,8 +58,8 @@ def unix_seconds(time: datetime | None) -> float | None:
 
 
 def has_short_id(group_id: str) -> bool:
-    """Return whether the id is short enough for a label: an id may have 32 kB, and each series of a group repeats it.
+    """Return whether the id is short enough for a label. An id may have 32 kB, and each series of a group repeats it.
 
-    The id of an application is part of the names of its internal topics, which have at most 249 characters.
+    Real ids are shorter: the names of internal topics contain the application id, and have at most 249 characters.
     """
     return len(group_id) <= _LONGEST_ID

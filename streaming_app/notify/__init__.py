@@ -1,1 +1,1 @@
-"""Notifications: the kinds of sinks, the decision which alerts are sent together and when, the texts, and mutes."""
+"""Notifications: the kinds of sinks, which alerts are sent together and when, the texts, and mutes."""

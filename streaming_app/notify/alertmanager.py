@@ -1,11 +1,11 @@
-"""Prometheus Alertmanager, by its API version 2.
+"""Sends alerts to Prometheus Alertmanager, by its API version 2.
 
 Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
-Alertmanager notifies only once. Other than Prometheus it gives an `endsAt` of a week ahead: that the job is
-down, or an alert is muted here, resolves nothing there before that.
+Alertmanager notifies only once. Unlike Prometheus, it sends an `endsAt` one week in the future. So Alertmanager does
+not resolve alerts while the job is down or an alert is muted, unless this lasts longer.
 
-Labels identify an alert there. When a problem becomes worse, the alert has another name or severity:
-the one with the former labels is ended at the same moment. Which they were is in the time line of the problem.
+Alertmanager identifies an alert by its labels. When a problem becomes worse, its alert gets another name or severity.
+Then the sink ends the alert with the earlier labels at the same time. The timeline of the problem has these labels.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from streaming_app.notify.message import dump_json, format_next, format_summary,
 from streaming_app.notify.sink import SinkError
 from streaming_app.text import shorten, utc_iso
 
-_ENDS_AFTER = timedelta(days=7)  # after it was last sent an alert ends there
-_MAX_DETAILS = 10_000  # characters; it passes annotations on to chats and pagers, and keeps them in memory
+_ENDS_AFTER = timedelta(days=7)  # Alertmanager ends an alert so long after the job last sent it
+_MAX_DETAILS = 10_000  # characters; Alertmanager sends annotations to chats and pagers, and keeps them in memory
 
 _Url = Annotated[str, AfterValidator(check_url)]
 
 
 class AlertmanagerSink(HttpSink):
-    """`type: alertmanager`. The labels are alertname, severity, cluster, group, and those declared for the group."""
+    """`type: alertmanager`. The labels are alertname, severity, cluster, group, and those of the section `labels`."""
 
     at_once: ClassVar[int] = 200
     resend_seconds: ClassVar[float | None] = 60.0
 
     type: Literal["alertmanager"]
     urls: Annotated[tuple[_Url, ...], Field(min_length=1)]
-    """Every member of an Alertmanager cluster: alerts are sent to all; one that accepts them is enough."""
+    """All members of an Alertmanager cluster. Alerts are sent to each; it is enough if one accepts them."""
 
     _skipped_until: dict[str, float] = PrivateAttr(default_factory=dict)
 
@@ -47,12 +47,12 @@ class AlertmanagerSink(HttpSink):
         return [split_url(url) for url in self.urls]
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Send to every member, in batches. Raises SinkError if none accepted one."""
+        """Send to every member, in batches. Raises SinkError if no member accepted a batch."""
         for batch in chunks(problems, self.at_once):
             self._post_to_any([one for problem in batch for one in self._to_api_alerts(problem, event)])
 
     def _to_api_alerts(self, problem: Problem, event: str) -> Iterator[dict[str, Any]]:
-        """Yield the end of what the problem was before, and the alert as it is."""
+        """Yield the ends of the alerts with the problem's earlier labels, and the alert with the current ones."""
         now, is_over = _now(), event == RESOLVED
         ends_at = (problem.ended_at or now) if is_over else now + _ENDS_AFTER
         details = "\n".join(f"{name}: {format_value(value)}" for name, value in problem.evidence.items())
@@ -75,7 +75,7 @@ class AlertmanagerSink(HttpSink):
             }
 
     def _post_to_any(self, alerts: list[dict[str, Any]]) -> None:
-        """Send to all members, but skip one that failed until the next resend: it must not delay the others."""
+        """Send to all members. Skip a member that failed until the next resend, so that it does not delay others."""
         body, now = dump_json(alerts).encode(), time.monotonic()
         failed = {url for url in self.urls if self._skipped_until.get(url, 0) > now}
         failures: list[SinkError] = []

@@ -1,8 +1,8 @@
-"""Any of apprise's services by its URL: chats, mail, push messages, and pagers, whose incidents have the alert's key.
+"""Sends alerts with apprise, by a URL: chats, mail, push messages and pagers. Incidents of pagers have the alert's key.
 
-A program of its own sends each notification (`apprise_program`), so that a deadline ends it whatever a service waits
-for, and apprise's services load only there. What apprise says about a failure goes to its log, in words that may
-contain secrets: an error names the service, the status of its response, and what to do.
+A separate program sends each notification (`apprise_program`): a deadline can end it, and only it loads apprise's
+services. apprise logs the reason of a failure with text that may contain secrets. So an error of this sink names only
+the service, the status of its response, and what to do.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from streaming_app.notify import message as texts
 from streaming_app.notify.sink import SinkError, UrlSink, failure, status_error
 from streaming_app.text import shorten
 
-_MAX_NAMED = 20  # of several problems
-_MAX_WHY = 200  # characters of what apprise says
-_MIN_SECRET = 4  # characters: shorter parts of a URL are words
-_CHECK_SECONDS = 60.0  # for a URL, without a connection, on a machine that has much to do
-_KINDS = {CRITICAL: "failure", WARNING: "warning"}  # for the colour, and for what pagers do: `success` resolves
+_MAX_NAMED = 20  # problems that one message names
+_MAX_WHY = 200  # characters of apprise's text
+_MIN_SECRET = 4  # characters: shorter parts of a URL are words, not secrets
+_CHECK_SECONDS = 60.0  # to check a URL, which needs no connection, also on a busy machine
+_KINDS = {CRITICAL: "failure", WARNING: "warning"}  # set the colour; a pager resolves an incident at `success`
 _STATUS = re.compile(r"error=([1345]\d{2})")
 
 
 class AppriseSink(UrlSink):
-    """`type: apprise`. Messages that people read; a pager gets incidents. `timeout` includes the program's start.
+    """`type: apprise`. A chat gets messages for people, a pager gets incidents. `timeout` includes the program's start.
 
     The URL is one of https://appriseit.com/services/, such as `slack://A/B/C/#channel` or `pagerduty://KEY@TOKEN`.
     """
@@ -47,7 +47,7 @@ class AppriseSink(UrlSink):
 
     @property
     def is_read_by_people(self) -> bool:
-        """Whether it is not a pager."""
+        """Whether the service is not a pager."""
         return not self._is_pager
 
     @model_validator(mode="after")
@@ -57,7 +57,7 @@ class AppriseSink(UrlSink):
         return self
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Send one message, or open or resolve an incident. Raises SinkError unless the service accepts it."""
+        """Send one message, or open or resolve an incident. Raises SinkError if the service does not accept it."""
         links, most = [self.links(one) for one in problems], min(len(problems), _MAX_NAMED)
         found = [texts.format_list(problems, event, named, links) for named in range(most, 0, -1)]
         if len(problems) == 1:
@@ -79,10 +79,10 @@ class AppriseSink(UrlSink):
             raise failure(answer["service"], log, _warnings(answer, self.read_url())[-1])
 
     def _ask(self, notification: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the program's answer. Raises SinkError if it gives none in time, or does not take the URL."""
+        """Return the program's answer. Raises SinkError if there is none in time, or apprise does not know the URL."""
         url = self.read_url()
         scheme, mark, _ = url.partition("://")
-        scheme = f"{texts.one_line(scheme)}://" if mark else "URL"  # else all of it may be a secret
+        scheme = f"{texts.one_line(scheme)}://" if mark else "URL"  # without a scheme, the whole URL may be a secret
         request = {"path": [one for one in sys.path if one], "seconds": seconds, "url": url}
         ca_file = dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE") if self.ca_file else (), str(self.ca_file))
         try:
@@ -99,13 +99,13 @@ class AppriseSink(UrlSink):
         except subprocess.TimeoutExpired:
             raise SinkError(f"{scheme} did not accept it within {seconds:g} s", retry=True) from None
         except OSError as error:
-            raise SinkError(f"no program to send with can be started: {error.strerror}", retry=True) from None
+            raise SinkError(f"the program for apprise cannot be started: {error.strerror}", retry=True) from None
         except ValueError:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise SinkError(f"apprise failed: {_without_secrets(last, url)}", retry=True) from None
         if answer["service"] is None:
             why = _warnings(answer, url)[0]
-            line = f"{self._url_key}: apprise takes no such {scheme}: {why}, see https://appriseit.com/services/"
+            line = f"{self._url_key}: apprise does not accept this {scheme}: {why}, see https://appriseit.com/services/"
             raise SinkError(line, retry=False)
         return answer
 
@@ -116,7 +116,7 @@ def _warnings(answer: Mapping[str, Any], url: str) -> list[str]:
 
 
 def _without_secrets(text: str, url: str) -> str:
-    """Return the text on one line, without URLs, which apprise shortens, and any part of this one but its scheme."""
+    """Return the text on one line, with *** for each URL (apprise shortens URLs) and for each part of this URL."""
     parts = [part for part in re.split(r"[/:@?&=#+,;\s]+", url.split("://", 1)[-1]) if len(part) >= _MIN_SECRET]
     known = sorted({url, *parts, *map(unquote, parts)}, key=len, reverse=True)
     hidden = re.sub(rf"\S+://\S*|{'|'.join(map(re.escape, known))}", "***", text, flags=re.IGNORECASE)

@@ -1,13 +1,13 @@
 """A program that sends one notification with apprise: a request as JSON on standard input, an answer on its output.
 
-`notify/apprise.py` starts it for each notification and kills it at the deadline: many of apprise's services wait
-without a limit for a receiver that sends a byte from time to time. So the job neither keeps a thread for such a
-receiver nor loads apprise's 190 services. It is started by its path, in Python's isolated mode, and imports nothing of
-this project.
+`notify/apprise.py` starts it for each notification and kills it at the deadline, because many of apprise's services
+wait without limit for a receiver that sends a byte from time to time. So the job needs no thread for such a receiver,
+and does not load apprise's 190 services. The job starts it by its path, in Python's isolated mode; it imports nothing
+of this project.
 
 Request: `path` (of imports), `url`, `seconds` (until the job kills it), and for a notification `title`, `texts` (the
-first of which that fits is sent), `kind` (one of apprise's types), `incident` (its id, for pagers) and `is_over`
-(whether that ends).
+first one that fits is sent), `kind` (one of apprise's types), `incident` (its id, for pagers) and `is_over` (whether
+the incident ends).
 Answer: `service` (its name; null for an invalid URL), `is_pager`, `sent`, and `log` (pairs of level and text, which may
 contain secrets).
 """
@@ -23,22 +23,22 @@ from bisect import bisect_left
 from typing import Any
 from urllib.parse import urlencode
 
-_LEFT_SECONDS = 5  # after its deadline it ends itself, if the job no longer can
+_LEFT_SECONDS = 5  # the program ends itself so long after its deadline, in case the job cannot kill it
 _MAX_LOG = 200  # records
-_MAX_CHARACTERS = 4000  # of a text, before the service's own limit: people read it on a telephone
-_FORMATS = {"discord": "markdown"}  # it shows plain text as Markdown; elsewhere plain text is preferred
-_KEYS = ("dedup", "alias", "entity_id")  # the parts of a pager's URL that have the key of an incident
+_MAX_CHARACTERS = 4000  # the longest text, if the service allows it: people read it on a telephone
+_FORMATS = {"discord": "markdown"}  # Discord shows plain text as Markdown; other services get plain text if they can
+_KEYS = ("dedup", "alias", "entity_id")  # the parts of pagers' URLs for the key of an incident
 
 
 class _Log(logging.Handler):
-    """Keeps what apprise logs about why it failed, and nothing that it sent: clients would choose the reason."""
+    """Keeps apprise's log about failures, without the sent text: otherwise text of clients could look like a reason."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[tuple[int, str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a warning, and what is said of an exception, as in `Socket Exception: …`."""
+        """Keep warnings, and lines about exceptions such as `Socket Exception: …`."""
         text = record.getMessage()
         is_reason = record.levelno >= logging.WARNING or "Exception" in text.partition(":")[0]
         if is_reason and len(self.lines) < _MAX_LOG:
@@ -46,7 +46,7 @@ class _Log(logging.Handler):
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request; without `texts` it only tells which service the URL is for."""
+    """Return the answer to a request. Without `texts`, it only names the service of the URL."""
     import apprise  # noqa: PLC0415 - main sets the path first
 
     log, url = _Log(), request["url"]
@@ -55,7 +55,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     service, sent = make_service(url), False
     key = next((one for one in _KEYS if service and one in service.template_args), None)
     if service and "texts" in request:
-        # apprise's own limits are 4 s; a success resolves an incident, and anything else opens it
+        # apprise's default time-outs are 4 s; `success` resolves an incident, every other kind opens one
         added = {"cto": f"{request['seconds']:g}", "rto": f"{request['seconds']:g}", "retry": "0"}
         added |= {key: request["incident"], "action": "map"} if key else {}
         service = make_service(f"{url}{'&' if '?' in url else '?'}{urlencode(added)}")
@@ -65,7 +65,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_service(url: str) -> Any:  # noqa: ANN401 - apprise's services have no common type for what is used here
-    """Return apprise's service for a URL; None if the URL is not one for it."""
+    """Return apprise's service for a URL; None if apprise does not know the URL."""
     import apprise  # noqa: PLC0415 - as above
 
     asset = apprise.AppriseAsset(
@@ -81,7 +81,7 @@ def make_service(url: str) -> Any:  # noqa: ANN401 - apprise's services have no 
 
 
 def schema_of(service: Any) -> str:  # noqa: ANN401 - as above
-    """Return the first schema of the URLs of a service; each is one, several or None there."""
+    """Return the first URL schema of a service. apprise has one, several or None for each kind."""
     given = service.secure_protocol or service.protocol
     return str(given if isinstance(given, str) else given[0])
 
@@ -93,25 +93,25 @@ def _send(service: Any, request: dict[str, Any]) -> bool:  # noqa: ANN401 - as a
 
 
 def _close(service: Any, request: dict[str, Any]) -> bool:  # noqa: ANN401 - as above
-    """Close an incident by its alias: Opsgenie's and Jira's.
+    """Close an incident of Opsgenie or Jira by its alias.
 
-    apprise does it by what they answered to its creation, which a restart forgets.
+    apprise itself closes it by an id from the response to its creation, which does not survive a restart.
     """
     import requests  # noqa: PLC0415 - comes with apprise
 
     module = sys.modules[type(service).__module__]
-    addresses = getattr(module, f"{schema_of(service).upper()}_API_LOOKUP")  # of their API, by region
+    addresses = getattr(module, f"{schema_of(service).upper()}_API_LOOKUP")  # region -> address of the API
     url = f"{addresses[service.region_name]}/{request['incident']}/close"
     body, by = {"source": service.app_desc, "note": request["title"]}, {"identifierType": "alias"}
-    # its requests with its credentials, and its log says why they fail
+    # apprise's own method sends its credentials, and logs why a request fails
     return bool(service._fetch(requests.post, url, body, by)[0])  # noqa: SLF001
 
 
 def fit(service: Any, form: Any, title: str, texts: list[str]) -> tuple[str, str]:  # noqa: ANN401 - as above
-    """Return the title, and the first of the texts that is within the service's limits in its format, or the last cut.
+    """Return the title, and the first text that fits the limits of the service in its format, or else a shortened one.
 
-    Where the escaped text is too long, less of the plain text is taken: a cut through what is escaped could leave half
-    of an escape. A service that shows no titles, or within the text, gets the title as the first line.
+    The plain text is shortened before it is escaped, because a cut could leave half of an escape sequence. If a service
+    has no titles, or shows them within the text, the title becomes the first line of the text.
     """
     from apprise.conversion import convert_between  # noqa: PLC0415 - as above
 
@@ -144,7 +144,7 @@ def main() -> None:
     output, sys.stdout = sys.stdout, sys.stderr
     json.dump(answer(request), output)
     output.flush()
-    os._exit(0)  # waits for no thread that a service started
+    os._exit(0)  # does not wait for threads that a service started
 
 
 if __name__ == "__main__":

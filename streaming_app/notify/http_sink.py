@@ -1,8 +1,9 @@
-"""What sinks that use HTTP have in common: one POST with a strict limit on its total time, and authentication.
+"""The common part of sinks that use HTTP: one POST with a strict limit on its total time, and authentication.
 
-http.client of the standard library is enough for one request, and leaves the connection to us. That has to be shut down
-at the deadline: the timeout of a socket begins again with each byte, so a receiver that sends one from time to time
-would block its sink for ever. The name lookup is limited by the system's resolver.
+The standard library's http.client is enough for one request, and works with a connection that this module opens. At the
+deadline this module shuts the connection down. The timeout of a socket is not enough: it begins again with each byte,
+so a receiver that sends one byte from time to time would block its sink for ever. The system's resolver limits the time
+of a name lookup.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from streaming_app.notify.sink import Sink, SinkError, UrlSink, failure, status_
 
 _PORTS = {"http": 80, "https": 443}
 SUCCESS = range(200, 300)
-_MAX_ERROR_BYTES = 1000  # how much of an error response is read for its reason
+_MAX_ERROR_BYTES = 1000  # how much of an error response is read to find its reason
 
 
 class HttpSink(Sink):
-    """A receiver by HTTP, which may require a client's certificate, and a password or a token."""
+    """An HTTP receiver, which may require a client certificate, and a password or a token."""
 
     cert_file: Path | None = None
-    """The client's certificate, a PEM file."""
+    """The client certificate, a PEM file."""
     key_file: Path | None = None
-    """Its unencrypted key; it may be in `cert_file` instead."""
+    """The unencrypted key of the certificate; it may be in `cert_file` instead."""
     username: str | None = None
     password: SecretStr | None = None
     password_file: Path | None = None
@@ -46,10 +47,10 @@ class HttpSink(Sink):
     token_file: Path | None = None
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str], *, quotes_answer: bool = False) -> None:
-        """Send JSON and return when it was accepted (status 2xx). Raises SinkError, which names only the URL's host.
+        """Send JSON, and return when the receiver has accepted it (status 2xx). Raises SinkError.
 
-        The body of an error response is part of the error only if it `quotes_answer`: some receivers repeat the path of
-        the request, which may be a secret.
+        The error names only the host of the URL. With `quotes_answer` it also has the beginning of the response. Some
+        receivers repeat the path of the request there, which may be a secret.
         """
         target = urlsplit(quote(url, safe=string.punctuation))
         origin, path = f"{target.scheme}://{target.netloc}", target.path or "/"
@@ -66,7 +67,7 @@ class HttpSink(Sink):
                 connection.sock = (
                     self.ssl_context().wrap_socket(connected, server_hostname=host) if is_secure else connected
                 )
-                with suppress(BrokenPipeError):  # it answers before it has read all, such as that this is too large
+                with suppress(BrokenPipeError):  # a receiver may answer, for example 413, before it has read all
                     connection.request("POST", f"{path}?{target.query}" if target.query else path, body, headers)
                 response = connection.getresponse()
                 if time.monotonic() >= ends_at:  # the response may be incomplete
@@ -76,17 +77,17 @@ class HttpSink(Sink):
         except (OSError, HTTPException, UnicodeError) as error:
             if time.monotonic() >= ends_at or isinstance(error, TimeoutError):
                 raise SinkError(f"{origin} did not respond within {self.timeout:g} s", retry=True) from None
-            # the text of an error of http.client may contain what was received
+            # the text of an error of http.client may contain received bytes
             is_http = not isinstance(error, OSError)
             otherwise = "its response is not HTTP" if is_http else f"cannot be reached: {reason_of(error)}"
             raise failure(origin, f"{type(error).__name__} {getattr(error, 'strerror', '')}", otherwise) from None
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a new context, with the client's certificate. Raises SinkError for invalid files."""
+        """Return a new context with the client certificate. Raises SinkError for invalid files."""
         context = super().ssl_context()
         if self.cert_file:
             try:
-                # with a password, OpenSSL does not prompt for one at the terminal
+                # if a password is given, OpenSSL does not prompt for one at the terminal
                 context.load_cert_chain(self.cert_file, self.key_file, password="")
             except OSError as error:
                 key = f", key_file {self.key_file}" if self.key_file else ""
@@ -95,7 +96,7 @@ class HttpSink(Sink):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> Self:
-        """Raise SinkError if there is not one kind of credentials, or the client's certificate cannot be used."""
+        """Raise SinkError if there are several kinds of credentials, or the client certificate cannot be used."""
         if self.key_file and not self.cert_file:
             raise SinkError("key_file requires cert_file", retry=False)
         if self.cert_file:
@@ -107,7 +108,7 @@ class HttpSink(Sink):
         return self
 
     def _authorization(self) -> dict[str, str]:
-        """Return the header; an empty dict without credentials. Raises SinkError if they cannot be used."""
+        """Return the header `Authorization`; empty without credentials. Raises SinkError if they cannot be used."""
         if token := self.read_secret("token"):
             if not token.isascii() or not token.isprintable():
                 raise SinkError(f"{'token_file' if self.token_file else 'token'} must be printable ASCII", retry=False)
@@ -119,7 +120,7 @@ class HttpSink(Sink):
 
 
 class HttpUrlSink(HttpSink, UrlSink):
-    """A receiver by HTTP whose URL is itself a secret."""
+    """An HTTP receiver whose URL is a secret."""
 
     def read_url(self) -> str:
         """Return the URL. Raises SinkError if it is missing or invalid."""
@@ -146,7 +147,7 @@ def split_url(url: str) -> tuple[str, int]:
 
 
 def check_url(url: str) -> str:
-    """Return the URL if it is a valid HTTP URL. Raises ValueError, without the URL in it: it may be a secret."""
+    """Return the URL if it is a valid HTTP URL. Raises ValueError without the URL in its text: it may be a secret."""
     try:
         parsed = urlsplit(url)
         is_valid = bool(parsed.hostname) and parsed.netloc.isascii() and parsed.port != 0
@@ -161,8 +162,8 @@ def check_url(url: str) -> str:
 
 @contextmanager
 def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
-    """Shut a connection down when the time is up, which unblocks the thread that reads from it."""
-    watched = connected.dup()  # TLS takes the other one over
+    """Shut the connection down at the deadline. This unblocks the thread that reads from it."""
+    watched = connected.dup()  # TLS detaches the original socket
 
     def shut_down() -> None:
         with suppress(OSError):  # the other side has closed it already
@@ -179,7 +180,7 @@ def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
 
 
 def _refusal(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
-    """Return the error for a response with another status than 2xx."""
+    """Return the error for a response whose status is not 2xx."""
     body = None
     if quotes_answer:
         with suppress(HTTPException, OSError):

@@ -1,8 +1,7 @@
-"""The text of notifications, about one problem or several, and the format of details in all sinks.
+"""The text of notifications about one problem or several, and the format of evidence in all sinks.
 
-Ids of groups and clients are chosen by clients, with any characters and up to 32 kB, and are part of summaries and
-details. People see them as they are, but as text only: without characters that a terminal obeys, and without mentions,
-links and markup for chats.
+Clients choose the ids of groups and clients: any characters, up to 32 kB. Summaries and evidence contain these ids.
+Notifications show them as plain text: without control characters, and without mentions, links and markup for chats.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from streaming_app.health.verdict import GOOD
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
-_MAX_NAME = 100  # of an id among others
+_MAX_NAME = 100  # characters of an id in a list
 
-# Of everybody, wherever it is, and of one user or group, where a word could start.
+# A mention of everybody at any place, and of a user or group at the beginning of a word.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
-_MARKUP = re.compile(r"(\](?=\()|<(?=[!@#&]|https?:))")  # [text](link), and what Slack and Discord have in brackets
+_MARKUP = re.compile(r"(\](?=\()|<(?=[!@#&]|https?:))")  # [text](link), and Slack's and Discord's markup in < >
 _NO_WIDTH = "\u200b"
 
 Links = Mapping[str, str | None]
@@ -40,9 +39,9 @@ Links = Mapping[str, str | None]
 
 
 def format_title(problems: Sequence[Problem], event: str) -> str:
-    """Return the title, in one line, of problems with one rule.
+    """Return the title of a notification about problems with the same rule, in one line.
 
-    `[FIRING] StreamsGroupDown: payments (cluster default)`, or of several `[FIRING] StreamsGroupDown: 300 groups (…)`.
+    For example `[FIRING] StreamsGroupDown: payments (cluster default)`, or with `300 groups` instead of the id.
     """
     first, groups = problems[0], {one.group_id for one in problems} - {None}
     about = shorten(one_line(first.group_id or ""), _MAX_ID)
@@ -53,7 +52,7 @@ def format_title(problems: Sequence[Problem], event: str) -> str:
 
 
 def format_summary(problem: Problem, event: str) -> str:
-    """Return one line: which group, what is wrong with it, and since when; or that it is over, and after how long."""
+    """Return one line: the group, what is wrong, and since when; or that it is over, and how long it lasted."""
     if event == RESOLVED and problem.ended_at:
         subject = "" if problem.group_id is None else f"{shorten(one_line(problem.group_id), _MAX_NAME)}: "
         by = "" if problem.ended_by in {None, BY_EVIDENCE} else f" ({problem.ended_by})"
@@ -63,12 +62,12 @@ def format_summary(problem: Problem, event: str) -> str:
 
 
 def with_since(summary: str, problem: Problem) -> str:
-    """Return a summary that says since when it is so."""
+    """Return the summary, with the time since when the condition holds if it does not have it."""
     return summary if " since " in summary else f"{summary} (since {utc(problem.since)})"
 
 
 def format_next(problem: Problem, event: str) -> str:
-    """Return one line: the next step of who reads it; of a problem that is over, why it is, and that there is none."""
+    """Return one line: the next step for the reader, or for an ended problem, why it ended."""
     if event == RESOLVED:
         return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
     if problem.subject == HEALTH and problem.group_id is not None:
@@ -84,7 +83,7 @@ def _command(command: str, problem: Problem) -> str:
 
 
 def _why_over(problem: Problem) -> str:
-    """Return why a problem is over, in a sentence."""
+    """Return why a problem ended, in a sentence."""
     by_settings = {IGNORED: "The configuration ignores the group.", NOT_ENABLED: "The configuration disables the rule."}
     if problem.ended_by and problem.ended_by != BY_EVIDENCE:
         return by_settings.get(problem.ended_by, f"A person ended it: {problem.ended_by}.")
@@ -116,7 +115,7 @@ def format_message(problem: Problem, event: str, links: Links) -> str:
 
 
 def format_list(problems: Sequence[Problem], event: str, named: int, links: Sequence[Links]) -> str:
-    """Return the message about several problems: a line for each that is named, what to do, and what they share."""
+    """Return the message about several problems: a line for each of the first `named`, what to do, and common facts."""
     pages = (f" {page}" if (page := one["page_url"]) else "" for one in links)
     lines = [f"- {format_summary(one, event)}{page}" for one, page in zip(problems[:named], pages, strict=False)]
     more = [and_more(left).strip()] if (left := len(problems) - named) > 0 else []
@@ -132,7 +131,7 @@ def worst_severity(problems: Sequence[Problem]) -> str:
 
 
 def format_value(value: object) -> str:
-    """Format a detail for people: lists with commas, text without quotes, the rest as JSON."""
+    """Return a value of the evidence for people: a list with commas, text without quotes, anything else as JSON."""
     if isinstance(value, (list, tuple)) and all(isinstance(item, (str, int, float)) for item in value):
         return ", ".join(map(str, value))
     return value if isinstance(value, str) else utc_iso(value) if isinstance(value, datetime) else dump_json(value)
@@ -144,23 +143,23 @@ def dump_json(value: object) -> str:
 
 
 def notification_id(problem: Problem, event: str, sink: str | None = None) -> str:
-    """Return an id that is the same for every attempt. A hash, because headers cannot contain every group name.
+    """Return an id that is the same for every attempt. It is a hash, because headers cannot contain every group id.
 
-    With a `sink` it is another one each time that the problem has become worse.
+    With a `sink`, each notification that a problem has become worse has another id.
     """
     repeat = next((d.repeat for d in problem.deliveries if (d.sink, d.event) == (sink, event)), 0)
     return digest(f"{problem.alert_id}/{event}/{repeat}", 32)
 
 
 def one_line(text: str) -> str:
-    """Return the text with only what is valid in a header or a log line: spaces for line breaks, escapes for others."""
+    """Return the text for a header or a log line: spaces for line breaks, and escapes for other control characters."""
     return escape(" ".join(text.split()))
 
 
 def disarm(text: str) -> str:
-    """Return a text in which no chat finds a mention, or a link with another text, however it escapes the rest.
+    """Return the text without mentions and without links that show another text, for any chat.
 
-    Services that show Markdown although they ask for plain text are among those that do not escape it.
+    Some services show Markdown although apprise sends them plain text, and do not escape it.
     """
     return _MENTION.sub("@" + _NO_WIDTH, _MARKUP.sub(rf"\1{_NO_WIDTH}", text))
 

@@ -1,7 +1,7 @@
-"""Mutes: operators keep alerts of some groups from being sent for a while. The rules and the table go on meanwhile.
+"""Mutes: for some time, the job sends no alerts of some groups. It still evaluates the rules and writes the table.
 
-A mute is a request to the job, see `tables.request_files`. A newer one with the same pattern replaces it, so one that
-lasts 0 s ends it. The directory is that of the silences of 0.2.0: those of every rule are mutes.
+A mute is a request to the job, see `tables.request_files`. A newer mute with the same pattern replaces an older one, so
+a mute of 0 s ends it. The files are in the directory of 0.2.0's silences; a silence of every rule counts as a mute.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from streaming_app.text import format_duration, parse_duration
 
 MAX_SECONDS = 30 * 86_400.0
 _MAX_REASON, _MAX_REGEX = 500, 1_000  # characters
-_KEPT = timedelta(days=30)  # after its end, for the page
-_CLOCK_DIFFERENCE = timedelta(minutes=5)  # between the machines of the command and the job
-_REPORTED_FILES = 1_000  # that cannot be read, of which each is reported once
+_KEPT = timedelta(days=30)  # how long an ended mute is kept, for the page
+_CLOCK_DIFFERENCE = timedelta(minutes=5)  # allowed between the machines of the command and the job
+_REPORTED_FILES = 1_000  # unreadable files that are remembered, so that each is reported only once
 _KIND = "silences"
 _ANY = Regex(".*")
 _SUFFIX = ".json"
@@ -47,14 +47,14 @@ class Mute(BaseModel):
     reason: str = Field(max_length=_MAX_REASON, validation_alias=AliasChoices("reason", "comment"))
     created_by: str
     rule: str | None = Field(default=None, exclude=True)
-    """Of a silence of 0.2.0 that is no mute, as it was of one rule."""
+    """Set for a silence of 0.2.0 of one rule, which is not a mute."""
 
     def is_active(self, now: datetime) -> bool:
-        """Return whether it has started and not ended."""
+        """Return whether the mute has started and not ended."""
         return self.starts_at - _CLOCK_DIFFERENCE <= now < self.ends_at
 
     def matches(self, alert: Problem) -> bool:
-        """Return whether the alert is muted while this is active. One about the job or the cluster never is."""
+        """Return whether this mute is for the alert. Alerts about the job or the cluster are never muted."""
         return alert.group_id is not None and self.pattern.matches(alert.group_id)
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class Mute(BaseModel):
 
 
 def new_mute(*, pattern: str, duration: str, reason: str, created_by: str, now: datetime) -> Mute:
-    """Return a mute that starts now. Raises ValueError, with one line for the user, if it must not be."""
+    """Return a mute that starts now. Raises ValueError with one line for the user if an argument is invalid."""
     try:
         seconds = parse_duration(duration, MAX_SECONDS)
     except ValueError as error:
@@ -87,7 +87,7 @@ def new_mute(*, pattern: str, duration: str, reason: str, created_by: str, now: 
 
 
 class Mutes:
-    """The mutes of one cluster, as of the last `refresh`. Each file is read once."""
+    """The mutes of one cluster, as of the last `refresh`. It reads each file once."""
 
     def __init__(
         self,
@@ -97,21 +97,22 @@ class Mutes:
         now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
         times_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: (),
     ) -> None:
-        """`report` gets a line, once, for each file that mutes nothing: the alerts are then sent.
+        """Begin without mutes.
 
-        `times_of` returns the `mute_times` of a group, as the configuration has them.
+        `report` gets one line for each file without effect. `times_of` returns the `mute_times` of a group in the
+        configuration.
         """
         self._warehouse, self._files = Location.of(warehouse), RequestFiles(warehouse, cluster, _KIND)
         self._report_once, self._now, self._times_of = ReportOnce(report, _REPORTED_FILES), now, times_of
         self._by_name: dict[str, Mute] = {}
         self._errors: tuple[str, ...] = ()
         self.all: tuple[Mute, ...] = ()
-        """Those of all files, also of the last days."""
+        """All mutes, also ended ones."""
         self.active: tuple[Mute, ...] = ()
-        """Those of now, the first to end first."""
+        """The active mutes, sorted by their end."""
 
     def refresh(self) -> None:
-        """Read new files, if that is due. When the directory cannot be read, the mutes stay as they were."""
+        """Read new files. If the directory cannot be read, the mutes stay as they were."""
         try:
             self._read_files()
         except WarehouseError as error:
@@ -126,7 +127,7 @@ class Mutes:
                 self._report_once(f"mutes: {what}: `streams-groups alerts mute` is for every rule")
 
     def find(self, alert: Problem) -> Mute | None:
-        """Return the active mute of an alert that ends last; None if it has none."""
+        """Return the active mute of an alert, the one that ends last; None if there is none."""
         found = next((one for one in reversed(self.active) if one.matches(alert)), None)
         times = self._times_of(alert.group_id) if alert.group_id is not None else ()
         if found or not times or not contain(times, now := self._now()):
@@ -137,9 +138,9 @@ class Mutes:
         return Mute(pattern=_ANY, starts_at=now, ends_at=ends_at, reason=reason, created_by=by)
 
     def add(self, mute: Mute) -> None:
-        """Write a mute; the job finds it at its next evaluation. Files of those that ended long ago are removed.
+        """Write a mute, which the job reads at its next evaluation, and remove the files of old mutes.
 
-        Raises WarehouseError also if there is no warehouse, or if it is to end one that there is not.
+        Raises WarehouseError, also if there is no warehouse, or if the mute ends one that does not exist.
         """
         open_table(self._warehouse / "groups")
         self.refresh()
@@ -149,9 +150,9 @@ class Mutes:
                 self._files.remove(name)
         same = [one for one in self.all if one.pattern == mute.pattern]
         if mute.ends_at == mute.starts_at and not any(one.is_active(mute.starts_at) for one in same):
-            none = f"No mute of {mute.pattern.pattern!r} is active: `streams-groups alerts` shows those that are"
+            none = f"No mute of {mute.pattern.pattern!r} is active: `streams-groups alerts` shows the active mutes"
             raise WarehouseError(self._errors[0] if self._errors else none)
-        # the clock of whoever added the one that this replaces may be ahead
+        # the clock of the machine that wrote the replaced mute may be ahead
         last = max((one.starts_at + timedelta(microseconds=1) for one in same), default=mute.starts_at)
         stored = mute.model_copy(update={"starts_at": max(mute.starts_at, last)})
         self._files.write(f"{secrets.token_hex(4)}{_SUFFIX}", stored.model_dump_json(indent=2) + "\n")
@@ -182,7 +183,7 @@ def _expired(name: str) -> str:
 
 
 def _with_ends(mutes: Iterable[Mute]) -> Iterator[Mute]:
-    """Yield the mutes, each of which ends at the latest when the next one with its pattern begins, or has ended."""
+    """Yield the mutes with their real ends: a mute ends at the latest when the next one with its pattern begins."""
     ends: dict[str, datetime] = {}
     for mute in sorted(mutes, key=lambda one: one.starts_at, reverse=True):
         ends_at = min(mute.ends_at, ends.get(mute.pattern.pattern, mute.ends_at))

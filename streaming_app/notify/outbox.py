@@ -1,19 +1,19 @@
-"""What a sink is to get, together with what, and when. No thread and no clock, so that a test moves the time.
+"""Decides which problems a sink gets in one notification, and when. Without threads and clock, so tests set the time.
 
-A problem has its deliveries, and one without `sent_at` is due: nothing else is remembered of what has to be sent. So an
-outbox, which is of one sink, looks through the problems whenever its sink is free.
+A problem has deliveries, and a delivery without `sent_at` is due. There is no other queue: the outbox of a sink
+searches the problems whenever its sink is free.
 
-- A sink for people gets the problems of one rule with the same event in one notification, as Alertmanager does with
-  `group_by`: the first of them waits for others, and the next notification for an interval. Other sinks get each
-  problem at once, because their receivers group.
-- A failed attempt is repeated after a pause that doubles with each failure in a row, and meanwhile nothing is sent.
-- A sink may refuse a notification for good because of one problem in it. So after each such refusal half as many are
-  sent together, until the one to blame is alone; it then waits, and the others are sent.
-- A group may have another problem before it is sent that the one before it is over. A receiver may know both as one
-  alert, and people read one after the other, so the older problem comes first, also after attempts that failed.
-- A sink such as Alertmanager needs what fires again and again. That is a notification without deliveries.
+- A sink for people gets the problems with the same rule and event in one notification, as in Alertmanager with
+  `group_by`: the first problem waits for others (`wait`), and the next notification waits for `interval`. Other sinks
+  get each problem at once, because their receivers group them.
+- After a failed attempt the outbox sends nothing during a pause, which doubles with each failure in a row.
+- A sink may refuse a notification for good because of one problem in it. So after each such refusal half as many
+  problems are sent together, until the refused problem is alone. Then this problem waits, and the others are sent.
+- A group may have a new problem before the sink knows that the last one has ended. A receiver may treat both as one
+  alert, and people read them in order. So the older problem is sent first, also after failed attempts.
+- A sink such as Alertmanager needs firing problems repeatedly. Such a notification has no deliveries.
 
-Seconds are those of a monotonic clock. Not safe in several threads: the caller has a lock.
+Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock.
 """
 
 from __future__ import annotations
@@ -29,56 +29,56 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import SinkStatus
 from streaming_app.notify.sink import Sink, SinkError
 
-_REMEMBERED_SECONDS = 3600.0  # a refusal
+_REMEMBERED_SECONDS = 3600.0  # how long a refusal is remembered
 
 
 class Notification(NamedTuple):
-    """What one attempt sends: problems with the same event."""
+    """The content of one attempt: problems with the same event."""
 
     event: str
     problems: Sequence[Problem]
     deliveries: Sequence[Delivery] = ()
-    """One for each problem; empty if the sink had them before, and needs them again."""
+    """One for each problem; empty if this repeats problems that the sink has accepted before."""
 
 
 class _Due(NamedTuple):
-    """A problem with a notification that is to be sent."""
+    """A problem with a due notification."""
 
     problem: Problem
     delivery: Delivery
     kind: tuple[str, str]
-    """Rule and event: what people get together."""
+    """Rule and event: people get the problems of one kind together."""
     at: float
 
 
 class Outbox:
-    """What is due to one sink, which does one thing at a time.
+    """The due notifications of one sink, which sends one at a time.
 
-    `wait` and `interval` are Alertmanager's `group_wait` and `group_interval`. There the groups are of an application,
-    and wait for 30 s, then 5 minutes. Here a group is of a rule: a second application that breaks four minutes after a
-    first one must not wait that long. What many groups lose at the same time, such as a broker, they lose within
-    seconds.
+    `wait` and `interval` are like Alertmanager's `group_wait` and `group_interval`, but shorter than its 30 s and 5
+    minutes. Alertmanager groups the alerts of an application. This outbox groups by rule, so a second application that
+    fails four minutes later must not wait that long. If many groups fail for the same reason, such as a broker, they
+    fail within seconds.
     """
 
     wait, interval = 10.0, 60.0
     first_pause, longest_pause = 1.0, 300.0
-    """After failures, in seconds: the pauses double."""
+    """The first and the longest pause after failures, in seconds."""
 
     def __init__(self, sink: Sink, problems: Problems) -> None:
         self.sink, self._problems, self._resend = sink, problems, sink.resend_seconds or math.inf
         if not sink.is_read_by_people:
             self.wait = self.interval = 0.0
-        # a sink that gets firing problems again anyway is retried at least as often
+        # a sink that gets firing problems repeatedly is retried at least as often
         self.longest_pause = min(self.longest_pause, self._resend)
         self.wakes_at = 0.0
-        """When `take` next has something if no problem changes, as of its last call; infinity if nothing is due."""
+        """When `take` returns the next notification if no problem changes; infinity if none is due."""
         self._status = SinkStatus(sink.name)
         self._due_since: dict[tuple[str, str], float] = {}  # by rule and event
         self._sent_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[tuple[str, str], float] = {}  # by id and event
         self._resend_at = 0.0 if sink.resend_seconds else math.inf
         self._paused_until = 0.0
-        self._failures = self._refusals = 0  # in a row; the refusals are of several together
+        self._failures = self._refusals = 0  # in a row; refusals of notifications with several problems
 
     @property
     def status(self) -> SinkStatus:
@@ -88,12 +88,15 @@ class Outbox:
         return replace(self._status, waiting=waiting)
 
     def release(self) -> None:
-        """Let nothing wait for others any longer, and send nothing again: it ends soon."""
+        """Before the job ends: send due problems at once, and repeat none."""
         self.wait = self.interval = self.wakes_at = 0.0
         self._resend = self._resend_at = math.inf
 
     def take(self, seconds: float) -> Notification | None:
-        """Return what is to be sent now, noted as begun; None if nothing is. What fires again comes first."""
+        """Return the notification to send now, and note that its attempt begins; None if nothing is due.
+
+        A repetition of firing problems comes first.
+        """
         if max(self._resend_at, self._paused_until) <= seconds:
             self._resend_at = seconds + self._resend
             if again := [one for one in self._problems.firing() if _is_known(one, self.sink.name)]:
@@ -103,7 +106,7 @@ class Outbox:
         if self.wakes_at > seconds:
             return None
         ready = [one for one in due if one.at <= seconds]
-        # a problem that a sink fails at does not keep the others from being sent
+        # problems with failed attempts come last, so that they do not block the others
         ready.sort(key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
         kind = ready[0].kind
         if self.sink.is_read_by_people:
@@ -116,9 +119,9 @@ class Outbox:
         return Notification(kind[1], *zip(*begun, strict=True))
 
     def answered(self, sent: Notification, error: SinkError | None, at: datetime, seconds: float) -> str | None:
-        """Note what came of what `take` returned, at this time; `error` is None if the sink accepted it.
+        """Note the result of a notification that `take` returned; `error` is None if the sink accepted it.
 
-        Returns a line for the operator if the sink starts to fail, or works again.
+        Returns a line for the operator if the sink begins to fail, or works again.
         """
         known, was_failing, deliveries = self._status, self._is_failing, sent.deliveries
         sent_at, text = (None, str(error)) if error else (at, None)
@@ -126,9 +129,9 @@ class Outbox:
         self._problems.note(zip(sent.problems, over, strict=bool(over)), is_over=True)
         ids = [(one.alert_id, sent.event) for one in sent.problems[: len(deliveries)]]
         if error is None:
-            if not self._refusals:  # else the rest of what was refused waits no longer
+            if not self._refusals:  # after a refusal, the rest of that notification does not wait for the interval
                 self._sent_at |= {(one.rule, sent.event): seconds for one, _ in zip(sent.problems, over, strict=False)}
-            recent = seconds - _REMEMBERED_SECONDS  # what was not tried again since is due no more
+            recent = seconds - _REMEMBERED_SECONDS  # a refused problem without a later attempt is not due any more
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
             self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
@@ -150,9 +153,9 @@ class Outbox:
         return self._status.failing_since is not None or bool(self._refused_until)
 
     def _due(self, seconds: float) -> list[_Due]:
-        """Return of each group and subject what is due of its oldest problem, and what a sink has refused.
+        """Return the due notification of the oldest problem of each key, and of refused problems.
 
-        If one is sent at a time, that is nothing beyond the first that nothing comes before.
+        For a sink that gets one problem at a time, stop at the first problem that can be sent now.
         """
         is_single = not self.sink.is_read_by_people and self.sink.at_once == 1
         due, due_since, known = list[_Due](), dict[tuple[str, str], float](), set[ProblemKey]()
@@ -175,12 +178,12 @@ class Outbox:
 
 
 def _next_delivery(one: Problem, sink: str) -> Delivery | None:
-    """Return what is due of a problem to a sink: that it fires comes before that it is over."""
+    """Return the due delivery of a problem to a sink: `firing` before `resolved`."""
     due = [delivery for delivery in one.deliveries if delivery.sink == sink and delivery.sent_at is None]
     return min(due, key=lambda delivery: delivery.event != FIRING, default=None)
 
 
 def _is_known(one: Problem, sink: str) -> bool:
-    """Tell whether a sink has had everything of a problem."""
+    """Return whether all deliveries of a problem to a sink are sent."""
     own = [delivery.sent_at for delivery in one.deliveries if delivery.sink == sink]
     return bool(own) and all(own)

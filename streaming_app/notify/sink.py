@@ -1,6 +1,6 @@
-"""What all sinks are: the settings of a receiver, which send to it, and the error for what could not be sent.
+"""The base class of sinks: the settings of a receiver with the method that sends to it, and the error of an attempt.
 
-A new kind of sink is a module with a subclass of `Sink`; `config/settings.py` has its name.
+A new kind of sink is a module with a subclass of `Sink`, named in `config/settings.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from streaming_app.errors import reason_of
 from streaming_app.section import Duration, Section, read_secret_file
 from streaming_app.text import check_name
 
-_MAX_LINK = 2000  # characters; longer ones are not accepted everywhere
+_MAX_LINK = 2000  # characters; not all receivers accept longer links
 _TO_FIX = {
     **dict.fromkeys(range(300, 400), ": redirects are not followed, check the URL"),
     **dict.fromkeys((401, 403, 407), ": check the credentials"),
     **dict.fromkeys((404, 405, 410), ": check the URL"),
 }
 _RETRYABLE = (408, 425, 429, *range(500, 600))
-# What an exception, or a log, says; what that means, and whether it may pass.
+# Text of an exception or a log; its meaning for the operator; whether a retry may help.
 _REASONS = (
     (
         r"CERTIFICATE_VERIFY_FAILED(?:\] certificate verify failed(: [^('\"]+\w))?",
-        r"its certificate is rejected\1; ca_file has the authorities to trust",
+        r"its certificate is rejected\1; set ca_file to the authorities to trust",
         False,
     ),
     (r"SSL\w*Error( \[SSL: \w+\])?", r"no TLS connection\1", True),
@@ -46,8 +46,8 @@ _REASONS = (
 class SinkError(ValueError):
     """A notification could not be sent, or the settings are wrong. Its text is one line and contains no secret.
 
-    `retry`: the error may be transient (the receiver is down, busy, slow). Otherwise an operator has to fix something
-    first, such as a password: then it is only retried at the longest interval, but never dropped.
+    `retry`: the error may be transient (the receiver is down, busy or slow). Otherwise an operator must fix something
+    first, such as a password; then attempts continue at the longest pause. Notifications are never dropped.
     """
 
     def __init__(self, line: str, *, retry: bool) -> None:
@@ -56,7 +56,7 @@ class SinkError(ValueError):
 
 
 def failure(receiver: str, said: str, otherwise: str) -> SinkError:
-    """Return the error for an attempt without a response, by what an exception or a log said about it."""
+    """Return the error for an attempt without a response, from the text of an exception or a log."""
     for pattern, meaning, retry in _REASONS:
         if found := re.search(pattern, said):
             return SinkError(f"{receiver}: {found.expand(meaning)}", retry=retry)
@@ -64,18 +64,18 @@ def failure(receiver: str, said: str, otherwise: str) -> SinkError:
 
 
 def status_error(receiver: str, status: int, why: str = "") -> SinkError:
-    """Return the error for a response with another status than 2xx: what to do, and whether to try again."""
+    """Return the error for a response whose status is not 2xx: what to do, and whether to retry."""
     line = f"{receiver} responded with status {status}{why}{_TO_FIX.get(status, '')}"
     return SinkError(line, retry=status in _RETRYABLE)
 
 
 class Sink(Section):
-    """A receiver of notifications. One thread sends alerts to it, and another one heartbeats."""
+    """A receiver of notifications. One thread sends alerts to it, and another thread sends heartbeats."""
 
     at_once: ClassVar[int] = 1
-    """How many problems the receiver takes in one request."""
+    """How many problems the receiver accepts in one request."""
     resend_seconds: ClassVar[float | None] = None
-    """How often the receiver needs every problem that still fires again; None if once is enough."""
+    """How often the receiver needs all firing problems; None if once is enough."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -91,24 +91,23 @@ class Sink(Section):
 
     @property
     def is_read_by_people(self) -> bool:
-        """Whether the problems of one rule come in one notification."""
+        """Whether the problems of one rule are sent in one notification."""
         return False
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Send a `firing` or `resolved` notification, and return once the receiver has it. Raises SinkError.
+        """Send a `firing` or `resolved` notification, and return when the receiver has it. Raises SinkError.
 
-        They are `at_once` problems at most, those of one rule for people, or all that still fire, each
-        `resend_seconds`.
+        `problems` are at most `at_once`; or for people all of one rule; or every `resend_seconds` all that fire.
         """
         raise NotImplementedError
 
     def addresses(self) -> Sequence[tuple[str, int]]:
-        """Return host and port of each receiver; empty for one that needs no connection. Raises SinkError."""
+        """Return host and port of each receiver; empty if they are not known. Raises SinkError."""
         return ()
 
     @model_validator(mode="after")
     def _check_files(self) -> Self:
-        """Raise SinkError if a file cannot be used: at the start."""
+        """Raise SinkError if a file cannot be used, when the job starts."""
         fields = type(self).model_fields
         for name in (name for name in fields if f"{name}_file" in fields):
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
@@ -126,13 +125,13 @@ class Sink(Section):
             raise SinkError(f"ca_file {self.ca_file}: {reason_of(error)}", retry=False) from None
 
     def links(self, problem: Problem) -> dict[str, str | None]:
-        """Return `runbook_url` and `page_url` of a problem; None for one that would need a group, or be too long."""
+        """Return `runbook_url` and `page_url` of a problem; None for a link that needs a group id or is too long."""
         return {"runbook_url": _link(self.runbook_url, problem), "page_url": _link(self.page_url, problem)}
 
     def read_secret(self, name: str) -> str | None:
-        """Return a secret, from its file if there is one: read each time, so that it can be changed without a restart.
+        """Return a secret. Its file is read each time, so that the secret can change without a restart.
 
-        Raises SinkError when it is empty or the file cannot be read.
+        Raises SinkError if the secret is empty or the file cannot be read.
         """
         given: SecretStr | None = getattr(self, name)
         file: Path | None = getattr(self, f"{name}_file")
@@ -155,7 +154,7 @@ class UrlSink(Sink):
 
     @property
     def _url_key(self) -> str:
-        """The key that has the URL, for errors."""
+        """The key of the configuration that has the URL, for errors."""
         return "url_file" if self.url_file else "url"
 
     def read_url(self) -> str:

@@ -1,6 +1,6 @@
-"""A receiver that notices when nothing comes any more, such as Healthchecks: a POST every minute while the job lives.
+"""Sends a heartbeat every minute to a receiver that alerts when heartbeats stop, such as Healthchecks.
 
-It gets no alerts. The body is one line of text, which tells whether the tables are up to date.
+The receiver gets no alerts. The body of the POST is one line of text that says whether the tables are up to date.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class WatchdogSink(HttpUrlSink):
     type: Literal["watchdog"]
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Take a test notification of `check`: the URL is requested. Raises SinkError."""
+        """Request the URL, for the test notification of `check`. Raises SinkError."""
         del event
         self.beat(problems[0].cluster, problems[0].summary)
 
     def beat(self, cluster: str, reason: str) -> None:
-        """Request the URL; `reason` is about the job. Raises SinkError if it does not answer with success."""
+        """Request the URL; `reason` is a line about the job. Raises SinkError if the response is not a success."""
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         self.post(self.read_url(), f"{cluster}: {reason}\n".encode(), headers)

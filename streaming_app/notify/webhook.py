@@ -1,4 +1,4 @@
-"""Any receiver of JSON over HTTP, signed as specified by standardwebhooks.com, whose libraries can verify it.
+"""Sends alerts as JSON over HTTP. The signature follows standardwebhooks.com, whose libraries can verify it.
 
 The body, version 1:
 
@@ -9,12 +9,12 @@ The body, version 1:
               "cluster", "group_id": null for alerts about the job or the cluster, "rule", "severity", "state",
               "pending_since": since when the condition holds, "opened_at", "resolved_at": null while it fires,
               "summary": one line, "next": the next step in one line, "details": an object with further context,
-              "labels": those declared for the group, "cause": what is proven to be one, or null,
+              "labels": those of the section `labels` for the group, "cause": a proven cause, or null,
               "ended_by": null while it fires,
               "runbook_url", "page_url": null if there is none}}
 
-Times are ISO 8601 in UTC. Fields may be added; an incompatible change would increase the version. The header
-`webhook-id` is the same for every attempt to send a notification and unique to it: use it to deduplicate.
+Times are ISO 8601 in UTC. Later releases may add fields; an incompatible change increases the version. The header
+`webhook-id` is unique to a notification, and the same for every attempt to send it: use it to deduplicate.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class WebhookSink(HttpUrlSink):
 
     type: Literal["webhook"]
     secret: SecretStr | None = None
-    """`whsec_` and base64 of 24 to 64 random bytes. During a rotation several, separated by spaces."""
+    """`whsec_` and base64 of 24 to 64 random bytes. During a rotation there may be several, separated by spaces."""
     secret_file: Path | None = None
     headers: Mapping[str, SecretStr] = {}
     """Additional headers."""
 
     def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Post the notification of a problem. Raises SinkError unless the response status is 2xx."""
+        """Post the notification of a problem. Raises SinkError if the response status is not 2xx."""
         (problem,) = problems
         body = dump_json(payload(problem, event, self.links(problem))).encode()
         message_id, sent_at = f"msg_{notification_id(problem, event, self.name)}", int(time.time())

@@ -1,4 +1,4 @@
-"""The sums of lag that no view has: of groups with one cause, a box of a picture, an instant in the past. Pure."""
+"""Sums of lag that no view has: of groups with one cause, of a box in a picture, at a time in the past. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Row = Mapping[str, Any]
 
 
 class Lag(NamedTuple):
-    """The lag of some partitions, by the columns of `group_lag`."""
+    """The lag of some partitions, with columns of `group_lag`."""
 
     lag: int | None = None
-    """In offsets, of those of which it is known; None if it is of none."""
+    """The sum in offsets over partitions with a known lag; None if there are none."""
     lag_seconds: float | None = None
     """Age of the oldest waiting record."""
     is_lower_bound: bool = False
@@ -45,7 +45,7 @@ class Lag(NamedTuple):
 
 
 def sum_of(lags: Iterable[Lag]) -> Lag | None:
-    """Return the sum of all; None if there are none. What is known of some only is a lower bound."""
+    """Return the sum; None if there are no values. If some of them are unknown, the sum is a lower bound."""
     found = list(lags)
     if not found:
         return None
@@ -60,7 +60,7 @@ def sum_of(lags: Iterable[Lag]) -> Lag | None:
 
 
 def lag_by(rows: Iterable[Row], column: str) -> dict[str, Lag]:
-    """Return the sums of rows of `lag` by a column, without rows where it is null, or there is nothing to measure."""
+    """Return value of a column -> the sum over rows of `lag`. Rows without a value, or without a lag, do not count."""
     lags = defaultdict[str, list[Lag]](list)
     for row in rows:
         if row[column] is not None and (row["lag"] is not None or row["is_unknown"]):

@@ -1,4 +1,4 @@
-"""Tells open pages that the tables have changed: one watcher for all, server-sent events to each."""
+"""Notifies open pages when the tables change: one watcher for all viewers, and server-sent events to each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Live:
         """Watch what `current` returns. A thread calls it, and only while there are viewers."""
         self._current = current
         self.viewers = 0
-        """How many there are."""
+        """The number of viewers."""
         self._message = ""
         self._changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -56,7 +56,7 @@ class Live:
         self._changed = asyncio.Event()
 
     async def events(self) -> AsyncIterator[str]:
-        """Yield server-sent events for one viewer: the present state, then one after each change."""
+        """Yield server-sent events for one viewer: the current state, and then one after each change."""
         self.viewers += 1
         self._watching = self._watching or asyncio.create_task(self._watch())
         sent = ""
@@ -80,7 +80,7 @@ class Live:
 
 
 def is_full(lives: Iterable[Live]) -> bool:
-    """Return whether there may be no more viewers."""
+    """Return whether the limit of viewers is reached."""
     return sum(live.viewers for live in lives) >= MAX_VIEWERS
 
 

@@ -1,8 +1,8 @@
 """The overview: which groups it shows, and in which order. Pure.
 
-The default order puts trouble first: the most severe verdict or alert, then the worst verdict, then groups that are
-older than a day, so that no flood of new groups hides them, then the largest lag, then streams groups, then the name.
-The verdict, not the state, says whether a group processes.
+The default order (`trouble`) sorts by these keys: the most severe verdict or alert; the worst verdict; groups older
+than a day before new ones, so that no flood of new groups hides them; the largest lag; streams groups before others;
+the name.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SHOW = {
     BEHIND_ONLY: "with lag, or unknown lag",
 }
 NOT_IN_LOG = "none"
-"""What stands for the state of a classic group with members."""
+"""The shown state of a classic group with members, which the log does not have."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
 SHOWN_OF_CAUSE = 30
-"""Groups of a cause in its entry; a link has them all."""
+"""How many groups with one cause their entry shows; a link leads to all."""
 
 
 _NOT_SEVERE = severity_rank(INFO)
 
 
 def _trouble(one: Row) -> tuple[Any, ...]:
-    by_severity = _NOT_SEVERE  # an info does not go before a verdict
+    by_severity = _NOT_SEVERE  # severity info does not come before a verdict
     if one["severity"] or one["alerts"]:
         alert = one["alerts"][0].severity if one["alerts"] else None
         by_severity = min(by_severity, *(severity_rank(each) for each in (one["severity"], alert) if each))
@@ -67,25 +67,25 @@ ORDERS: Mapping[str, Callable[[Row], Any]] = {
     "tasks": _largest("moving", "tasks"),
 }
 ASCENDING = frozenset({"name", "since"})
-"""Those of `ORDERS` that begin with the smallest value of their column; all others begin with the largest."""
+"""The orders that begin with the smallest value of their column; all others begin with the largest."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a reader asks for. The fields are the parameters of the URL, which leaves out default values."""
+    """The query of a URL. The fields are its parameters; parameters with default values are left out."""
 
     cluster: str = ""
     q: str = ""
     """Part of the group id or of other searched text, in any letter case."""
     type: frozenset[str] = frozenset()
-    """Empty: all; so for every other field."""
+    """Empty: all. The same is true for every other field."""
     health: frozenset[str] = frozenset()
     label: str = ""
-    """In the form of `label_text`."""
+    """A label in the form of `label_text`."""
     cause: str = ""
     """Only groups whose problem has this cause."""
     state: frozenset[str] = frozenset()
-    """Empty: all but Dead."""
+    """Empty: all except Dead."""
     description: str = ""
     show: str = ""
     sort: str = "trouble"
@@ -107,7 +107,7 @@ class Query:
         return cls(**found)
 
     def url(self, **changes: Any) -> str:  # noqa: ANN401 - a value of any field
-        """Return the relative URL of this query with some values changed. Another filter begins at the first page."""
+        """Return the relative URL of this query with some changed values. It begins at the first page again."""
         changed = replace(self, **{"page": 1, **changes})
         pairs = [
             (one.name, value)
@@ -129,12 +129,12 @@ class Query:
 
     @property
     def folds(self) -> bool:
-        """Whether groups with one cause are one entry: not in a search, and not in another order."""
+        """Whether groups with the same cause are one entry. In a search, or another order, they are not."""
         return self.sort == "trouble" and not self.q and not self.cause
 
     @property
     def filters(self) -> bool:
-        """Whether it leaves out existing groups."""
+        """Whether the query leaves out groups."""
         return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
 
 
@@ -153,9 +153,9 @@ def overview(
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
 ) -> dict[str, Any]:
-    """Return what the template shows of the page of the query; the last page if there are fewer.
+    """Return the values for the template. If there are fewer pages than the query asks for, they are of the last page.
 
-    `search` finds groups by other text than their id, as `queries.groups` does.
+    `search` finds groups by text other than their id, as `queries.groups` does: group id -> the found text.
     """
     found, text = search(query.q) if query.q else {}, query.q.casefold()
     every = list(groups)
@@ -203,7 +203,7 @@ def overview(
 
 
 def folded(ordered: Iterable[Row]) -> list[list[Row]]:
-    """Return the groups of each entry, in order: groups with one cause are one entry, at the place of the worst."""
+    """Return the groups of each entry, in order. Groups with the same cause are one entry, where the worst one is."""
     by_cause: dict[object, list[Row]] = {}
     for one in ordered:
         by_cause.setdefault(one["cause"] or (one["group_id"],), []).append(one)
@@ -211,7 +211,7 @@ def folded(ordered: Iterable[Row]) -> list[list[Row]]:
 
 
 def entry(groups: Sequence[Row]) -> Row:
-    """Return a row of the list: a group, or the groups of one cause with sums in the columns of a group."""
+    """Return a row of the list: a group, or the groups with one cause, with sums in the columns of a group."""
     lag = sum_of(map(Lag.of, groups))
     return {
         **(lag._asdict() if lag else {}),
@@ -224,7 +224,7 @@ def entry(groups: Sequence[Row]) -> Row:
 
 
 def _counts(values: Iterable[str], names: Iterable[str], chosen: Collection[str]) -> dict[str, int]:
-    """Return how often each of these names occurs. It leaves out names with 0, unless they are chosen."""
+    """Return how often each name occurs, without names that do not occur, unless they are chosen."""
     found = Counter(values)
     return {name: found[name] for name in names if found[name] or name in chosen}
 

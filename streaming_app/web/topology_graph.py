@@ -25,20 +25,20 @@ _TITLE = 40  # characters of a name in a box
 _NOTES = [
     "The log does not name the sink topics of a topology, other than repartition topics, nor its processors and "
     "stores: the broker has them if a description is stored.",
-    "Which topics a regular expression matches is not in the log: those that are read are known by their lag.",
+    "The log does not say which topics a regular expression matches: only topics with commits are known.",
 ]
 _KINDS = {TOPIC: "topic", "repartition": "repartition topic", "changelog": "changelog topic"}
 _STATUSES = {
     "AVAILABLE": "The brokers have it.",
-    "NOT_STORED": "The brokers' plugin has lost it since, though the log says that it is stored.",
-    "ERROR": "The brokers' plugin failed to return it when it was asked last.",
+    "NOT_STORED": "The brokers' plugin does not have it any more, although the log says that it is stored.",
+    "ERROR": "The brokers' plugin failed to return it at the last request.",
 }
-"""By the column `status` of `descriptions`."""
+"""Value of the column `status` of `descriptions` -> text."""
 _NODES = (SOURCE, PROCESSOR, SINK)
 
 
 class TopologyGraph:
-    """Draws a group from its row of `groups`, and its rows of `lag` if there are any."""
+    """Draws the topology of a group, from its row of `groups` and its rows of `lag`, if there are any."""
 
     def __init__(
         self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
@@ -49,7 +49,7 @@ class TopologyGraph:
             self._tasks[row["subtopology_id"]].append(row)
 
     def map(self, topics: Iterable[Topic] = ()) -> Graph:
-        """Return the picture of subtopologies; `topics` are the topics of the topology as they are now."""
+        """Return the picture of subtopologies. `topics` are the current topics of the topology."""
         graph, topics = Graph("map", notes=list(_NOTES)), list(topics)
         for row in self._parts:
             self._add_subtopology(graph, row, topics)
@@ -87,7 +87,7 @@ class TopologyGraph:
         return graph
 
     def _condition(self, row: Row) -> dict[str, Any]:
-        """Return fields about a subtopology: its tasks; hosts, or what is wrong with the tasks; the known lag."""
+        """Return fields of a box: the tasks of a subtopology, their hosts or what is wrong with them, and their lag."""
         tasks = self._tasks[row["subtopology_id"]]
         total = sum_of(self._lag[topic] for topic in _read(row) if topic in self._lag)
         moves = [one for one in tasks if one["pending_revocation"] or one["current"] != one["target"]]
@@ -154,7 +154,7 @@ class TopologyGraph:
             graph.connect(node, nodes[key[0], name])
 
     def _topic(self, graph: Graph, kind: str, name: str, *, internal: bool = False) -> Node:
-        """Add a topic. It shows the name of an internal topic without the group id at its beginning."""
+        """Add a topic. The name of an internal topic is shown without the group id at its beginning."""
         prefix = f"{self._group_id}-"
         shown = f"…{name.removeprefix(prefix)}" if kind != TOPIC and name.startswith(prefix) else name
         node = graph.add(kind, name, short_name(shown, _TITLE), internal=internal)
@@ -165,7 +165,7 @@ class TopologyGraph:
 
 
 def status_text(described: Row) -> str:
-    """Return what the brokers last answered about a description."""
+    """Return a text for the brokers' last answer about a description."""
     text = _STATUSES.get(described["status"], f"The brokers answered {described['status']}.")
     return (
         f"{text} It has {described['node_count']:,} nodes, of which some are kept." if described["truncated"] else text

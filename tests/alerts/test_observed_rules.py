@@ -137,7 +137,7 @@ COPIED = [copy(one, "standby", number, 0) for number, one in enumerate("bca")]
 @pytest.mark.parametrize(
     ("standbys", "standby_replicas", "found"),
     [
-        (COPIED, 2, ("info", "3 tasks with fewer, though there are processes for them: 0_0, 0_1, 0_2")),
+        (COPIED, 2, ("info", "3 tasks with fewer copies, though other processes could have one: 0_0, 0_1, 0_2")),
         ([*COPIED, copy("c", "standby", 0, 0)], 2, ("info", "2 tasks with fewer")),
         (COPIED[1:], 2, (None, "1 task without a copy in another process: 0_0")),
         (COPIED, 1, None),
@@ -173,7 +173,7 @@ def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-chan
             (
                 None,
                 3,
-                "1 internal topic not as the topology asks for: g-store-changelog has cleanup.policy delete, asked",
+                "1 internal topic different from the topology: g-store-changelog has cleanup.policy delete, asked",
             ),
         ),
         (
@@ -184,7 +184,7 @@ def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-chan
             (
                 "info",
                 4,
-                "2 internal topics not as the topology asks for: g-b-changelog has retention.ms 2, asked for -1",
+                "2 internal topics different from the topology: g-b-changelog has retention.ms 2, asked for -1",
             ),
         ),
         (
@@ -192,7 +192,7 @@ def differs(name: str, value: str, minute: float = 0, topic: str = "g-store-chan
             (
                 None,
                 5,
-                "1 internal topic not as the topology asks for: g-store-changelog has partitions 3, asked for 4; ",
+                "1 internal topic different from the topology: g-store-changelog has partitions 3, asked for 4; ",
             ),
         ),
     ],
@@ -269,7 +269,8 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
     one = find(REWOUND, GROUP, work=known, histories={GROUP: history})
     assert (one is not None) == found
     assert one is None or one.summary == (
-        "payments went back in 1 partition while it had members, at 2026-11-22 09:57:00Z: orders-0 from 1000"
+        "payments committed lower offsets than before in 1 partition while it had members, at 2026-11-22 09:57:00Z: "
+        "orders-0 from 1000"
     )
 
 

@@ -15,7 +15,7 @@ from streaming_app.checks.result import OK, SKIPPED, WARNING
         (1059, 1060, WARNING, " s ahead"),
         (939, 940, WARNING, "60 s behind this machine's"),
         (5000, 5000, WARNING, " s ahead"),
-        (400, 400, OK, "nothing was written for 601 s"),
+        (400, 400, OK, "no record for 601 s"),
         (None, None, SKIPPED, ""),
     ],
     ids=["a little ahead", "a little behind", "first record", "ahead", "behind", "quiet and ahead", "quiet", "none"],

@@ -75,7 +75,7 @@ def test_client_properties_with_secrets_that_every_user_may_read_are_a_warning(t
         found[mode] = list(check_client_properties(file, properties))
     (one,) = found[0o644]
     assert (one.status, found[0o640]) == ("warning", [])
-    assert one.text == f"every user may read {file}, and it has sasl.jaas.config, ssl.truststore.password"
+    assert one.text == f"every user may read {file}, which contains sasl.jaas.config, ssl.truststore.password"
     file.chmod(0o644)
     assert list(check_client_properties(file, {"bootstrap.servers": "b:1"})) == []
     assert list(check_client_properties(None, properties)) == []

@@ -50,7 +50,7 @@ def test_tables_of_a_newer_release_fail_and_the_column_is_named(tmp_path: Path) 
 def test_a_job_that_writes_the_cluster_is_named(tmp_path: Path) -> None:
     running = write_heartbeat(tmp_path, every_seconds=30, pid=7, host="h")
     result = results(tmp_path)["other job"]
-    said = "process 7 on h writes cluster 'default': a second job waits until it has ended"
+    said = "process 7 on h writes cluster 'default': a second job waits until this one has ended"
     assert (result.status, result.text) == (OK, said)
     write_heartbeat(tmp_path, every_seconds=30, pid=7, host="h", at=running.at - timedelta(hours=1))
-    assert results(tmp_path)["other job"].text == "none writes cluster 'default'"
+    assert results(tmp_path)["other job"].text == "no job writes cluster 'default'"

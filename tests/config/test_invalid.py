@@ -29,8 +29,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         (
             "time_intervals: [{name: n, time_intervals: [{weekdays: [friday:sunday]}]}]",
             [
-                'time_intervals[0].time_intervals[0]: weekdays must begin before they end, not "friday:sunday": '
-                "over the end takes two"
+                'time_intervals[0].time_intervals[0]: weekdays must begin before they end, not "friday:sunday"; '
+                "a range over the end needs two ranges"
             ],
         ),
         (

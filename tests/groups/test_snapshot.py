@@ -57,8 +57,8 @@ def test_members_that_only_wait_are_awaited_where_nobody_else_is() -> None:
     waiting = [(at(6 + n), 22, key, current(3, _UNRELEASED)) for n, key in enumerate((M1, M2))]
     snapshot = group_snapshot(row_of(*waiting))
     assert [one.member_id for one in awaited_members(snapshot)] == ["m1", "m2"]
-    assert describe_obligation(snapshot.unsettled[0]) == "waits for tasks 0_0, 0_1, which no unsettled member owns"
-    assert describe_obligation(snapshot.unsettled[1]) == "waits for tasks none, which no unsettled member owns"
+    assert describe_obligation(snapshot.unsettled[0]) == "waits for tasks 0_0, 0_1, which no other member still owns"
+    assert describe_obligation(snapshot.unsettled[1]) == "waits for tasks none, which no other member still owns"
 
 
 def test_a_member_that_left_temporarily_is_named_with_the_tasks_that_it_owns() -> None:

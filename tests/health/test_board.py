@@ -86,7 +86,7 @@ def test_who_is_retired_is_off_whatever_is_lost_until_it_runs_again_and_a_restar
     lost = replace(waits, lost=unmoved(ago(minutes=5)))
     for each in (one, board(payments=change.verdict)):
         assert each.step(known(ENDED, lost), NOW) == []
-        assert each.verdicts()[GROUP].why == "It is retired, as somebody said."
+        assert each.verdicts()[GROUP].why == "A person ended its problem as retired."
     back = group("Empty", ago(minutes=6), first_seen_at=ago(hours=9))  # it ran again, and ended again
     assert brief(one.step(known(back, lost), NOW))[-1][0] == LOSING
 

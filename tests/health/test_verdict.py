@@ -108,7 +108,10 @@ def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupW
     one = group("NotReady", ago(minutes=3), not_ready_reason=MISSING)
     for before in (None, Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.")):
         found = verdict(facts(one, of_work), before)
-        assert (found.verdict, found.why) == (UNKNOWN, f"NotReady since 2026-11-21 03:09:00Z: {MISSING}")
+        assert (found.verdict, found.why) == (
+            UNKNOWN,
+            f"NotReady since 2026-11-21 03:09:00Z, but not for long enough yet to be Down: {MISSING}",
+        )
 
 
 def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_waits_for_one_that_is_down_is() -> None:

@@ -43,10 +43,10 @@ SECRET = "hunter2-hunter2"  # noqa: S105 - must never be printed
         ({"type": "webhook", "url": "https://hook", "headers": {"X-Key": f"{SECRET}\r\nX: y"}}, "value of X-Key"),
         (
             {"type": "apprise", "url": f"slak://{SECRET}"},
-            r"url: apprise takes no such slak://: [\w ]+\*+, see https://appriseit",
+            r"url: apprise does not accept this slak://: [\w ]+\*+, see https://appriseit",
         ),
-        ({"type": "apprise", "url": f"slack://{SECRET}"}, "apprise takes no such slack://: An invalid Slack"),
-        ({"type": "apprise", "url": SECRET}, "url: apprise takes no such URL: Unsupported URL"),
+        ({"type": "apprise", "url": f"slack://{SECRET}"}, "apprise does not accept this slack://: An invalid Slack"),
+        ({"type": "apprise", "url": SECRET}, "url: apprise does not accept this URL: Unsupported URL"),
     ],
 )
 def test_invalid_settings_raise_an_error_without_secrets(settings: dict[str, Any], words: str) -> None:

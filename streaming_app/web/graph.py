@@ -71,15 +71,7 @@ class Edge(NamedTuple):
     kind: str
     """`flow` or `state`."""
     lag: Lag | None
-    """The lag of the reader."""
-    rate: float | None
-    """The reader reads so many records a second."""
-
-    @property
-    def text(self) -> str:
-        """Lag and rate. They may change without a new layout."""
-        waiting = self.lag.waiting if self.lag else ""
-        return " · ".join(filter(None, (waiting, "" if self.rate is None else rate_text(self.rate))))
+    """The lag of the reader. It may change without a new layout."""
 
 
 @dataclass
@@ -119,15 +111,11 @@ class Graph:
         self.boxes.append(box)
         return box
 
-    def connect(
-        self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None, rate: float | None = None
-    ) -> None:
-        """Add an edge, or add lag and rate to the existing edge."""
+    def connect(self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None) -> None:
+        """Add an edge, or add the lag to the existing edge."""
         key = (start.id, end.id, kind)
-        old = self._edges.get(key, Edge(*key, None, None))
-        rates = [one for one in (old.rate, rate) if one is not None]
-        total = sum_of(one for one in (old.lag, lag) if one is not None)
-        self._edges[key] = Edge(*key, total, sum(rates) if rates else None)
+        old = self._edges.get(key, Edge(*key, None))
+        self._edges[key] = Edge(*key, sum_of(one for one in (old.lag, lag) if one is not None))
 
     def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
         """Return the picture with each closed box as one node, if the picture has many nodes.
@@ -167,7 +155,7 @@ class Graph:
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":
-                result.connect(start, end, edge.kind, edge.lag, edge.rate)
+                result.connect(start, end, edge.kind, edge.lag)
         return result
 
     def _gathered(self, *, all_users: bool) -> Mapping[str, str | None]:
@@ -200,7 +188,7 @@ class Graph:
             "level": self.level,
             "problem": self.problem,
             "nodes": [vars(one) for one in self.nodes],
-            "edges": [(*edge[:3], edge.text) for edge in self.edges],
+            "edges": [(*edge[:3], edge.lag.waiting if edge.lag else "") for edge in self.edges],
             "boxes": [vars(one) for one in self.boxes] if self.draws_boxes else [],
             "notes": self.notes,
             "key": self.layout_key,

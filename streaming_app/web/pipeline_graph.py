@@ -27,8 +27,7 @@ Row = Mapping[str, Any]
 _NOTES = {
     "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
     "Streams applications with exactly-once processing whose transactions were seen: a topic that no arrow leads to "
-    "is written by others. An arrow to a topic with one writer has the rate of the topic, although others may write "
-    "it, too.",
+    "is written by others.",
     "undescribed": "What {} write is not known: no description of their topology is archived, and none of their "
     "transactions was seen.",
 }
@@ -63,17 +62,14 @@ def pipelines_graph(
     for group_id, node in nodes.items():
         summary = groups.get(group_id)
         verdict = summary["verdict"] if summary else None
-        depth = found.depths.get(group_id)
-        what = verdict or (summary["group_type"] if summary else "group")
-        node.lines = [f"{what} · hop {depth}" if depth else what]
+        node.lines = [verdict or (summary["group_type"] if summary else "group")]
         node.tone = _tone([verdict])
     for topic in found.topics:
-        node, writers = _topic(graph, found, topic), found.writers(topic)
-        rate = found.rates.get(topic) if len(writers) == 1 else None  # how much each of several writes is not known
-        for one in writers:
-            graph.connect(nodes[one], node, rate=rate)
+        node = _topic(graph, found, topic)
+        for one in found.writers(topic):
+            graph.connect(nodes[one], node)
         for read in found.reads_of(topic):
-            graph.connect(node, nodes[read.group_id], lag=_lag(read), rate=read.rate)
+            graph.connect(node, nodes[read.group_id], lag=_lag(read))
     graph = graph.folded(is_open, all_users=True)
     for node in graph.nodes:
         if node.kind == "group":
@@ -136,10 +132,9 @@ def _names(group_ids: Sequence[str]) -> str:
     return first_of([short_name(one, 60) for one in group_ids[:SHOWN_GROUPS]], SHOWN_GROUPS, len(group_ids))
 
 
-def lag_text(reads: Sequence[Read]) -> str:
-    """Return what waits for reads, in offsets and time; empty if nothing does."""
-    total = sum_of(map(_lag, reads))
-    return total.waiting if total else ""
+def lag_text(read: Read) -> str:
+    """Return what waits for a read, in offsets and time; empty if nothing does."""
+    return _lag(read).waiting
 
 
 def _lag(read: Read) -> Lag:

@@ -126,20 +126,24 @@ def test_the_matrix_shows_what_each_process_has_takes_and_gives() -> None:
         task("member that left", "2_0", "warmup"),
     ]
     matrix = task_matrix(members, assignments, {"0_0": Lag(10), "10_0": Lag(1_000, unknown_partitions=1)})
-    assert matrix.columns == [("0", 0), ("0", 1), ("2", 0), ("10", 0)]
-    assert matrix.subtopologies == [("0", 2), ("2", 1), ("10", 1)]
-    by_host = {process.host: process for process in matrix.processes}
+    assert matrix["columns"] == [("0", 0), ("0", 1), ("2", 0), ("10", 0)]
+    assert matrix["subtopologies"] == [("0", 2), ("2", 1), ("10", 1)]
+    by_host = {process["host"]: process for process in matrix["processes"]}
     first, second = by_host["10.4.0.11"], by_host["10.4.0.12"]
-    assert (first.members, first.active, first.standby) == (2, 1, 1)  # a task whose revocation is pending is not in it
-    assert [cell.movement for cell in first.cells["0", 1]] == ["gives"]
-    assert [cell.movement for cell in second.cells["0", 1]] == ["takes"]
-    assert second.cells["10", 0][0].lag_level == 4
-    assert first.cells["0", 0][0].lag_level == 1
-    assert [one.cells[key][0].text[-8:] for one, key in ((second, ("10", 0)), (first, ("0", 0)))] == [
+    assert (first["members"], first["active"], first["standby"]) == (
+        2,
+        1,
+        1,
+    )  # a task whose revocation is pending is not in it
+    assert [cell["movement"] for cell in first["cells"]["0", 1]] == ["gives"]
+    assert [cell["movement"] for cell in second["cells"]["0", 1]] == ["takes"]
+    assert second["cells"]["10", 0][0]["lag_level"] == 4
+    assert first["cells"]["0", 0][0]["lag_level"] == 1
+    assert [one["cells"][key][0]["text"][-8:] for one, key in ((second, ("10", 0)), (first, ("0", 0)))] == [
         " ≥ 1,000",
         ", lag 10",
     ]
-    assert matrix.unowned == ["0_1", "2_0"]
+    assert matrix["unowned"] == ["0_1", "2_0"]
 
 
 def event(

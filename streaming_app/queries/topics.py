@@ -109,18 +109,10 @@ def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
     ]
 
 
-class Served(NamedTuple):
-    """The partitions that a member serves to interactive queries; None if there are none."""
+def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> tuple[str | None, str | None]:
+    """Return the partitions of active tasks, and of standby and warm-up tasks, that a member with these tasks serves.
 
-    active: str | None
-    """Partitions of its active tasks, as `orders(0,2), customers(0)`."""
-    standby: str | None
-    """Partitions of its standby and warm-up tasks."""
-
-
-def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Served:
-    """Return the partitions that a member with these `assignments` serves, as brokers report them to all members.
-
+    They are as brokers report them to all members, such as `orders(0,2), customers(0)`; None if there are none.
     For each task the member serves the task's partition of each topic that the subtopology reads, if the topic has that
     partition (`EndpointToPartitionsManager`, Kafka 4.4.0).
     """
@@ -133,7 +125,7 @@ def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Serve
         for topic in by_subtopology.get(task["subtopology_id"], ()) if task["current"] else ():
             if topic.partitions is None or task["partition"] < topic.partitions:
                 found[task["role"] == ACTIVE].setdefault(topic.name, set()).add(task["partition"])
-    return Served(format_partitions(found[True]), format_partitions(found[False]))
+    return format_partitions(found[True]), format_partitions(found[False])
 
 
 def format_partitions(partitions: Mapping[str, Iterable[int]]) -> str | None:
@@ -150,12 +142,12 @@ def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequ
             "GROUP": group["group_id"],
             "ENDPOINT": member["user_endpoint"],
             "MEMBER": member["member_id"],
-            "ACTIVE-PARTITIONS": own.active,
-            "STANDBY-PARTITIONS": own.standby,
+            "ACTIVE-PARTITIONS": active,
+            "STANDBY-PARTITIONS": standby,
         }
         for group in groups
         for member in group["members"]
         if member["user_endpoint"]
         for tasks in [[task for task in group["assignments"] if task["member_id"] == member["member_id"]]]
-        for own in [served(tasks, topics[group["group_id"]])]
+        for active, standby in [served(tasks, topics[group["group_id"]])]
     ]

@@ -149,7 +149,8 @@ def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetim
 def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: tuple[str, ...]) -> HeldSince:
     """Return since when these members have their active tasks, by task and member."""
     spells = task_spells(read_assignments(reader, cluster, group_id, members))
-    return {(one.task, one.member_id): one.since for one in spells if one.role == ACTIVE and one.until is None}
+    active = [one for one in spells if one["role"] == ACTIVE and one["until"] is None]
+    return {(one["task"], one["member_id"]): one["since"] for one in active}
 
 
 # --- Values for the templates -----------------------------------------------------------------------------------------
@@ -315,12 +316,12 @@ def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
 def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterator[tuple[str, str]]:
     """Yield name and value of what the client says about the place of a member."""
     endpoint, tags = member.get("user_endpoint"), dict(member.get("client_tags") or ())
-    serves = served(held, topics) if endpoint else None
+    active, standby = served(held, topics) if endpoint else (None, None)
     known = {
         "rack": member.get("rack_id"),
         "endpoint": endpoint,
-        "serves": serves and serves.active,
-        "has copies of": serves and serves.standby,
+        "serves": active,
+        "has copies of": standby,
         "process": member.get("process_id"),
         **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
     }

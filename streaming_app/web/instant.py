@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.groups.task_copies import ACTIVE, format_task
-from streaming_app.queries.history import GroupAt, parse_tasks
+from streaming_app.queries.history import parse_tasks
 from streaming_app.tables.definitions import table
 from streaming_app.text import utc
 from streaming_app.web.task_matrix import task_order
@@ -30,24 +30,23 @@ class Then(NamedTuple):
     """Whether a topology in the tables is so old. If not, the subtopologies are those of now."""
 
 
-def row_at(group: GroupAt, subtopologies: Sequence[Row]) -> Row:
-    """Return a group at a time as a row of `groups`; `member_id` is None in tasks that nobody had."""
-    epochs = {name: value and int(value) for name, value in group.values.items() if name.endswith("_epoch")}
+def row_at(group: Row, subtopologies: Sequence[Row]) -> Row:
+    """Return a group, from `group_at`, as a row of `groups`; `member_id` is None in tasks that nobody had."""
+    epochs = {name: value and int(value) for name, value in group.items() if name.endswith("_epoch")}
     return {
         **dict.fromkeys(table("groups").names),
-        **group.values,
+        **group,
         **epochs,
-        "deleted_at": group.deleted_at,
-        "member_count": len(group.members),
-        "members": [{**dict.fromkeys(table("members").names), **vars(one)} for one in group.members.values()],
+        "member_count": len(group["members"]),
+        "members": [{**dict.fromkeys(table("members").names), **one} for one in group["members"].values()],
         "assignments": [*_assignments(group)],
         "subtopologies": subtopologies,
     }
 
 
-def _assignments(group: GroupAt) -> Iterator[Row]:
-    owned = [(one.member_id, one.tasks) for one in group.members.values()]
-    for member_id, tasks in [*owned, (None, f"{ACTIVE} {','.join(group.unowned)}")]:
+def _assignments(group: Row) -> Iterator[Row]:
+    owned = [(member_id, one["tasks"]) for member_id, one in group["members"].items()]
+    for member_id, tasks in [*owned, (None, f"{ACTIVE} {','.join(group['unowned'])}")]:
         for role, subtopology_id, partition in parse_tasks(tasks):
             task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
             held = {"current": bool(member_id), "target": True, "pending_revocation": False}

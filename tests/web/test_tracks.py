@@ -72,16 +72,19 @@ def assignment_events(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(assignment_events(), st.floats(0, 59.9))
 def test_a_task_is_unowned_exactly_while_nobody_has_it(events: list[dict[str, Any]], minute: float) -> None:
-    spells = [one for one in task_spells(events) if one.role == "active"]
+    spells = [one for one in task_spells(events) if one["role"] == "active"]
     then, now = group_at(events, at(minute)), at(minute)
-    has = {(part, n) for one in then.members.values() for role, part, n in parse_tasks(one.tasks) if role == "active"}
-    for task_id in {one.task for one in spells}:
+    tasks = [task for one in then["members"].values() for task in parse_tasks(one["tasks"])]
+    has = {(part, n) for role, part, n in tasks if role == "active"}
+    for task_id in {one["task"] for one in spells}:
         sub, _, number = task_id.partition("_")
         first = min(e["at"] for e in events if task_id in (e["new"] or ""))
-        own = [one for one in spells if one.task == task_id]
-        is_gone = first <= now and not any(one.since <= now and (not one.until or now < one.until) for one in own)
+        own = [one for one in spells if one["task"] == task_id]
+        is_gone = first <= now and not any(
+            one["since"] <= now and (not one["until"] or now < one["until"]) for one in own
+        )
         assert is_gone == (first <= now and (sub, int(number)) not in has)
-        assert is_gone == (task_id in then.unowned)
+        assert is_gone == (task_id in then["unowned"])
 
 
 def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
@@ -93,7 +96,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
         {**begin, "at": at(4), "kind": "assignment", "new": "active 0_0,1_0"},
         {**begin, "at": at(5), "kind": "assignment", "new": "active 0_0"},
     ]
-    assert group_at(events, at(6)).unowned == ["1_0"]
+    assert group_at(events, at(6))["unowned"] == ["1_0"]
 
 
 # --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
@@ -57,7 +56,6 @@ from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # ages in a page may be so old; the browser counts on by itself
-_MAX_RENDERED = 64
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
@@ -83,7 +81,6 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
-        self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -129,18 +126,8 @@ class Page:
             etag = _etag(snapshot.tag, url)
             if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
-            key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
-            task = self._rendered.get(key)
-            if task is None:
-                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(respond(request, snapshot, now))))
-                self._rendered[key] = task
-                while len(self._rendered) > _MAX_RENDERED:
-                    self._rendered.popitem(last=False)
-            try:
-                rendered = await asyncio.shield(task)
-            except Exception:
-                self._rendered.pop(key, None)
-                raise
+            key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
+            rendered = await asyncio.to_thread(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
             return rendered.answer(request, etag)
 
         return handle

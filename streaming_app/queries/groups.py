@@ -143,24 +143,24 @@ def list_all_groups(
     ]
 
 
-def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> list[Row]:
-    """Return a row for each member of those of these that are classic, consumer and share groups.
+def other_members(warehouse: WarehouseReader, cluster: str, types: Iterable[tuple[str, str]]) -> list[Row]:
+    """Return a row for each member of classic, consumer and share groups; `types` are their ids and types.
 
     From the log: members of a classic group as of its last rebalance; of a member of a share group only the id.
     """
-    others = other_groups(warehouse, cluster, group_ids)
+    type_of = dict(types)
     mine = of_groups(cluster, None)
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {of_groups(cluster, others)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
+        f"WHERE {of_groups(cluster, type_of)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
     for (group_id, kind, member_id), row in sorted(newest.items()):
-        if row["deleted"] or kind != _RECORD_OF[others[group_id]["group_type"]]:
+        if row["deleted"] or kind != _RECORD_OF[type_of[group_id]]:
             continue
         has = newest.get((group_id, _ASSIGNED, member_id))
         for one in row["group_members"] or ([] if kind == _CLASSIC else [{}]):

@@ -212,7 +212,7 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, 
         "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "members": snapshot.ask(other_members, (group_id,))[:SHOWN_MEMBERS],
+        "members": snapshot.ask(other_members, ((group_id, one["group_type"]),))[:SHOWN_MEMBERS],
         **_history(snapshot, group_id, window, judged),
     }
 

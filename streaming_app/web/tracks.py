@@ -16,7 +16,7 @@ from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind import BINS, Behind
+from streaming_app.queries.behind import BINS
 from streaming_app.text import duration, host_of, utc
 from streaming_app.web.window import Window
 from streaming_app.web.words import CAUSES, event_text, health_meaning
@@ -62,15 +62,11 @@ class Curve(NamedTuple):
     """Where it is in the window, as `Shape.x`, and its width."""
     width: float
     lines: Sequence[str]
-    """At the end of each step of time."""
-    bands: Sequence[str]
-    """Polygons, one for each line: from the smallest to the largest value of each step."""
+    """The largest value of each step of time."""
     unknown: Sequence[tuple[float, float]]
     """x and width of times for which the line is a lower bound, or nothing is known."""
     most: float
     most_at: datetime
-    newest: float | None
-    """The value at the end; None if it is not known."""
 
 
 class Track(NamedTuple):
@@ -209,45 +205,37 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
 # --- Time behind ------------------------------------------------------------------------------------------------------
 
 
-def behind_track(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Track:
+def behind_track(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Track:
     """Return the track of how far behind the group was; `series` belongs to `times`."""
     curve = _curve(scale, series, times)
     return Track("behind", f"Behind ≤ {duration(curve.most)}" if curve else "", _CURVE_HEIGHT + 4, curve=curve)
 
 
-def _curve(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Curve | None:
-    highs = {place: one.most for place, one in series.items() if one.most is not None}
+def _curve(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Curve | None:
+    highs = {place: one["most"] for place, one in series.items() if one["most"] is not None}
     if not highs:
         return None
     highest = max(highs, key=highs.__getitem__)
     most, window = highs[highest], scale.end - scale.begin
-    ends = {place: high if series[place].at_end is None else series[place].at_end for place, high in highs.items()}
     runs = [list(run) for is_known, run in groupby(range(BINS), key=highs.__contains__) if is_known]
-    lines = [_points(run, ends, most) for run in runs]
-    lows = {place: series[place].least for place in highs}
-    unknown = [list(run) for is_low, run in groupby(range(BINS), key=lambda n: _is_lower(series.get(n))) if is_low]
+    lower = {place for place, one in series.items() if one["is_lower"]}
+    unknown = [list(run) for is_lower, run in groupby(range(BINS), key=lower.__contains__) if is_lower]
     return Curve(
         x=round(WIDTH * ((times[0] - scale.begin) / window), 2),
         width=round(WIDTH * ((times[1] - times[0]) / window), 2),
-        lines=[" ".join(line) for line in lines],
-        bands=[" ".join([*_points(run, highs, most), *reversed(_points(run, lows, most))]) for run in runs],
+        lines=[" ".join(_points(run, highs, most)) for run in runs],
         unknown=[(_place(run[0]), _place(len(run))) for run in unknown],
         most=most,
         most_at=times[0] + highest * (times[1] - times[0]) / BINS,
-        newest=series[BINS - 1].at_end if BINS - 1 in series else None,
     )
 
 
-def _is_lower(one: Behind | None) -> bool:
-    return one is not None and one.is_lower_bound
-
-
-def _points(run: Iterable[int], values: Mapping[int, float | None], most: float) -> list[str]:
+def _points(run: Iterable[int], values: Mapping[int, float], most: float) -> list[str]:
     """Return two points for each run of equal values."""
     points = list[str]()
     for value, those in groupby(run, key=values.__getitem__):
         places = list(those)
-        y = f"{WIDTH - WIDTH * (value or 0.0) / max(1e-9, most):.0f}"
+        y = f"{WIDTH - WIDTH * value / max(1e-9, most):.0f}"
         points += [f"{_place(places[0]):g},{y}", f"{_place(places[-1] + 1):g},{y}"]
     return points
 

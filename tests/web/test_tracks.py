@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind import BINS, Behind
+from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
 from streaming_app.text import utc
 from streaming_app.web.tracks import (
@@ -178,14 +178,14 @@ def test_verdicts_and_members_are_at_each_moment_those_of_the_rows(
 
 
 @given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
-def test_the_line_is_how_far_behind_the_group_was_at_the_end_of_each_part(values: dict[int, float | None]) -> None:
-    series = {n: Behind(one, one or 0.0, one, is_lower_bound=one is None) for n, one in values.items()}
+def test_the_line_is_how_far_behind_the_group_was_in_each_part(values: dict[int, float | None]) -> None:
+    series = {n: {"most": one, "is_lower": one is None} for n, one in values.items()}
     curve = behind_track(SCALE, series, TIMES).curve
     known = {number: one for number, one in values.items() if one is not None}
     assert (curve is None) == (not known)
     if curve is None:
         return
-    assert (curve.most, curve.newest) == (max(known.values()), values.get(BINS - 1))
+    assert curve.most == max(known.values())
     drawn = {}
     for line in curve.lines:
         points = [tuple(map(float, one.split(","))) for one in line.split(" ")]

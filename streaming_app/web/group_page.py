@@ -27,7 +27,7 @@ from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.instant import Then, moved, row_at
+from streaming_app.web.instant import Then, row_at
 from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
@@ -174,7 +174,6 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
         "present": present,
         "then": then,
         "shown": _shown(then.row, then.lag) if then else present,
-        "moved": moved(then.row, row) if then else (),
         "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
         "events": listed,
         "described_text": status_text(described) if described else None,

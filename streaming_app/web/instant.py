@@ -6,15 +6,12 @@ somebody had it before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE, format_task
+from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.history import parse_tasks
 from streaming_app.tables.definitions import table
-from streaming_app.text import utc
-from streaming_app.web.task_matrix import task_order
 
 Row = Mapping[str, Any]
 
@@ -51,26 +48,3 @@ def _assignments(group: Row) -> Iterator[Row]:
             task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
             held = {"current": bool(member_id), "target": True, "pending_revocation": False}
             yield {**task, "member_id": member_id, **held}
-
-
-def notes_of(then: Then, row: Row, at: datetime | None, level: str) -> list[str]:
-    """Return sentences: what the picture of a group shows of then, and what of now; `row` is the row of now."""
-    notes = [f"As of {utc(at)}: who had which task, and the lag, where they are known."] if at else []
-    if not then.knows_topology:
-        notes.append("No topology is known that is so old: subtopologies and topics are those of now.")
-    if level == "processors":
-        is_same = then.knows_topology and then.row["subtopologies"] == row["subtopologies"]
-        text = "Processors and stores are those that the broker described since."
-        notes.append(text if is_same else f"{text} The topology may have been another one then.")
-    return notes
-
-
-def moved(then: Row, now: Row) -> list[str]:
-    """Return the active tasks that now belong to another member, or to none."""
-    before, after = (_owners(row["assignments"] or ()) for row in (then, now))
-    return [format_task(task) for task in sorted(before, key=task_order) if before[task] != after.get(task)]
-
-
-def _owners(tasks: Iterable[Row]) -> dict[tuple[str, int], str]:
-    active = (one for one in tasks if one["role"] == ACTIVE and one["current"])
-    return {(one["subtopology_id"], one["partition"]): one["member_id"] for one in active}

@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
-from streaming_app.queries.health import quiet_since, verdicts_between
+from streaming_app.queries.health import verdicts_between
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -42,7 +42,6 @@ from streaming_app.web.group_page import (
     then_of_group,
     verdict_of_now,
 )
-from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
@@ -62,6 +61,7 @@ _END_SECONDS = 1
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 _NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
+_DESCRIBED_LATER = "Processors and stores are those of now: the topology may have been another one then."
 
 
 class Page:
@@ -154,11 +154,8 @@ class Page:
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
-        more: dict[str, Any] = {
-            "strips": {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()},
-            "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
-        }
-        return self._html("overview.html", snapshot, now, view=view, **more)
+        strips = {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()}
+        return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
@@ -190,7 +187,7 @@ class Page:
         if then:
             if then.row["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
-            notes = notes_of(then, shown, window.at, level)
+            notes = [_DESCRIBED_LATER] if level == "processors" else []
             shown, lag, topics = then.row, then.lag, ()
         topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":

@@ -84,9 +84,6 @@ def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_
     append(warehouse, "groups", group("calm", "Stable", NOW, 60))
     beat(warehouse, NOW)
     assert "No group is in trouble. 1 group is watched" in look(warehouse).get("/").text
-    times = {"since": NOW - timedelta(hours=2), "opened_at": NOW - timedelta(hours=2), "ended_at": NOW}
-    append(warehouse, "alerts", {"alert_id": "1", "group_id": "calm", "rule": "StreamsGroupDown", **times})
-    assert "No group is in trouble, since <time" in look(warehouse).get("/").text
     judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
     append(warehouse, "group_health", {"group_id": "calm", **judged})
     assert "No group is in trouble" not in look(warehouse).get("/").text

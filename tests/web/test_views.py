@@ -194,8 +194,6 @@ def test_the_window_of_a_url_contains_its_instant(
     assert ((NOW - window.begin).total_seconds() / 60, (NOW - window.end).total_seconds() / 60) == (begin, end)
     assert window.at == (None if at is None else NOW - timedelta(minutes=at))
     assert bool(window.problem) == ("nonsense" in parameters.get("at", "") or "0001" in parameters.get("at", ""))
-    for moved in window.moves.values():
-        assert parse_window(moved, group("g", "Stable", NOW, 15), NOW).problem is None
 
 
 def test_groups_are_filtered_by_type_and_label() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
@@ -96,18 +96,8 @@ class Page:
             routes=[Mount(base, routes=routes)] if base else routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
             exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
-            lifespan=self._lifespan,
         )
         self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
-
-    @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        first_reading = asyncio.create_task(asyncio.to_thread(self._source.current))  # before the first request
-        try:
-            yield
-        finally:
-            self.close()
-            await asyncio.gather(first_reading, return_exceptions=True)
 
     def close(self) -> None:
         """End all streams of events."""
@@ -260,10 +250,10 @@ class PageServer(HttpServer):
             what="the page",
             advice="choose another address (--listen)",
             limits=_LIMITS,
-            has_lifespan=True,
             end_seconds=_END_SECONDS,
             on_end=page.close,  # the server would wait for the streams of events to end
         )
+        threading.Thread(target=source.current, name="first reading", daemon=True).start()  # before the first request
 
     @property
     def url(self) -> str:

@@ -65,7 +65,6 @@ class HttpServer:
         what: str,
         advice: str,
         limits: Limits | None = None,
-        has_lifespan: bool = False,
         end_seconds: int = 0,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -84,7 +83,7 @@ class HttpServer:
             http=_Protocol,
             loop="asyncio",  # the limits use its transports
             ws="none",
-            lifespan="on" if has_lifespan else "off",
+            lifespan="off",
             log_config=None,
             log_level="critical",  # it logs errors with tracebacks; the applications report a line
             access_log=False,

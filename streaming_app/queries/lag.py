@@ -34,10 +34,6 @@ _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
 
-MAX_PARTITIONS = 5_000
-"""The columns by which the lag of one group may be summed."""
-
-
 _OF_TASKS = frozenset({"subtopology_id", "task_id", "member_id", "process_id", "client_host"})
 """Sums by these columns omit rows without a task. For a task without an owner, member, process and host are null."""
 _LARGEST = ", ".join(

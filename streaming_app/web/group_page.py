@@ -20,7 +20,6 @@ from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, verdicts_between
 from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
-from streaming_app.queries.lag import MAX_PARTITIONS
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
@@ -53,6 +52,8 @@ MAX_EVENTS = 2_000
 LISTED_EVENTS = 100
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
+_READ_LAG = 5_000
+"""Partitions of a group whose lag is read, those with the largest; tasks and topics have their sums."""
 SHOWN_TAGS = 10
 SHOWN_VERDICTS = 50
 SHOWN_ALERTS = 50
@@ -96,7 +97,7 @@ def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[s
 
 def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
     """Return the rows of `lag` of a group, the largest lag first."""
-    return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
+    return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=_READ_LAG))]
 
 
 def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:

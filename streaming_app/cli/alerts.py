@@ -103,7 +103,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     is_stale = report_staleness(warehouse, cluster, max_age)
     if check:
         firing = [alert.alert_id for alert in found if alert.state == FIRING]
-        # As amtool: who mutes an alert does not want to be woken by it, by whatever calls this command either.
+        # As in amtool: whoever muted an alert does not want it from a caller of this command either.
         ignored = set() if count_muted else muted.keys() & firing
         if ignored:
             firing_alerts = count(len(ignored), "firing alert is", "firing alerts are")

@@ -54,7 +54,7 @@ from streaming_app.web.window import parse_window
 from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
-_RENDERED_SECONDS = 5  # ages in a page may be so old; the browser counts on by itself
+_RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1

@@ -19,14 +19,14 @@ from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, verdicts_between
-from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
+from streaming_app.queries.history import group_at, parse_tasks, read_assignments, read_events, task_spells
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.instant import Then, row_at
 from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
@@ -108,14 +108,38 @@ def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
     return found if found["changes"] else None
 
 
-def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Then | None:
-    """Return the group as it was at a time; None if no event is that old."""
+def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Row | None:
+    """Return what the tables know of a group at a time; None if no event is that old.
+
+    `row` is as of `groups`, with null for what events do not tell: they do not name processes, and that nobody has a
+    task they tell only if somebody had it before. A member also has `tasks_since`. `lag` is the newest sample of each
+    partition. `knows_topology` says whether a topology in the tables is so old; if not, the subtopologies are those of
+    now.
+    """
     events = read_events(reader, cluster, group_id, until=at)
     if not events:
         return None
     known = topology_at(reader, cluster, group_id, at)
     parts = known["subtopologies"] if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
-    return Then(row_at(group_at(events, at), parts), lag_at(reader, cluster, group_id, at), known is not None)
+    group = group_at(events, at)
+    epochs = {name: value and int(value) for name, value in group.items() if name.endswith("_epoch")}
+    members = {
+        "member_count": len(group["members"]),
+        "members": [{**dict.fromkeys(table("members").names), **one} for one in group["members"].values()],
+        "assignments": [*_assignments(group)],
+    }
+    row = {**dict.fromkeys(table("groups").names), **group, **epochs, **members, "subtopologies": parts}
+    return {"row": row, "lag": lag_at(reader, cluster, group_id, at), "knows_topology": known is not None}
+
+
+def _assignments(group: Row) -> Iterator[Row]:
+    """Yield the assignments of a group from `group_at`; `member_id` is None in tasks that nobody had."""
+    owned = [(member_id, one["tasks"]) for member_id, one in group["members"].items()]
+    for member_id, tasks in [*owned, (None, f"{ACTIVE} {','.join(group['unowned'])}")]:
+        for role, subtopology_id, partition in parse_tasks(tasks):
+            task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
+            held = {"current": bool(member_id), "target": True, "pending_revocation": False}
+            yield {**task, "member_id": member_id, **held}
 
 
 def _events(
@@ -174,7 +198,7 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
         "alerts": _with_runbook(one for one in snapshot.alerts if one.group_id == group_id),
         "present": present,
         "then": then,
-        "shown": _shown(then.row, then.lag) if then else present,
+        "shown": _shown(then["row"], then["lag"]) if then else present,
         "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
         "events": listed,
         "described_text": status_text(described) if described else None,

@@ -175,10 +175,10 @@ class Page:
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
         notes = [_NO_EVENT] if window.at else []
         if then:
-            if then.row["deleted_at"]:
+            if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
-            shown, lag, topics = then.row, then.lag, ()
+            shown, lag, topics = then["row"], then["lag"], ()
         topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":
             graph = topology.map(topics)

@@ -27,7 +27,7 @@ HeldSince = Mapping[tuple[str, str], datetime | None]
 WIDTH = 1_000
 SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
-_HEALTH_HEIGHT, _ROW_HEIGHT, _CURVE_HEIGHT = 22, 11, 56
+_HEALTH_HEIGHT, _ROW_HEIGHT, _BEHIND_HEIGHT = 22, 11, 56
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STEPS = (1, 5, 10, 30, *(_MINUTE * one for one in (1, 5, 10, 30)), *(_HOUR * one for one in (1, 2, 4, 6, 12)),
           *(_DAY * one for one in (1, 2, 7, 30, 90)))  # fmt: skip
@@ -55,20 +55,6 @@ class Shape(NamedTuple):
     height: float = 0
 
 
-class Curve(NamedTuple):
-    """A value over time as points of SVG, x and y from 0 to `WIDTH`; y of 0 is the largest value."""
-
-    x: float
-    """Where it is in the window, as `Shape.x`, and its width."""
-    width: float
-    lines: Sequence[str]
-    """The largest value of each step of time."""
-    unknown: Sequence[tuple[float, float]]
-    """x and width of times for which the line is a lower bound, or nothing is known."""
-    most: float
-    most_at: datetime
-
-
 class Track(NamedTuple):
     """A part of the picture. It begins at `y`, in pixels."""
 
@@ -76,7 +62,8 @@ class Track(NamedTuple):
     label: str
     height: int
     shapes: Sequence[Shape] = ()
-    curve: Curve | None = None
+    words: str = ""
+    """What it says, if the texts of its shapes are too many to list."""
     y: int = 0
 
 
@@ -119,7 +106,7 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
     """Return the tracks that are not empty, one below the other."""
     found, y = list[Track](), 0
     for one in tracks:
-        if one.shapes or one.curve:
+        if one.shapes:
             found.append(one._replace(y=y))
             y += one.height
     return found
@@ -206,42 +193,25 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
 
 
 def behind_track(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Track:
-    """Return the track of how far behind the group was; `series` belongs to `times`."""
-    curve = _curve(scale, series, times)
-    return Track("behind", f"Behind ≤ {duration(curve.most)}" if curve else "", _CURVE_HEIGHT + 4, curve=curve)
-
-
-def _curve(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Curve | None:
+    """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`."""
     highs = {place: one["most"] for place, one in series.items() if one["most"] is not None}
     if not highs:
-        return None
-    highest = max(highs, key=highs.__getitem__)
-    most, window = highs[highest], scale.end - scale.begin
-    runs = [list(run) for is_known, run in groupby(range(BINS), key=highs.__contains__) if is_known]
+        return Track("behind", "", 0)
     lower = {place for place, one in series.items() if one["is_lower"]}
-    unknown = [list(run) for is_lower, run in groupby(range(BINS), key=lower.__contains__) if is_lower]
-    return Curve(
-        x=round(WIDTH * ((times[0] - scale.begin) / window), 2),
-        width=round(WIDTH * ((times[1] - times[0]) / window), 2),
-        lines=[" ".join(_points(run, highs, most)) for run in runs],
-        unknown=[(_place(run[0]), _place(len(run))) for run in unknown],
-        most=most,
-        most_at=times[0] + highest * (times[1] - times[0]) / BINS,
-    )
-
-
-def _points(run: Iterable[int], values: Mapping[int, float], most: float) -> list[str]:
-    """Return two points for each run of equal values."""
-    points = list[str]()
-    for value, those in groupby(run, key=values.__getitem__):
-        places = list(those)
-        y = f"{WIDTH - WIDTH * value / max(1e-9, most):.0f}"
-        points += [f"{_place(places[0]):g},{y}", f"{_place(places[-1] + 1):g},{y}"]
-    return points
-
-
-def _place(number: int) -> float:
-    return round(WIDTH * number / BINS, 1)
+    highest = max(highs, key=highs.__getitem__)
+    most, height, part = highs[highest], _BEHIND_HEIGHT, (times[1] - times[0]) / BINS
+    shapes = list[Shape]()
+    for (value, is_lower), run in groupby(range(BINS), key=lambda place: (highs.get(place), place in lower)):
+        places = [*run]
+        lasts = times[0] + places[0] * part, times[0] + (places[-1] + 1) * part
+        if value is not None:  # else there is a gap; a line at the bottom is 0
+            high = max(1.0, round(height * value / max(1e-9, most), 1))
+            shapes += scale.span(*lasts, "lag-bar", f"at most {duration(value)} behind", height - high, high)
+        if is_lower:
+            shapes += scale.span(*lasts, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
+    words = f"At most {duration(most)} behind, about {utc(times[0] + highest * part)}"
+    words += "; where it is hatched, that is a lower bound." if lower else "."
+    return Track("behind", f"Behind ≤ {duration(most)}", height + 4, shapes, words)
 
 
 # --- Members, assignments, topology -----------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_a_group_shows_its_topology_tasks_copies_members_lag_history_and_changes
         "No member has 1_3 as active",
         "1_0: active, restores its state and processes nothing yet, 88,000 offsets behind",
         "orders-2-StreamThread-1",
-        'class="lag-line"',
+        'class="lag-bar"',
         "commits is its oldest input",
         "assignment epoch: 5 → 6 (the configuration changed)",
     ):
@@ -137,7 +137,7 @@ def test_groups_of_every_type_are_listed_and_filtered(client: TestClient) -> Non
 def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -> None:
     assert wait_until(lambda: sample_others.CONSUMER in client.get("/").text)
     text = client.get(f"/group?id={sample_others.CONSUMER}").text
-    for expected in ("A consumer group", "Reconciling", "1,902", 'class="lag-line"', "mailer-2", "(4,5)"):
+    for expected in ("A consumer group", "Reconciling", "1,902", 'class="lag-bar"', "mailer-2", "(4,5)"):
         assert expected in text, expected
     assert "Generation" not in text
     assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text

@@ -15,7 +15,7 @@ from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
-from streaming_app.text import utc
+from streaming_app.text import duration, utc
 from streaming_app.web.tracks import (
     Scale,
     Shape,
@@ -178,18 +178,20 @@ def test_verdicts_and_members_are_at_each_moment_those_of_the_rows(
 
 
 @given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
-def test_the_line_is_how_far_behind_the_group_was_in_each_part(values: dict[int, float | None]) -> None:
+def test_the_bars_are_how_far_behind_the_group_was_in_each_part(values: dict[int, float | None]) -> None:
     series = {n: {"most": one, "is_lower": one is None} for n, one in values.items()}
-    curve = behind_track(SCALE, series, TIMES).curve
+    track = behind_track(SCALE, series, TIMES)
     known = {number: one for number, one in values.items() if one is not None}
-    assert (curve is None) == (not known)
-    if curve is None:
+    bars, hatched = of_kind(track, "lag-bar"), of_kind(track, "unknown")
+    if not known:
+        assert not track.shapes
         return
-    assert curve.most == max(known.values())
+    most = max(known.values())
+    assert f" {duration(most)}" in track.label
     drawn = {}
-    for line in curve.lines:
-        points = [tuple(map(float, one.split(","))) for one in line.split(" ")]
-        for (begin, y), (end, _) in zip(points[::2], points[1::2], strict=True):
-            drawn |= dict.fromkeys(range(round(begin * BINS / 1000), round(end * BINS / 1000)), y)
-    assert drawn == {number: round(1_000 - 1_000 * one / (curve.most or 1.0)) for number, one in known.items()}
-    assert sum(width for _, width in curve.unknown) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)
+    for bar in bars:
+        places = range(round(bar.x * BINS / 1000), round((bar.x + bar.width) * BINS / 1000))
+        drawn |= dict.fromkeys(places, bar.height)
+        assert bar.y + bar.height == 56
+    assert drawn == {number: max(1.0, round(56 * one / (most or 1.0), 1)) for number, one in known.items()}
+    assert sum(one.width for one in hatched) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)

@@ -195,7 +195,7 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
     return {
         **known,
         "one": summary,
-        "alerts": _with_runbook(one for one in snapshot.alerts if one.group_id == group_id),
+        "alerts": alerts_by_rule(one for one in snapshot.alerts if one.group_id == group_id),
         "present": present,
         "then": then,
         "shown": _shown(then["row"], then["lag"]) if then else present,
@@ -233,7 +233,7 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, 
     judged = _judged(snapshot, one, group_id, window)
     return {
         "one": one,
-        "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
+        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
         "members": snapshot.ask(other_members, ((group_id, one["group_type"]),))[:SHOWN_MEMBERS],
@@ -353,10 +353,6 @@ def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterato
 
 
 # --- Alerts -----------------------------------------------------------------------------------------------------------
-
-
-def _with_runbook(alerts: Iterable[Problem]) -> list[tuple[Problem, Row | None]]:
-    return [(alert, runbook(alert)) for alert in alerts]
 
 
 def runbook(alert: Problem) -> Row | None:

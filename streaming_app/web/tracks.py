@@ -17,7 +17,7 @@ from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
-from streaming_app.text import duration, host_of, utc
+from streaming_app.text import count, duration, host_of, utc
 from streaming_app.web.window import Window
 from streaming_app.web.words import CAUSES, event_text, health_meaning
 
@@ -94,6 +94,15 @@ class Scale:
         for (begin, kind, text), end in zip(values, ends, strict=False):
             if begin < end:
                 yield from self.span(begin, end, kind, text, *place)
+
+    def bars(
+        self, values: Sequence[tuple[datetime, datetime, float, str]], kind: str, bottom: float, height: float
+    ) -> Iterator[Shape]:
+        """Yield a bar for each value, with its times and text; the largest has this height, and 0 is still a line."""
+        most = max((value for *_, value, _ in values), default=0)
+        for begin, end, value, text in values:
+            high = max(1.0, round(height * value / (most or 1), 1))
+            yield from self.span(begin, end, kind, text, bottom - high, high)
 
     def marks(self, events: Iterable[Row], kind_of: Mapping[str, str], *place: float) -> Iterator[Shape]:
         """Yield a line for each event of these kinds."""
@@ -200,15 +209,15 @@ def behind_track(scale: Scale, series: Mapping[int, Row], times: tuple[datetime,
     lower = {place for place, one in series.items() if one["is_lower"]}
     highest = max(highs, key=highs.__getitem__)
     most, height, part = highs[highest], _BEHIND_HEIGHT, (times[1] - times[0]) / BINS
-    shapes = list[Shape]()
+    bars, hatched = list[tuple[datetime, datetime, float, str]](), list[Shape]()
     for (value, is_lower), run in groupby(range(BINS), key=lambda place: (highs.get(place), place in lower)):
         places = [*run]
-        lasts = times[0] + places[0] * part, times[0] + (places[-1] + 1) * part
-        if value is not None:  # else there is a gap; a line at the bottom is 0
-            high = max(1.0, round(height * value / max(1e-9, most), 1))
-            shapes += scale.span(*lasts, "lag-bar", f"at most {duration(value)} behind", height - high, high)
+        begin, end = times[0] + places[0] * part, times[0] + (places[-1] + 1) * part
+        if value is not None:  # else there is a gap
+            bars.append((begin, end, value, f"at most {duration(value)} behind"))
         if is_lower:
-            shapes += scale.span(*lasts, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
+            hatched += scale.span(begin, end, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
+    shapes = [*scale.bars(bars, "lag-bar", height, height), *hatched]
     words = f"At most {duration(most)} behind, about {utc(times[0] + highest * part)}"
     words += "; where it is hatched, that is a lower bound." if lower else "."
     return Track("behind", f"Behind ≤ {duration(most)}", height + 4, shapes, words)
@@ -227,12 +236,8 @@ def event_tracks(
     """
     steps = list(_members(scale, events, members, known_from))
     most = max((number for *_, number in steps), default=0)
-    shapes = [
-        Shape(x, width, "members", f"{number:,} member{'s' if number != 1 else ''}", 44 - high, high)
-        for x, width, number in reversed(steps)
-        if number and width > 0
-        for high in [round(36 * number / most, 1)]
-    ]
+    bars = [(begin, end, number, count(number, "member")) for begin, end, number in reversed(steps) if number]
+    shapes = [*scale.bars(bars, "members", 44, 36)]
     shapes += scale.marks(events, {"member_joined": "e-joined"}, 0, 12)
     shapes += scale.marks(events, {"member_left": "e-left"}, 34, 12)
     assigned = [shape for event in events for shape in _assignment(scale, event)]
@@ -246,17 +251,17 @@ def event_tracks(
 
 def _members(
     scale: Scale, events: Sequence[Row], number: int, known_from: datetime | None
-) -> Iterator[tuple[float, float, int]]:
-    """Yield x, width and the number of members, counted back from the end."""
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """Yield from when to when there were how many members, counted back from the end."""
     end = scale.end
     for event in reversed([one for one in events if one["kind"] in _OF_MEMBERS]):
         if event["at"] < end:
-            yield scale.x(event["at"]), round(scale.x(end) - scale.x(event["at"]), 2), number
+            yield event["at"], end, number
         number = max(0, number - 1 if event["kind"] == "member_joined" else number + 1)
         end = event["at"]
     begin = known_from or scale.begin
     if end > begin:
-        yield scale.x(begin), round(scale.x(end) - scale.x(begin), 2), number
+        yield begin, end, number
 
 
 def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:

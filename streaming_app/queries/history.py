@@ -12,6 +12,7 @@ from typing import Any
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.groups import find_groups
+from streaming_app.queries.output import title
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
 from streaming_app.text import EPOCH, utc_iso
 
@@ -28,7 +29,6 @@ _GROUP_VALUES = (
     "not_ready_reason",
 )
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
-_TITLES = {"member_id": "MEMBER", "client_host": "HOST"}
 _OF_MEMBER = ("client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
 
 
@@ -183,4 +183,4 @@ def group_rows(group: Row) -> list[Row]:
 
 def titled(rows: Iterable[Row]) -> list[Row]:
     """Return rows with the titles of the output lines about them."""
-    return [{_TITLES.get(name, name.upper().replace("_", "-")): value for name, value in row.items()} for row in rows]
+    return [{title(name): value for name, value in row.items()} for row in rows]

@@ -48,6 +48,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
     """Show the job and how far behind it is, firing alerts, groups that are set aside, and sizes of tables."""
     from streaming_app.queries.output import title  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
 
     if released:
         _release(warehouse, cluster, released)
@@ -63,7 +64,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
         sizes = _upper(found["tables"])
         for rows in (firing, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
             echo_more(rows)
-    if check and report_staleness(warehouse, cluster, max_age):
+    if check and report_staleness(read_heartbeat(warehouse, cluster), cluster, max_age):
         raise SystemExit(1)
 
 

@@ -183,9 +183,6 @@ class _Waiting:
         timer.cancel()
         return timer.when() - connection.loop.time()
 
-    def __contains__(self, connection: object) -> bool:
-        return connection in self._timers
-
 
 class _Protocol(H11Protocol):
     """A connection with limits, that may wait for a request, and be unread, with others."""

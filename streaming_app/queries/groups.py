@@ -80,22 +80,20 @@ TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Shar
 
 
 def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> dict[str, Row]:
-    """Return the rows of `all_groups` for those of these groups that are not streams groups.
-
-    If the log does not prove the state, it is the one that the brokers returned last.
-    """
+    """Return the rows of `all_groups` for those of these groups that are not streams groups, with `_with_states`."""
     ids = ", ".join(map(quote, group_ids))
+    rows = _with_states(warehouse, cluster, f"a.group_id IN ({ids or 'NULL'}) AND a.group_type <> 'streams'")
+    return {row["group_id"]: row for row in rows}
+
+
+def _with_states(warehouse: WarehouseReader, cluster: str, condition: str) -> list[Row]:
+    """Return rows of `all_groups`; if the log does not prove a state, it is the one that the brokers returned last."""
     rows = warehouse.rows(
-        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} AND a.group_id IN ({ids or 'NULL'}) "
-        "AND a.group_type <> 'streams') AS others ORDER BY group_id"
+        "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
+        f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id "
+        f"WHERE a.cluster = {quote(cluster)} AND {condition} ORDER BY a.group_id"
     )
-    return {row["group_id"]: row | {"state": row.pop("known_state")} for row in rows}
-
-
-_WITH_STATE = (
-    "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
-    f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id"
-)
+    return [row | {"state": row.pop("known_state")} for row in rows]
 
 
 def other_state_rows(others: Iterable[Row]) -> list[Row]:
@@ -125,21 +123,17 @@ def list_all_groups(
     Raises WarehouseError for an unknown type or state.
     """
     wanted = named(types, ("all", *TYPES), "type")
-    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted))})"
+    of_type = "true" if "all" in wanted else f"a.group_type IN ({', '.join(map(quote, wanted))})"
     in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
-    of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
-    rows = warehouse.rows(
-        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} {of_type}) AS listed {of_state} "
-        "ORDER BY group_id"
-    )
     return [
         {
             "GROUP": row["group_id"],
             "TYPE": TYPES[row["group_type"]],
             "PROTOCOL": row["protocol_type"],
-            **({"STATE": row["known_state"] or _NONE} if states is not None else {}),
+            **({"STATE": row["state"] or _NONE} if states is not None else {}),
         }
-        for row in rows
+        for row in _with_states(warehouse, cluster, of_type)
+        if not in_state or row["state"] in in_state
     ]
 
 

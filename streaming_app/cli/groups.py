@@ -279,7 +279,7 @@ def _print_states(
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
     _print_verdicts(reader, cluster, ids)
-    echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
+    echo_rows(groups.state_rows(rows, known, verbose=verbose))
     if verbose:
         echo_more(groups.awaited_rows(rows))
         for group_id, number in groups.not_named(rows):

@@ -211,6 +211,7 @@ _STATE = {
     "TOPOLOGY-DESCRIPTION": "description_status",
 }
 _REASON = {"NOT-READY-REASON": "not_ready_reason"}
+_ASSIGNOR = "streams.assignor.name"
 _EPOCHS = {
     "STATE-SINCE": "state_since",
     "GROUP-EPOCH": "group_epoch",
@@ -223,11 +224,20 @@ _EPOCHS = {
 }
 
 
-def state_rows(groups: Sequence[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per group: its state; with `verbose` also its epochs and the time of the last state change."""
+def state_rows(groups: Sequence[Row], facts: Mapping[str, Row], *, verbose: bool) -> list[Row]:
+    """Return a row per group, as Kafka's tool prints it: its state, with its `read_group_facts`.
+
+    With `verbose` also its epochs, and the time of the last state change.
+    """
     reason = _REASON if any(group["not_ready_reason"] for group in groups) else {}
     titles = {**_STATE, **reason, **(_EPOCHS if verbose else {})}
-    return [{title: group[name] for title, name in titles.items()} for group in groups]
+    return [
+        {"GROUP": group["group_id"], "COORDINATOR (ID)": known["coordinator"], "ASSIGNOR": configs.get(_ASSIGNOR)}
+        | {title: group[name] for title, name in titles.items()}
+        for group in groups
+        for known in [facts[group["group_id"]]]
+        for configs in [{one["name"]: one["value"] for one in known["configs"]}]
+    ]
 
 
 def waits_for(group: Row) -> list[dict[str, object]]:

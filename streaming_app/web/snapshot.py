@@ -39,7 +39,7 @@ MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
-_MAX_KEPT = 256  # pages, and results of queries, most about single groups
+_MAX_KEPT = 320  # pages, and results of queries, most about single groups
 _FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other types
 _REREAD_AFTER = 3.0  # times the duration of a reading, so that large tables that change often keep no core busy
 _REREAD_OTHERS_AFTER = 10.0

@@ -63,7 +63,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         return
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)}" + ("" if resolved else " AND ended_at IS NULL")
-    reader, _ = open_reader(warehouse, cluster, "alerts")
+    reader, heartbeat = open_reader(warehouse, cluster, "alerts")
     ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
     found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
@@ -100,10 +100,10 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     for one in () if as_json else mutes.active:
         why = f": {one.reason}" if one.reason else ""
         echo_error(f"Muted until {utc(one.ends_at)} by {one.created_by}, {one.pattern.pattern}{why}")
-    is_stale = report_staleness(warehouse, cluster, max_age)
+    is_stale = report_staleness(heartbeat, cluster, max_age)
     if check:
         firing = [alert.alert_id for alert in found if alert.state == FIRING]
-        # As amtool: who mutes an alert does not want to be woken by it, by whatever calls this command either.
+        # As in amtool: whoever muted an alert does not want it from a caller of this command either.
         ignored = set() if count_muted else muted.keys() & firing
         if ignored:
             firing_alerts = count(len(ignored), "firing alert is", "firing alerts are")

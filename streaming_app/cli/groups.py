@@ -158,9 +158,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         found = lag.find_offsets(reader, cluster, wanted)
         echo_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
     elif others and others.keys() == set(group_ids):
-        found = groups.other_members(reader, cluster, others) if aspect == "members" else [*others.values()]
-        table = found if aspect == "members" else groups.other_state_rows(found)
-        echo_either(found, table, as_json=as_json)
+        _print_others(reader, cluster, [*others.values()], aspect, as_json=as_json)
     else:
         rows = groups.find_groups(reader, cluster, wanted)
         if as_json and aspect != "copies":
@@ -169,6 +167,19 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             _print_copies(reader, cluster, rows, as_json=as_json)
         elif rows:
             _print_aspect(reader, cluster, rows, aspect, verbose=verbose, with_configs=verbose and not all_groups)
+
+
+def _print_others(
+    reader: WarehouseReader, cluster: str, others: list[dict[str, Any]], aspect: str, *, as_json: bool
+) -> None:
+    """Print states or members of groups of other types."""
+    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+
+    if aspect == "members":
+        others = table = groups.other_members(reader, cluster, [(row["group_id"], row["group_type"]) for row in others])
+    else:
+        table = groups.other_state_rows(others)
+    echo_either(others, table, as_json=as_json)
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
@@ -268,7 +279,7 @@ def _print_states(
     ids = [row["group_id"] for row in rows]
     known = facts.read_group_facts(reader, cluster, ids)
     _print_verdicts(reader, cluster, ids)
-    echo_rows(facts.with_answers(groups.state_rows(rows, verbose=verbose), known))
+    echo_rows(groups.state_rows(rows, known, verbose=verbose))
     if verbose:
         echo_more(groups.awaited_rows(rows))
         for group_id, number in groups.not_named(rows):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +15,8 @@ from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from streaming_app.queries.history import Event, TaskSpell
-    from streaming_app.tables.reader import WarehouseReader
+    from streaming_app.queries.history import Event
+    from streaming_app.tables.reader import Row, WarehouseReader
 
 
 @click.command(short_help="Show what happened to a group.")
@@ -83,15 +82,18 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     if member is not None:
         events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
     if task is not None:
-        spells = [one for one in answers.task_spells(events) if one.task == task and (not time or _covers(one, time))]
+        spells = [
+            one for one in answers.task_spells(events) if one["task"] == task and (not time or _covers(one, time))
+        ]
         _require(spells, f"No member of group {group_id!r} had the task {task}" + ("" if time is None else " then"))
-        as_data: Any = [asdict(spell) for spell in spells[-limit:]]
+        as_data: Any = spells[-limit:]
         tables = [answers.titled(as_data)]
     elif time is not None:
         group = answers.group_at(events, time)
-        members = [asdict(one) for _, one in sorted(group.members.items())]
+        members = [*group["members"].values()]
         tables = [[] if member else answers.group_rows(group), answers.titled(members)]
-        as_data = {"group_id": group_id, "at": time, **group.values, "deleted_at": group.deleted_at, "members": members}
+        values = {name: value for name, value in group.items() if name != "unowned"}
+        as_data = {"group_id": group_id, "at": time, **values, "members": members}
     else:
         tables = [answers.event_rows(events[-limit:])]
         as_data = events[-limit:]
@@ -117,8 +119,9 @@ def _print_changes(  # noqa: PLR0913 - what it needs
             echo(line)
 
 
-def _covers(spell: TaskSpell, time: datetime) -> bool:
-    return (spell.since is None or spell.since <= time) and (spell.until is None or time < spell.until)
+def _covers(spell: Row, time: datetime) -> bool:
+    since, until = spell["since"], spell["until"]
+    return (since is None or since <= time) and (until is None or time < until)
 
 
 def _require(found: Sequence[Any], message: str) -> list[Event]:

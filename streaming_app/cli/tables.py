@@ -25,14 +25,8 @@ from streaming_app.errors import UserError, WarehouseError
 from streaming_app.tables.location import Location
 from streaming_app.text import GIB, format_duration, gibibytes
 
-_ALERT_COLUMNS = {
-    "severity": "SEVERITY",
-    "rule": "RULE",
-    "group_id": "GROUP",
-    "since": "SINCE",
-    "summary": "SUMMARY",
-}
-"""As `alerts` shows them."""
+_OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
+"""What is printed of an alert."""
 
 
 @click.command(short_help="Show the job, its alerts and its tables.")
@@ -52,7 +46,9 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
 ) -> None:
     """Show the job and how far behind it is, firing alerts, groups that are set aside, and sizes of tables."""
-    from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.output import title  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415
+    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
 
     if released:
         _release(warehouse, cluster, released)
@@ -64,11 +60,11 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
     else:
         for line in format_status(found, now):
             echo(line)
-        firing = [{head: row[name] for name, head in _ALERT_COLUMNS.items()} for row in found["firing"]]
+        firing = [{title(name): row[name] for name in _OF_ALERT} for row in found["firing"]]
         sizes = _upper(found["tables"])
         for rows in (firing, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
             echo_more(rows)
-    if check and report_staleness(warehouse, cluster, max_age):
+    if check and report_staleness(read_heartbeat(warehouse, cluster), cluster, max_age):
         raise SystemExit(1)
 
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
 
 from streaming_app.lag.model import HISTORY_REST_SECONDS
 from streaming_app.lag.status import LEFT_OVER
-from streaming_app.tables.reader import WarehouseReader, of_group, time_literal
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH
 
 SAMPLE_LASTS = timedelta(seconds=1.5 * HISTORY_REST_SECONDS)
@@ -75,19 +74,9 @@ parts AS (
     CAST(floor((ends - 1 - {begin}) / {width}) AS BIGINT) + 1)) AS bin
   FROM times),
 cut AS (
-  SELECT *, greatest(at, {begin} + bin * {width}) AS first, least(ends, {begin} + (bin + 1) * {width}) AS last
-  FROM parts),
-cells AS (
-  SELECT topic, partition, bin, bool_or(is_lower) AS is_lower,
-    max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most,
-    min(seconds + CASE WHEN grows THEN (first - since) / 1e6 ELSE 0 END) AS least,
-    sum(CASE WHEN seconds IS NULL THEN 0 ELSE last - first END) AS known,
-    max(CASE WHEN last >= {begin} + (bin + 1) * {width} - 1
-      THEN seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END END) AS at_end
-  FROM cut GROUP BY topic, partition, bin)
-SELECT bin, max(most) AS most, max(at_end) AS at_end, bool_or(is_lower) AS is_lower,
-  max(CASE WHEN known >= {width} - 2 THEN least ELSE 0 END) AS least
-FROM cells GROUP BY bin
+  SELECT *, least(ends, {begin} + (bin + 1) * {width}) AS last FROM parts)
+SELECT bin, max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most, bool_or(is_lower) AS is_lower
+FROM cut GROUP BY bin
 """
 _AT = """
 SELECT topic, partition, task_id, committed_offset, log_end_offset, lag_seconds_is_lower_bound, observed_at,
@@ -101,27 +90,18 @@ WHERE is_read ORDER BY lag DESC NULLS LAST, topic, partition
 """
 
 
-class Behind(NamedTuple):
-    """How far behind a group was in a part of the time, by its furthest partition."""
-
-    at_end: float | None
-    """In seconds, at the end of the part; None if no partition's value was known."""
-    least: float
-    """Lower bound of all known values in the part."""
-    most: float | None
-    """Upper bound; None if no value was known."""
-    is_lower_bound: bool
-    """At some time the value of some partition was unknown, or only a lower bound was known."""
-
-
 def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how closely
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime, *, bins: int = BINS
-) -> Mapping[int, Behind]:
-    """Return the parts from `begin` to `end` that have known values, by number from 0. Raises WarehouseError."""
+) -> Mapping[int, Row]:
+    """Return how far behind the furthest partition was in each part of a time, by number from 0, unless there is none.
+
+    `most` is the largest value, in seconds; None if no value was known. `is_lower`: at some time the value of some
+    partition was unknown, or only a lower bound was known. Raises WarehouseError.
+    """
     first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
     width = repr((last - first) / bins)
     rows = reader.rows(_SERIES.format(spans=_spans(where, begin, end), begin=first, end=last, width=width))
-    return {row["bin"]: Behind(row["at_end"], row["least"], row["most"], bool(row["is_lower"])) for row in rows}
+    return {row["bin"]: row for row in rows}
 
 
 def _spans(where: str, begin: datetime, end: datetime) -> str:
@@ -149,7 +129,7 @@ def _microseconds(time: datetime) -> int:
     return (time - EPOCH) // _MICROSECOND
 
 
-def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[dict[str, Any]]:
+def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[Row]:
     """Return the lag of each partition of a group at a time, as rows with columns of `lag`, the largest first.
 
     `lag`, `lag_seconds` and `status` are None if they were not known. `task_id` is that of now. Raises WarehouseError.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from streaming_app.kafka import BROKER_CONFIG, FEATURE
 from streaming_app.kafka.releases import (
-    ABILITIES,
     OFFSETS_RETENTION,
     OFFSETS_SWEEP,
     RELEASE,
     TASK_OFFSETS,
     Ability,
     BrokerRelease,
-    config_gaps,
     configs_by_broker,
-    describe_releases,
     why_unknown,
 )
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -51,15 +48,6 @@ class Brokers(NamedTuple):
     def why_unknown(self, ability: Ability) -> str | None:
         """Return what is unknown because some brokers lack an ability, with the reason."""
         return why_unknown(ability, self.releases)
-
-    def reasons(self) -> Iterator[str]:
-        """Yield `why_unknown` for every ability that some brokers lack or that their configuration turns off."""
-        yield from filter(None, map(self.why_unknown, ABILITIES))
-        yield from config_gaps(self.configs)
-
-    def describe(self) -> str:
-        """Return the releases and features as text for users."""
-        return describe_releases(self.releases) or "not asked yet: the running job asks them once it has caught up"
 
     def why_no_offsets(self) -> str:
         """Return a sentence that says why the lag of copies is not known."""

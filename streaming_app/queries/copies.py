@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import NamedTuple
 
 from streaming_app.groups.snapshot import AWAY_EPOCH
 from streaming_app.groups.state_rules import STABLE
@@ -34,39 +32,35 @@ from streaming_app.text import first_of, rank
 _OBSTACLES = 3  # that are named; further ones are only counted
 
 
-class StopCheck(NamedTuple):
-    """Whether a process may be stopped now without a restore."""
-
-    process_id: str | None
-    client_host: str | None
-    copies: int
-    """The number of copies of tasks that it has."""
-    restoring: int
-    """The number of its tasks that restore their state; the other values are of these, as in `CopiesSum`."""
-    lag: int | None
-    rate: float | None
-    ready_at: datetime | None
-    obstacles: Sequence[str]
-    """One text for each task that would need a restore; empty if the process may be stopped."""
-
-
 def check_stops(
     copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
-) -> list[StopCheck]:
-    """Return a check for each process of a group, sorted by host and process; `away`: members that left temporarily."""
+) -> list[Row]:
+    """Return for each process of a group whether it may be stopped now without a restore, by host and process.
+
+    `restoring` is the number of its tasks that restore their state; `lag`, `rate` and `ready_at` are of these, as in
+    `CopiesSum`. `obstacles` has a text for each task that would need a restore; empty if the process may be stopped.
+    `away`: members that left temporarily.
+    """
     by_process: defaultdict[tuple[str, str], list[TaskCopy]] = defaultdict(list)
     by_task: defaultdict[TaskId, list[TaskCopy]] = defaultdict(list)
     for copy in copies:
         by_process[copy.client_host or "", copy.process_id or ""].append(copy)
         if copy.member_id not in away:
             by_task[copy.task].append(copy)
-    checks = []
-    for _, own in sorted(by_process.items()):
-        of, restores = own[0], sum_copies(own)[RESTORING]
-        restoring = restores.copies, restores.lag, restores.rate, restores.ready_at
-        obstacles = tuple(_obstacles(own, by_task, acceptable_lag))
-        checks.append(StopCheck(of.process_id, of.client_host, len(own), *restoring, obstacles))
-    return checks
+    return [
+        {
+            "process_id": own[0].process_id,
+            "client_host": own[0].client_host,
+            "copies": len(own),
+            "restoring": restores.copies,
+            "lag": restores.lag,
+            "rate": restores.rate,
+            "ready_at": restores.ready_at,
+            "obstacles": [*_obstacles(own, by_task, acceptable_lag)],
+        }
+        for _, own in sorted(by_process.items())
+        for restores in [sum_copies(own)[RESTORING]]
+    ]
 
 
 def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
@@ -110,9 +104,9 @@ def _report(group: Row, known: list[TaskCopy]) -> Row:
         "copies": [copy._asdict() for copy in copies],
         "processes": [
             {
-                **check._asdict(),
-                "client_tags": tags.get(check.process_id, {}),
-                "may_stop": not check.obstacles if group["state"] == STABLE else None,
+                **check,
+                "client_tags": tags.get(check["process_id"], {}),
+                "may_stop": not check["obstacles"] if group["state"] == STABLE else None,
             }
             for check in check_stops(copies, acceptable, away)
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
@@ -12,7 +12,6 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_group
 from streaming_app.text import format_duration, utc
 
 _CONFIG = ("name", "value", "source", "value_before", "changed_at", "observed_at")
-_ASSIGNOR = "streams.assignor.name"
 
 
 def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, Row]:
@@ -58,16 +57,6 @@ def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
         f"FROM broker_facts WHERE {of_groups(cluster, group_ids)} AND kind = {quote(LEFT_OVER_TOPIC)} "
         "GROUP BY group_id, subject ORDER BY group_id, subject"
     )
-
-
-def with_answers(table: Iterable[Row], facts: Mapping[str, Row]) -> list[Row]:
-    """Return the rows of `describe --state` with COORDINATOR (ID) and ASSIGNOR, as Kafka's tool prints them."""
-    return [
-        {"GROUP": row["GROUP"], "COORDINATOR (ID)": known["coordinator"], "ASSIGNOR": assignor, **row}
-        for row in table
-        for known in [facts[row["GROUP"]]]
-        for assignor in [next((one["value"] for one in known["configs"] if one["name"] == _ASSIGNOR), None)]
-    ]
 
 
 def expiry_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str], brokers: Brokers) -> Iterator[str]:

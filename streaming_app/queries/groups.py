@@ -80,22 +80,20 @@ TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Shar
 
 
 def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> dict[str, Row]:
-    """Return the rows of `all_groups` for those of these groups that are not streams groups.
-
-    If the log does not prove the state, it is the one that the brokers returned last.
-    """
+    """Return the rows of `all_groups` for those of these groups that are not streams groups, with `_with_states`."""
     ids = ", ".join(map(quote, group_ids))
+    rows = _with_states(warehouse, cluster, f"a.group_id IN ({ids or 'NULL'}) AND a.group_type <> 'streams'")
+    return {row["group_id"]: row for row in rows}
+
+
+def _with_states(warehouse: WarehouseReader, cluster: str, condition: str) -> list[Row]:
+    """Return rows of `all_groups`; if the log does not prove a state, it is the one that the brokers returned last."""
     rows = warehouse.rows(
-        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} AND a.group_id IN ({ids or 'NULL'}) "
-        "AND a.group_type <> 'streams') AS others ORDER BY group_id"
+        "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
+        f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id "
+        f"WHERE a.cluster = {quote(cluster)} AND {condition} ORDER BY a.group_id"
     )
-    return {row["group_id"]: row | {"state": row.pop("known_state")} for row in rows}
-
-
-_WITH_STATE = (
-    "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
-    f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id"
-)
+    return [row | {"state": row.pop("known_state")} for row in rows]
 
 
 def other_state_rows(others: Iterable[Row]) -> list[Row]:
@@ -125,42 +123,38 @@ def list_all_groups(
     Raises WarehouseError for an unknown type or state.
     """
     wanted = named(types, ("all", *TYPES), "type")
-    of_type = "" if "all" in wanted else f"AND a.group_type IN ({', '.join(map(quote, wanted))})"
+    of_type = "true" if "all" in wanted else f"a.group_type IN ({', '.join(map(quote, wanted))})"
     in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
-    of_state = f"WHERE known_state IN ({', '.join(map(quote, in_state))})" if in_state else ""
-    rows = warehouse.rows(
-        f"SELECT * FROM ({_WITH_STATE} WHERE a.cluster = {quote(cluster)} {of_type}) AS listed {of_state} "
-        "ORDER BY group_id"
-    )
     return [
         {
             "GROUP": row["group_id"],
             "TYPE": TYPES[row["group_type"]],
             "PROTOCOL": row["protocol_type"],
-            **({"STATE": row["known_state"] or _NONE} if states is not None else {}),
+            **({"STATE": row["state"] or _NONE} if states is not None else {}),
         }
-        for row in rows
+        for row in _with_states(warehouse, cluster, of_type)
+        if not in_state or row["state"] in in_state
     ]
 
 
-def other_members(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> list[Row]:
-    """Return a row for each member of those of these that are classic, consumer and share groups.
+def other_members(warehouse: WarehouseReader, cluster: str, types: Iterable[tuple[str, str]]) -> list[Row]:
+    """Return a row for each member of classic, consumer and share groups; `types` are their ids and types.
 
     From the log: members of a classic group as of its last rebalance; of a member of a share group only the id.
     """
-    others = other_groups(warehouse, cluster, group_ids)
+    type_of = dict(types)
     mine = of_groups(cluster, None)
     topics = warehouse.rows(f"SELECT DISTINCT topic_id, topic FROM offsets WHERE {mine} AND topic_id IS NOT NULL")
     names = {row["topic_id"]: row["topic"] for row in topics}
     newest: dict[tuple[str, int, str], Row] = {}
     for row in warehouse.rows(
         "SELECT group_id, record_type, member_id, deleted, leader, group_members FROM group_records "
-        f"WHERE {of_groups(cluster, others)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
+        f"WHERE {of_groups(cluster, type_of)} AND record_type IN (2, 5, 8, 10) ORDER BY last_offset"
     ):
         newest[row["group_id"], row["record_type"], row["member_id"]] = row
     found = []
     for (group_id, kind, member_id), row in sorted(newest.items()):
-        if row["deleted"] or kind != _RECORD_OF[others[group_id]["group_type"]]:
+        if row["deleted"] or kind != _RECORD_OF[type_of[group_id]]:
             continue
         has = newest.get((group_id, _ASSIGNED, member_id))
         for one in row["group_members"] or ([] if kind == _CLASSIC else [{}]):
@@ -217,6 +211,7 @@ _STATE = {
     "TOPOLOGY-DESCRIPTION": "description_status",
 }
 _REASON = {"NOT-READY-REASON": "not_ready_reason"}
+_ASSIGNOR = "streams.assignor.name"
 _EPOCHS = {
     "STATE-SINCE": "state_since",
     "GROUP-EPOCH": "group_epoch",
@@ -229,11 +224,20 @@ _EPOCHS = {
 }
 
 
-def state_rows(groups: Sequence[Row], *, verbose: bool) -> list[Row]:
-    """Return a row per group: its state; with `verbose` also its epochs and the time of the last state change."""
+def state_rows(groups: Sequence[Row], facts: Mapping[str, Row], *, verbose: bool) -> list[Row]:
+    """Return a row per group, as Kafka's tool prints it: its state, with its `read_group_facts`.
+
+    With `verbose` also its epochs, and the time of the last state change.
+    """
     reason = _REASON if any(group["not_ready_reason"] for group in groups) else {}
     titles = {**_STATE, **reason, **(_EPOCHS if verbose else {})}
-    return [{title: group[name] for title, name in titles.items()} for group in groups]
+    return [
+        {"GROUP": group["group_id"], "COORDINATOR (ID)": known["coordinator"], "ASSIGNOR": configs.get(_ASSIGNOR)}
+        | {title: group[name] for title, name in titles.items()}
+        for group in groups
+        for known in [facts[group["group_id"]]]
+        for configs in [{one["name"]: one["value"] for one in known["configs"]}]
+    ]
 
 
 def waits_for(group: Row) -> list[dict[str, object]]:

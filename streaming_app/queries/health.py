@@ -104,15 +104,6 @@ def verdicts_between(
     return found
 
 
-def quiet_since(reader: WarehouseReader, cluster: str) -> datetime | None:
-    """Return when the last problem with the health of a group ended; None if one is open, or there was none."""
-    (row,) = reader.rows(
-        "SELECT max(ended_at) AS at, sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) AS open "  # noqa: S608 - quoted
-        f"FROM alerts WHERE cluster = {quote(cluster)} AND {_OF_HEALTH}"
-    )
-    return None if row["open"] else row["at"]
-
-
 def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
     """Return the number of groups by verdict, in the order of the verdicts."""
     own = f"WHERE cluster = {quote(cluster)}"

@@ -6,12 +6,13 @@ All come from `group_events` alone, so they also work for deleted groups.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.groups import find_groups
+from streaming_app.queries.output import title
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
 from streaming_app.text import EPOCH, utc_iso
 
@@ -28,67 +29,7 @@ _GROUP_VALUES = (
     "not_ready_reason",
 )
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
-_TITLES = {"member_id": "MEMBER", "client_host": "HOST"}
-
-
-@dataclass
-class MemberAt:
-    """A member of a group at a time, as far as the events say."""
-
-    member_id: str
-    client_id: str | None = None
-    client_host: str | None = None
-    instance_id: str | None = None
-    joined_at: datetime | None = None
-    tasks: str | None = None
-    """As in `group_events`: ``active 0_0,0_1; standby 1_2``; None for no tasks."""
-    tasks_since: datetime | None = None
-
-
-@dataclass
-class GroupAt:
-    """A group at a time; a value is None if there was none, or no event has it."""
-
-    values: dict[str, str | None] = field(default_factory=lambda: dict.fromkeys(_GROUP_VALUES))
-    members: dict[str, MemberAt] = field(default_factory=dict)
-    deleted_at: datetime | None = None
-    unowned: Sequence[str] = ()
-    """The tasks that no member had as active, as `unowned_tasks` returns them."""
-
-    def apply(self, event: Event) -> None:
-        """Change the group as the event says."""
-        kind, member_id = event["kind"], event["member_id"]
-        if kind in self.values:
-            self.values[kind] = event["new"]
-        elif kind == _DELETED:
-            self.deleted_at = event["at"]
-            self.members.clear()
-        elif kind == "created":
-            self.deleted_at = None
-        elif kind == _JOINED:
-            member = self._member(member_id)
-            member.client_id, member.joined_at = event["new"], event["at"]
-            member.client_host, member.instance_id = event["client_host"], event["instance_id"]
-        elif kind == _LEFT:
-            self.members.pop(member_id, None)
-        elif kind == _ASSIGNMENT and (event["new"] is not None or member_id in self.members):
-            member = self._member(member_id)
-            member.tasks, member.tasks_since = event["new"], event["at"]
-
-    def _member(self, member_id: str) -> MemberAt:
-        return self.members.setdefault(member_id, MemberAt(member_id))
-
-
-@dataclass
-class TaskSpell:
-    """A time for which a member had a task in a role; `until` is None if it still has it."""
-
-    task: str
-    role: str
-    member_id: str
-    client_host: str | None
-    since: datetime | None
-    until: datetime | None = None
+_OF_MEMBER = ("client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
 
 
 def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: datetime | None = None) -> list[Event]:
@@ -122,17 +63,43 @@ def read_assignments(reader: WarehouseReader, cluster: str, group_id: str, membe
     return events[::-1]
 
 
-def group_at(events: Sequence[Event], time: datetime) -> GroupAt:
-    """Return the group at a time. Raises WarehouseError if no event is as old."""
-    group = GroupAt()
+def group_at(events: Sequence[Event], time: datetime) -> Row:
+    """Return the group at a time; a value is None if there was none, or no event has it.
+
+    It has the state, the epochs and `deleted_at`; its `members`, by id, whose `tasks` have the form of
+    `group_events`, ``active 0_0,0_1; standby 1_2``; and `unowned`, the tasks that no member had as active, as
+    `unowned_tasks` returns them. Raises WarehouseError if no event is as old.
+    """
     known = [event for event in events if event["at"] is None or event["at"] <= time]
     if not known:
         asked, earliest = utc_iso(time, "seconds"), utc_iso(events[0]["at"], "seconds")
         raise WarehouseError(f"Nothing is known about the group at {asked}: see --at {earliest}")
+    group: dict[str, Any] = dict.fromkeys((*_GROUP_VALUES, "deleted_at"))
+    members = dict[str, dict[str, Any]]()
     for event in known:
-        group.apply(event)
-    group.unowned = unowned_tasks(known)
-    return group
+        if event["kind"] in _GROUP_VALUES:
+            group[event["kind"]] = event["new"]
+        elif event["kind"] == "created":
+            group["deleted_at"] = None
+        elif event["kind"] == _DELETED:
+            group["deleted_at"] = event["at"]
+            members.clear()
+        else:
+            _apply_to_members(members, event)
+    return {**group, "members": dict(sorted(members.items())), "unowned": unowned_tasks(known)}
+
+
+def _apply_to_members(members: dict[str, dict[str, Any]], event: Event) -> None:
+    kind, member_id, new = event["kind"], event["member_id"], event["new"]
+    if kind == _LEFT:
+        members.pop(member_id, None)
+    elif kind == _JOINED or (kind == _ASSIGNMENT and (new is not None or member_id in members)):
+        member = members.setdefault(member_id, {"member_id": member_id, **dict.fromkeys(_OF_MEMBER)})
+        if kind == _ASSIGNMENT:
+            member |= {"tasks": new, "tasks_since": event["at"]}
+        else:
+            place = {name: event[name] for name in ("client_host", "instance_id")}
+            member |= {"client_id": new, "joined_at": event["at"], **place}
 
 
 def unowned_tasks(events: Sequence[Event]) -> list[str]:
@@ -142,16 +109,16 @@ def unowned_tasks(events: Sequence[Event]) -> list[str]:
     """
     dated = [{**event, "at": event["at"] or EPOCH} for event in events]
     changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=EPOCH)
-    active = [one for one in task_spells(dated) if one.role == ACTIVE]
-    owned = {one.task for one in active if one.until is None}
-    last = {one.task: one.since or EPOCH for one in active}
+    active = [one for one in task_spells(dated) if one["role"] == ACTIVE]
+    owned = {one["task"] for one in active if one["until"] is None}
+    last = {one["task"]: one["since"] or EPOCH for one in active}
     return [task for task, since in last.items() if task not in owned and since >= changed]
 
 
-def task_spells(events: Iterable[Event]) -> list[TaskSpell]:
-    """Return which members had which task, in which role and when, oldest first."""
-    spells: list[TaskSpell] = []
-    held: dict[str, dict[str, TaskSpell]] = {}
+def task_spells(events: Iterable[Event]) -> list[Row]:
+    """Return which members had which task, in which role and when, oldest first; `until` is None for now."""
+    spells = list[Row]()
+    held = dict[str, dict[str, Row]]()
     hosts: dict[str, str | None] = {}
     for event in events:
         member_id, kind = event["member_id"], event["kind"]
@@ -163,12 +130,13 @@ def task_spells(events: Iterable[Event]) -> list[TaskSpell]:
         roles = {f"{part}_{number}": role for role, part, number in parse_tasks(tasks)}
         for member in list(held) if kind == _DELETED else [member_id]:
             own = held.setdefault(member, {})
-            for task in [one for one, spell in own.items() if roles.get(one) != spell.role]:
-                own.pop(task).until = event["at"]
+            for task in [one for one, spell in own.items() if roles.get(one) != spell["role"]]:
+                own.pop(task)["until"] = event["at"]
         for task, role in roles.items():
             if task not in held[member_id]:
-                held[member_id][task] = TaskSpell(task, role, member_id, hosts.get(member_id), event["at"])
-                spells.append(held[member_id][task])
+                owner = {"member_id": member_id, "client_host": hosts.get(member_id)}
+                spells.append({"task": task, "role": role, **owner, "since": event["at"], "until": None})
+                held[member_id][task] = spells[-1]
     return spells
 
 
@@ -206,12 +174,13 @@ def event_rows(events: Sequence[Event]) -> list[Row]:
     return titled({name: event[name] for name in used} for event in events)
 
 
-def group_rows(group: GroupAt) -> list[Row]:
+def group_rows(group: Row) -> list[Row]:
     """Return the output line about a group at a time."""
-    deleted = {"deleted_at": group.deleted_at} if group.deleted_at else {}
-    return titled([{**group.values, "members": len(group.members), **deleted}])
+    values = {name: group[name] for name in _GROUP_VALUES}
+    deleted = {"deleted_at": group["deleted_at"]} if group["deleted_at"] else {}
+    return titled([{**values, "members": len(group["members"]), **deleted}])
 
 
 def titled(rows: Iterable[Row]) -> list[Row]:
     """Return rows with the titles of the output lines about them."""
-    return [{_TITLES.get(name, name.upper().replace("_", "-")): value for name, value in row.items()} for row in rows]
+    return [{title(name): value for name, value in row.items()} for row in rows]

@@ -6,20 +6,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from streaming_app.errors import WarehouseError
+from streaming_app.queries.output import title
 from streaming_app.tables.definitions import sums_sql
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import ago, utc_iso
 
-_TITLES = {
-    "group_id": "GROUP",
-    "subtopology_id": "SUBTOPOLOGY",
-    "task_id": "TASK",
-    "member_id": "MEMBER",
-    "process_id": "PROCESS",
-    "client_host": "HOST",
-    "topic": "TOPIC",
-    "partition": "PARTITION",
-}
 _OFFSETS = {
     "GROUP": "group_id",
     "TOPIC": "topic",
@@ -32,10 +23,6 @@ _OFFSETS = {
 _ONLY_VERBOSE = {"CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET"}
 _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "HOST": "client_host"}
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
-
-
-MAX_PARTITIONS = 5_000
-"""The columns by which the lag of one group may be summed."""
 
 
 _OF_TASKS = frozenset({"subtopology_id", "task_id", "member_id", "process_id", "client_host"})
@@ -68,7 +55,7 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
 
 def to_row(one: Row, by: Sequence[str], now: datetime) -> Row:
     """Return a sum as a row of text."""
-    names = {_TITLES[name]: one[name] for name in by}
+    names = {title(name): one[name] for name in by}
     known_until = one["known_until"]
     known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_times(one)}
     seconds = _seconds(one["lag_seconds"], is_lower_bound=one["is_lower_bound"])

@@ -30,6 +30,21 @@ _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """First characters of formulas, by OWASP's page on CSV injection: the last four are full-width forms of the first."""
 
 
+_TITLES = {
+    "group_id": "GROUP",
+    "subtopology_id": "SUBTOPOLOGY",
+    "task_id": "TASK",
+    "member_id": "MEMBER",
+    "process_id": "PROCESS",
+    "client_host": "HOST",
+}
+
+
+def title(column: str) -> str:
+    """Return the title of a column of the tables in the output of commands."""
+    return _TITLES.get(column, column.upper().replace("_", "-"))
+
+
 def columns(rows: Rows) -> str:
     """Return padded columns with a header, as `kafka-streams-groups.sh` prints them; an empty string for no rows."""
     if not rows:

@@ -10,15 +10,14 @@ uses them.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from streaming_app.groups.description import SINK, TOPIC
 from streaming_app.kafka import WRITER
-from streaming_app.tables.reader import WarehouseReader, quote, time_literal
+from streaming_app.tables.reader import WarehouseReader, quote
 
 RATE_SECONDS = 600.0
 """The seconds before the newest known end of a log over which its write rate is computed."""
@@ -33,8 +32,6 @@ class Read(NamedTuple):
     lag_seconds: float | None = None
     is_lower_bound: bool = False
     unknown_partitions: int = 0
-    rate: float | None = None
-    """Records per second that the group reads; None if not known."""
 
 
 Write = tuple[str, str]
@@ -93,19 +90,6 @@ class Pipelines:
                 found[one].add(group_id)
         return found
 
-    @cached_property
-    def depths(self) -> Mapping[str, int]:
-        """By group id: hops on the shortest path from a group that reads from no other; a mere cycle has none."""
-        found = {one: 0 for one in self.group_ids if not self._previous.get(one)}
-        waiting = deque(found)
-        while waiting:
-            group_id = waiting.popleft()
-            for one in self._next.get(group_id, ()):
-                if one not in found:
-                    found[one] = found[group_id] + 1
-                    waiting.append(one)
-        return found
-
     @property
     def topics(self) -> list[str]:
         """All topics, sorted by name."""
@@ -159,19 +143,8 @@ def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
 # --- Reading the pipelines --------------------------------------------------------------------------------------------
 
 _LAG = """
-SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions, partitions, observed_at FROM topic_lag
-WHERE cluster = {cluster}
+SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions FROM topic_lag WHERE cluster = {cluster}
 """
-# A partition whose lag does not change has one row per hour.
-_LAG_THEN = """
-WITH newest AS (
-  SELECT group_id, topic, partition, last_value(lag ORDER BY observed_at) AS lag FROM lag_history
-  WHERE cluster = {cluster} AND observed_at BETWEEN {begin} AND {end}
-  GROUP BY group_id, topic, partition
-)
-SELECT group_id, topic, sum(lag) AS lag, count(lag) AS partitions FROM newest GROUP BY group_id, topic
-"""
-_KEPT_SECONDS = 3_900.0
 _COMMITS = "SELECT DISTINCT group_id, topic FROM offsets WHERE cluster = {cluster}"
 _TOPOLOGIES = """
 SELECT group_id, source_topics, repartition_sink_topics, repartition_source_topics, state_changelog_topics
@@ -205,39 +178,16 @@ def read_pipelines(reader: WarehouseReader, cluster: str) -> Pipelines:
     def rows(sql: str) -> list[dict[str, Any]]:
         return list(reader.rows(sql.replace("{cluster}", quote(cluster))))
 
-    lag, rates = rows(_LAG), {row["topic"]: row["rate"] for row in rows(_TOPIC_RATES)}
     topologies = rows(_TOPOLOGIES)
     living = {row["group_id"] for row in rows(_GROUPS)}
     seen = rows(_WRITERS)
     return pipelines(
-        # If no group has a lag, the job does not measure lag.
-        list(_with_rates(lag, rates, rows)) or rows(_COMMITS),
+        rows(_LAG) or rows(_COMMITS),  # if no group has a lag, the job does not measure lag
         [row for row in topologies if row["group_id"] in living],
         [*(row for row in rows(_SINKS) if row["group_id"] in living), *seen],
         living - {row["group_id"] for row in (*rows(_DESCRIBED), *seen)},
-        rates,
+        {row["topic"]: row["rate"] for row in rows(_TOPIC_RATES)},
     )
-
-
-def _with_rates(
-    lag: Sequence[dict[str, Any]], rates: Mapping[str, float], rows: Callable[[str], list[dict[str, Any]]]
-) -> Iterator[dict[str, Any]]:
-    """Yield rows of `topic_lag` with the read rate: the write rate minus the growth of the lag."""
-    times = [row["observed_at"] for row in lag if row["topic"] in rates]
-    then = {}
-    if times:
-        end = max(times) - timedelta(seconds=RATE_SECONDS)
-        begin = time_literal(end - timedelta(seconds=_KEPT_SECONDS))
-        sql = _LAG_THEN.replace("{begin}", begin).replace("{end}", time_literal(end))
-        then = {(row["group_id"], row["topic"]): row for row in rows(sql)}
-    for row in lag:
-        before, rate = then.get((row["group_id"], row["topic"])), rates.get(row["topic"])
-        is_known = before and not row["unknown_partitions"] and before["partitions"] == row["partitions"]
-        if before and is_known and rate is not None:
-            rate = max(0.0, rate - ((row["lag"] or 0) - before["lag"]) / RATE_SECONDS)
-            yield {**row, "rate": rate}
-        else:
-            yield row
 
 
 def pipelines(
@@ -248,10 +198,7 @@ def pipelines(
     rate_of: Mapping[str, float] | None = None,
 ) -> Pipelines:
     """Return the pipelines from rows of `topic_lag` or `offsets`, `subtopologies`, and sinks with their topics."""
-    reads = {
-        (row["group_id"], row["topic"]): Read(**{name: row[name] for name in Read._fields if name in row})
-        for row in lag
-    }
+    reads = {(row["group_id"], row["topic"]): Read(**row) for row in lag}
     writes = {(row["group_id"], row["topic"]) for row in sinks}
     internal = set[tuple[str, str]]()
     for row in topologies:
@@ -279,24 +226,3 @@ def pipelines(
 
 def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:
     return {one["name"] for one in topics or ()}
-
-
-# --- Groups that are drawn as one -------------------------------------------------------------------------------------
-
-
-_FAMILY = 3  # the least number of groups
-
-
-def families(group_ids: Iterable[str], label: Callable[[str], str | None]) -> Iterator[tuple[str, list[str]]]:
-    """Yield families of three or more groups: those with the same label, or without a label a common prefix."""
-    found = defaultdict[str, list[str]](list)
-    for group_id in group_ids:
-        found[label(group_id) or _begin(group_id)].append(group_id)
-    for name, members in sorted(found.items()):
-        if len(members) >= _FAMILY:
-            yield name, members
-
-
-def _begin(group_id: str) -> str:
-    end = next((place for place, sign in enumerate(group_id) if sign in "-._/:" and place), len(group_id))
-    return group_id[:end]

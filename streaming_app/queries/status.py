@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
+from streaming_app.kafka.releases import ABILITIES, config_gaps, describe_releases
 from streaming_app.queries import health
 from streaming_app.queries.brokers import read_brokers
 from streaming_app.queries.facts import left_over_topics
@@ -25,6 +26,8 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
 from streaming_app.text import ago, count, megabytes, utc, utc_clock
+
+_OF_ALERT = ("severity", "rule", "group_id", "since", "opened_at", "summary")
 
 
 def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict[str, Any]:
@@ -51,23 +54,16 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
         "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
         "health": health.counts(reader, cluster),
         "firing": [
-            {
-                "severity": alert.severity,
-                "rule": alert.rule,
-                "group_id": alert.group_id,
-                "since": alert.since,
-                "opened_at": alert.opened_at,
-                "summary": alert.summary,
-            }
-            for alert in sorted(firing, key=lambda alert: alert.urgency)
+            {name: getattr(alert, name) for name in _OF_ALERT} for alert in sorted(firing, key=lambda one: one.urgency)
         ],
         "set_aside": groups_set_aside(reader, cluster),
         "quarantined": quarantined_records(reader, cluster),
         "brokers": {
             "releases": [one._asdict() for one in brokers.releases],
-            "text": brokers.describe(),
+            "text": describe_releases(brokers.releases)
+            or "not asked yet: the running job asks them once it has caught up",
             "observed_at": brokers.observed_at,
-            "unknown": list(brokers.reasons()),
+            "unknown": [*filter(None, map(brokers.why_unknown, ABILITIES)), *config_gaps(brokers.configs)],
         },
         "left_over_topics": left_over_topics(reader, cluster),
         "tables": _table_sizes(location),

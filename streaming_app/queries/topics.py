@@ -16,7 +16,6 @@ from streaming_app.text import count
 
 SOURCE, BY_PATTERN, PATTERN, REPARTITION, CHANGELOG = "source", "by pattern", "pattern", "repartition", "changelog"
 _READ = (SOURCE, BY_PATTERN, REPARTITION)
-_Counts = Mapping[str, int]
 
 
 class Topic(NamedTuple):
@@ -61,36 +60,33 @@ def read_topics(
     ):
         internal[row["group_id"]][row["subject"]] = int(row["value"].partition(ASKED_FOR)[0])
     return {
-        group_id: topics_of(row["subtopologies"] or (), read[group_id], internal[group_id])
+        group_id: [*topics_of(row["subtopologies"] or (), read[group_id], internal[group_id])]
         for group_id, row in rows.items()
     }
 
 
 def topics_of(
-    subtopologies: Iterable[Mapping[str, Any]], read: Mapping[tuple[str, str], int], internal: _Counts
-) -> Sequence[Topic]:
-    """Return the topics of the column `subtopologies`.
+    subtopologies: Iterable[Mapping[str, Any]], read: Mapping[tuple[str, str], int], internal: Mapping[str, int]
+) -> Iterator[Topic]:
+    """Yield the topics of the column `subtopologies`.
 
     The number of partitions of topics that are read is in `read`, by subtopology and topic; of internal topics it is in
     `internal`.
     """
-    return [topic for part in subtopologies for topic in _topics(part, read, internal)]
-
-
-def _topics(part: Mapping[str, Any], read: Mapping[tuple[str, str], int], internal: _Counts) -> Iterator[Topic]:
-    own = part["subtopology_id"]
-    sources, repartitions = part["source_topics"] or (), part["repartition_source_topics"] or ()
-    for name in sources:
-        yield Topic(own, name, SOURCE, read.get((own, name)))
-    if patterns := part["source_topic_regex"] or ():
-        named = {*sources, *(topic["name"] for topic in repartitions)}
-        found = {name: number for (of, name), number in sorted(read.items()) if of == own and name not in named}
-        yield from (Topic(own, name, BY_PATTERN, number) for name, number in found.items())
-        yield from (Topic(own, name, PATTERN, None) for name in patterns if not found)
-    for kind, topics in ((REPARTITION, repartitions), (CHANGELOG, part["state_changelog_topics"] or ())):
-        for topic in topics:
-            name = topic["name"]
-            yield Topic(own, name, kind, internal.get(name, read.get((own, name))), topic["partitions"] or None)
+    for part in subtopologies:
+        own = part["subtopology_id"]
+        sources, repartitions = part["source_topics"] or (), part["repartition_source_topics"] or ()
+        for name in sources:
+            yield Topic(own, name, SOURCE, read.get((own, name)))
+        if patterns := part["source_topic_regex"] or ():
+            named = {*sources, *(topic["name"] for topic in repartitions)}
+            found = {name: number for (of, name), number in sorted(read.items()) if of == own and name not in named}
+            yield from (Topic(own, name, BY_PATTERN, number) for name, number in found.items())
+            yield from (Topic(own, name, PATTERN, None) for name in patterns if not found)
+        for kind, topics in ((REPARTITION, repartitions), (CHANGELOG, part["state_changelog_topics"] or ())):
+            for topic in topics:
+                name = topic["name"]
+                yield Topic(own, name, kind, internal.get(name, read.get((own, name))), topic["partitions"] or None)
 
 
 def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
@@ -109,18 +105,10 @@ def topic_rows(topics: Mapping[str, Iterable[Topic]]) -> list[Row]:
     ]
 
 
-class Served(NamedTuple):
-    """The partitions that a member serves to interactive queries; None if there are none."""
+def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> tuple[str | None, str | None]:
+    """Return the partitions of active tasks, and of standby and warm-up tasks, that a member with these tasks serves.
 
-    active: str | None
-    """Partitions of its active tasks, as `orders(0,2), customers(0)`."""
-    standby: str | None
-    """Partitions of its standby and warm-up tasks."""
-
-
-def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Served:
-    """Return the partitions that a member with these `assignments` serves, as brokers report them to all members.
-
+    They are as brokers report them to all members, such as `orders(0,2), customers(0)`; None if there are none.
     For each task the member serves the task's partition of each topic that the subtopology reads, if the topic has that
     partition (`EndpointToPartitionsManager`, Kafka 4.4.0).
     """
@@ -133,7 +121,7 @@ def served(tasks: Iterable[Mapping[str, Any]], topics: Iterable[Topic]) -> Serve
         for topic in by_subtopology.get(task["subtopology_id"], ()) if task["current"] else ():
             if topic.partitions is None or task["partition"] < topic.partitions:
                 found[task["role"] == ACTIVE].setdefault(topic.name, set()).add(task["partition"])
-    return Served(format_partitions(found[True]), format_partitions(found[False]))
+    return format_partitions(found[True]), format_partitions(found[False])
 
 
 def format_partitions(partitions: Mapping[str, Iterable[int]]) -> str | None:
@@ -150,12 +138,12 @@ def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequ
             "GROUP": group["group_id"],
             "ENDPOINT": member["user_endpoint"],
             "MEMBER": member["member_id"],
-            "ACTIVE-PARTITIONS": own.active,
-            "STANDBY-PARTITIONS": own.standby,
+            "ACTIVE-PARTITIONS": active,
+            "STANDBY-PARTITIONS": standby,
         }
         for group in groups
         for member in group["members"]
         if member["user_endpoint"]
         for tasks in [[task for task in group["assignments"] if task["member_id"] == member["member_id"]]]
-        for own in [served(tasks, topics[group["group_id"]])]
+        for active, standby in [served(tasks, topics[group["group_id"]])]
     ]

@@ -12,11 +12,10 @@ it alone compiles WebAssembly.
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import ipaddress
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
@@ -60,31 +59,6 @@ _HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Credentials:
-    """Accepted users and tokens; `users` are `USER:PASSWORD`."""
-
-    users: frozenset[str]
-    tokens: frozenset[str]
-
-    def accept(self, authorization: str | None) -> bool:
-        """Return whether an Authorization header has one of these. The time does not depend on the value."""
-        scheme, _, value = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer":
-            return _contains(self.tokens, value.strip())
-        if scheme.lower() != "basic":
-            return False
-        try:
-            return _contains(self.users, base64.b64decode(value.strip(), validate=True).decode())
-        except (binascii.Error, UnicodeDecodeError):
-            return False
-
-    @property
-    def challenge(self) -> str:
-        """The value of the WWW-Authenticate header."""
-        return 'Basic realm="streams-groups", charset="UTF-8"' if self.users else "Bearer"
-
-
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
@@ -101,7 +75,8 @@ class Access:
     """The path of the page, without a slash at the end, for a proxy that passes paths on as they are."""
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
-    credentials: Credentials | None = None
+    credentials: frozenset[str] = frozenset()
+    """Accepted values of the Authorization header, from `read_credentials`; empty: everybody may read."""
     advice: str = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
     """For a refused client: how to allow another name."""
 
@@ -112,22 +87,35 @@ class Access:
             listen=listen,
             base_path=config.base_path,
             allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
-            credentials=read_credentials(config.auth_file) if config.auth_file else None,
+            credentials=read_credentials(config.auth_file) if config.auth_file else frozenset(),
         )
 
     @property
     def is_open(self) -> bool:
         """Whether anyone who reaches the address from another machine can read the page."""
-        return self.credentials is None and not is_loopback(split_address(self.listen)[0])
+        return not self.credentials and not is_loopback(split_address(self.listen)[0])
 
     def refuse(self, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Return the status and the line that refuse a request; None if it is accepted."""
         host = _host_of(headers.get("host", ""))
         if host is None or not (host in self._hosts or _is_address(host)):
             return HTTPStatus.MISDIRECTED_REQUEST, f"This name of the server is not allowed: {self.advice}"
-        if self.credentials and not self.credentials.accept(headers.get("authorization")):
+        if self.credentials and not self._accepts(headers.get("authorization", "")):
             return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
         return None
+
+    def _accepts(self, authorization: str) -> bool:
+        """Return whether it is one of the credentials. The time does not depend on the value."""
+        scheme, _, value = authorization.partition(" ")
+        given = f"{scheme.lower()} {value.strip()}".encode()
+        matches = [hmac.compare_digest(one.encode(), given) for one in self.credentials]
+        return any(matches)
+
+    @property
+    def challenge(self) -> str:
+        """The value of the WWW-Authenticate header."""
+        has_users = any(one.startswith("basic ") for one in self.credentials)
+        return 'Basic realm="streams-groups", charset="UTF-8"' if has_users else "Bearer"
 
     @cached_property
     def _hosts(self) -> frozenset[str]:
@@ -161,11 +149,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _contains(secrets: Iterable[str], given: str) -> bool:
-    matches = [hmac.compare_digest(secret.encode(), given.encode()) for secret in secrets]
-    return any(matches)
-
-
 class AccessMiddleware:
     """Refuses requests, and adds security headers to every response."""
 
@@ -191,33 +174,33 @@ class AccessMiddleware:
             await self._app(scope, receive, send_with_headers)
             return
         status, line = refusal
-        challenge = self._access.credentials.challenge if self._access.credentials else ""
-        headers = {"WWW-Authenticate": challenge} if status is HTTPStatus.UNAUTHORIZED else {}
+        headers = {"WWW-Authenticate": self._access.challenge} if status is HTTPStatus.UNAUTHORIZED else {}
         await PlainTextResponse(line + "\n", status, headers)(scope, receive, send_with_headers)
 
 
-def read_credentials(file: Path) -> Credentials:
-    """Read a file with a line `USER:PASSWORD` for each user, and a line `Bearer TOKEN` for each token.
+def read_credentials(file: Path) -> frozenset[str]:
+    """Return the values of the Authorization header that a file allows, with the scheme in lower case.
 
-    Raises PageError, without the content, when the file cannot be read or a line has another form.
+    It has a line `USER:PASSWORD` for each user, and a line `Bearer TOKEN` for each token. Raises PageError, without the
+    content, when the file cannot be read or a line has another form.
     """
     try:
         text = read_secret_file(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PageError(f"Cannot read {file}: {reason}") from None
-    users, tokens = set(), set()
+    found = set[str]()
     for number, line in enumerate(text.splitlines(), start=1):
         entry = line.strip()
         if not entry or entry.startswith("#"):
             continue
         scheme, _, token = entry.partition(" ")
         if scheme.lower() == "bearer" and token.strip():
-            tokens.add(token.strip())
+            found.add(f"bearer {token.strip()}")
         elif entry.partition(":")[0] and entry.partition(":")[2]:
-            users.add(entry)
+            found.add(f"basic {base64.b64encode(entry.encode()).decode()}")
         else:
             raise PageError(f"{file}, line {number}: must be USER:PASSWORD or Bearer TOKEN")
-    if not users and not tokens:
+    if not found:
         raise PageError(f"{file} has no line USER:PASSWORD or Bearer TOKEN")
-    return Credentials(frozenset(users), frozenset(tokens))
+    return frozenset(found)

@@ -57,8 +57,6 @@ class Node:
     """A page about it, as a relative URL."""
     holds: list[str] = field(default_factory=list)
     """Of a closed box, the names of the nodes in it; empty in a huge picture."""
-    counts: str = "node"
-    """Of a box: it counts nodes of this kind; `node` for all kinds."""
     is_open: bool | None = None
     """Of a box: None if the picture is not folded, since nobody can close the box then."""
 
@@ -71,15 +69,7 @@ class Edge(NamedTuple):
     kind: str
     """`flow` or `state`."""
     lag: Lag | None
-    """The lag of the reader."""
-    rate: float | None
-    """The reader reads so many records a second."""
-
-    @property
-    def text(self) -> str:
-        """Lag and rate. They may change without a new layout."""
-        waiting = self.lag.waiting if self.lag else ""
-        return " · ".join(filter(None, (waiting, "" if self.rate is None else rate_text(self.rate))))
+    """The lag of the reader. It may change without a new layout."""
 
 
 @dataclass
@@ -119,26 +109,22 @@ class Graph:
         self.boxes.append(box)
         return box
 
-    def connect(
-        self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None, rate: float | None = None
-    ) -> None:
-        """Add an edge, or add lag and rate to the existing edge."""
+    def connect(self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None) -> None:
+        """Add an edge, or add the lag to the existing edge."""
         key = (start.id, end.id, kind)
-        old = self._edges.get(key, Edge(*key, None, None))
-        rates = [one for one in (old.rate, rate) if one is not None]
-        total = sum_of(one for one in (old.lag, lag) if one is not None)
-        self._edges[key] = Edge(*key, total, sum(rates) if rates else None)
+        old = self._edges.get(key, Edge(*key, None))
+        self._edges[key] = Edge(*key, sum_of(one for one in (old.lag, lag) if one is not None))
 
-    def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
+    def folded(self, is_open: Callable[[str], bool]) -> Graph:
         """Return the picture with each closed box as one node, if the picture has many nodes.
 
         `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all
-        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users`
-        it joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
+        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. A box with one
+        node is left out.
         """
         if len(self.nodes) <= FOLDED_ABOVE:
             return self
-        box_of = self._gathered(all_users=all_users)
+        box_of = self._gathered()
         held = defaultdict[str | None, list[Node]](list)
         for node in self.nodes:
             held[box_of[node.id]].append(node)
@@ -159,18 +145,17 @@ class Graph:
                 place[node.id] = replace(node, id=f"n{len(result.nodes)}", box=opened[own.id] if own else None)
                 result.nodes.append(place[node.id])
                 continue
-            counted = [one for one in held[own.id] if own.counts in {one.kind, "node"}]
-            fields = {"facts": own.facts, "tone": own.tone, "href": own.href}
-            names = [one.name for one in held[own.id]] if has_names else []
-            lines = [count(len(counted), own.counts), *own.lines]
-            place[node.id] = result.add("folded", own.name, own.title, lines=lines, holds=names, **fields)
+            names = [one.name for one in held[own.id]]
+            fields = {"facts": own.facts, "tone": own.tone, "holds": names if has_names else []}
+            lines = [count(len(names), "node"), *own.lines]
+            place[node.id] = result.add("folded", own.name, own.title, lines=lines, **fields)
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":
-                result.connect(start, end, edge.kind, edge.lag, edge.rate)
+                result.connect(start, end, edge.kind, edge.lag)
         return result
 
-    def _gathered(self, *, all_users: bool) -> Mapping[str, str | None]:
+    def _gathered(self) -> Mapping[str, str | None]:
         """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
@@ -178,7 +163,7 @@ class Graph:
             after[edge.start].add(box_of[edge.end])
             before[edge.end].add(box_of[edge.start])
         for node in self.nodes:
-            users = after[node.id] | before[node.id] if all_users else after[node.id] or before[node.id]
+            users = after[node.id] or before[node.id]
             if node.box is None and len(users) == 1:
                 (box_of[node.id],) = users
         return box_of
@@ -200,7 +185,7 @@ class Graph:
             "level": self.level,
             "problem": self.problem,
             "nodes": [vars(one) for one in self.nodes],
-            "edges": [(*edge[:3], edge.text) for edge in self.edges],
+            "edges": [(*edge[:3], edge.lag.waiting if edge.lag else "") for edge in self.edges],
             "boxes": [vars(one) for one in self.boxes] if self.draws_boxes else [],
             "notes": self.notes,
             "key": self.layout_key,

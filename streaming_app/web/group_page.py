@@ -19,15 +19,14 @@ from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, verdicts_between
-from streaming_app.queries.history import group_at, read_assignments, read_events, task_spells
-from streaming_app.queries.lag import MAX_PARTITIONS
+from streaming_app.queries.history import group_at, parse_tasks, read_assignments, read_events, task_spells
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.instant import Then, moved, row_at
 from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
@@ -53,6 +52,8 @@ MAX_EVENTS = 2_000
 LISTED_EVENTS = 100
 SHOWN_MEMBERS = 500
 SHOWN_LAG = 200
+_READ_LAG = 5_000
+"""Partitions of a group whose lag is read, those with the largest; tasks and topics have their sums."""
 SHOWN_TAGS = 10
 SHOWN_VERDICTS = 50
 SHOWN_ALERTS = 50
@@ -96,7 +97,7 @@ def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[s
 
 def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
     """Return the rows of `lag` of a group, the largest lag first."""
-    return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=MAX_PARTITIONS))]
+    return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=_READ_LAG))]
 
 
 def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
@@ -107,14 +108,38 @@ def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
     return found if found["changes"] else None
 
 
-def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Then | None:
-    """Return the group as it was at a time; None if no event is that old."""
+def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Row | None:
+    """Return what the tables know of a group at a time; None if no event is that old.
+
+    `row` is as of `groups`, with null for what events do not tell: they do not name processes, and that nobody has a
+    task they tell only if somebody had it before. A member also has `tasks_since`. `lag` is the newest sample of each
+    partition. `knows_topology` says whether a topology in the tables is so old; if not, the subtopologies are those of
+    now.
+    """
     events = read_events(reader, cluster, group_id, until=at)
     if not events:
         return None
     known = topology_at(reader, cluster, group_id, at)
     parts = known["subtopologies"] if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
-    return Then(row_at(group_at(events, at), parts), lag_at(reader, cluster, group_id, at), known is not None)
+    group = group_at(events, at)
+    epochs = {name: value and int(value) for name, value in group.items() if name.endswith("_epoch")}
+    members = {
+        "member_count": len(group["members"]),
+        "members": [{**dict.fromkeys(table("members").names), **one} for one in group["members"].values()],
+        "assignments": [*_assignments(group)],
+    }
+    row = {**dict.fromkeys(table("groups").names), **group, **epochs, **members, "subtopologies": parts}
+    return {"row": row, "lag": lag_at(reader, cluster, group_id, at), "knows_topology": known is not None}
+
+
+def _assignments(group: Row) -> Iterator[Row]:
+    """Yield the assignments of a group from `group_at`; `member_id` is None in tasks that nobody had."""
+    owned = [(member_id, one["tasks"]) for member_id, one in group["members"].items()]
+    for member_id, tasks in [*owned, (None, f"{ACTIVE} {','.join(group['unowned'])}")]:
+        for role, subtopology_id, partition in parse_tasks(tasks):
+            task = {"role": role, "subtopology_id": subtopology_id, "partition": partition}
+            held = {"current": bool(member_id), "target": True, "pending_revocation": False}
+            yield {**task, "member_id": member_id, **held}
 
 
 def _events(
@@ -149,7 +174,8 @@ def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetim
 def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: tuple[str, ...]) -> HeldSince:
     """Return since when these members have their active tasks, by task and member."""
     spells = task_spells(read_assignments(reader, cluster, group_id, members))
-    return {(one.task, one.member_id): one.since for one in spells if one.role == ACTIVE and one.until is None}
+    active = [one for one in spells if one["role"] == ACTIVE and one["until"] is None]
+    return {(one["task"], one["member_id"]): one["since"] for one in active}
 
 
 # --- Values for the templates -----------------------------------------------------------------------------------------
@@ -169,11 +195,10 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
     return {
         **known,
         "one": summary,
-        "alerts": _with_runbook(one for one in snapshot.alerts if one.group_id == group_id),
+        "alerts": alerts_by_rule(one for one in snapshot.alerts if one.group_id == group_id),
         "present": present,
         "then": then,
-        "shown": _shown(then.row, then.lag) if then else present,
-        "moved": moved(then.row, row) if then else (),
+        "shown": _shown(then["row"], then["lag"]) if then else present,
         "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
         "events": listed,
         "described_text": status_text(described) if described else None,
@@ -208,10 +233,10 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, 
     judged = _judged(snapshot, one, group_id, window)
     return {
         "one": one,
-        "alerts": _with_runbook(alert for alert in snapshot.alerts if alert.group_id == group_id),
+        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "members": snapshot.ask(other_members, (group_id,))[:SHOWN_MEMBERS],
+        "members": snapshot.ask(other_members, ((group_id, one["group_type"]),))[:SHOWN_MEMBERS],
         **_history(snapshot, group_id, window, judged),
     }
 
@@ -315,12 +340,12 @@ def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
 def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterator[tuple[str, str]]:
     """Yield name and value of what the client says about the place of a member."""
     endpoint, tags = member.get("user_endpoint"), dict(member.get("client_tags") or ())
-    serves = served(held, topics) if endpoint else None
+    active, standby = served(held, topics) if endpoint else (None, None)
     known = {
         "rack": member.get("rack_id"),
         "endpoint": endpoint,
-        "serves": serves and serves.active,
-        "has copies of": serves and serves.standby,
+        "serves": active,
+        "has copies of": standby,
         "process": member.get("process_id"),
         **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
     }
@@ -328,10 +353,6 @@ def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterato
 
 
 # --- Alerts -----------------------------------------------------------------------------------------------------------
-
-
-def _with_runbook(alerts: Iterable[Problem]) -> list[tuple[Problem, Row | None]]:
-    return [(alert, runbook(alert)) for alert in alerts]
 
 
 def runbook(alert: Problem) -> Row | None:

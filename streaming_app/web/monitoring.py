@@ -12,7 +12,6 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -32,10 +31,6 @@ _LINKS = {
 }
 _MAX_SCRAPES = 6  # at a time; probes need no thread
 _NOT_STORED = {"Cache-Control": "no-store"}
-_REFUSALS = {
-    HTTPStatus.NOT_FOUND: f"Not found. The paths are {', '.join(_LINKS)}",
-    HTTPStatus.METHOD_NOT_ALLOWED: "Only GET and HEAD are allowed",
-}
 
 _Handler = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +45,7 @@ def monitoring_server(
 
 
 def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) -> ASGIApp:
-    """Return the application. It answers errors with one line."""
+    """Return the application. It answers a scrape that fails with one line."""
     handlers: dict[str, _Handler] = {
         "/": _index(cluster),
         "/metrics": _metrics(registry),
@@ -58,7 +53,7 @@ def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) ->
         "/ready": _probe(check_readiness, health, cluster),
     }
     routes = [Route(path, handler, methods=["GET"]) for path, handler in handlers.items()]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail})
+    app = Starlette(routes=routes, exception_handlers={Exception: _fail})
     app.router.redirect_slashes = False
     return app
 
@@ -112,14 +107,6 @@ def _index(cluster: str) -> _Handler:
         return HTMLResponse(body, headers=_NOT_STORED)
 
     return handle
-
-
-async def _refuse(_: Request, error: Exception) -> Response:
-    status = HTTPStatus(error.status_code if isinstance(error, HTTPException) else 500)
-    response = _line(status, _REFUSALS.get(status, status.phrase))
-    if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        response.headers["Allow"] = "GET, HEAD"
-    return response
 
 
 async def _fail(_: Request, error: Exception) -> Response:

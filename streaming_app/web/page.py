@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from http import HTTPStatus
@@ -27,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
-from streaming_app.queries.health import quiet_since, verdicts_between
+from streaming_app.queries.health import verdicts_between
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -43,7 +42,6 @@ from streaming_app.web.group_page import (
     then_of_group,
     verdict_of_now,
 )
-from streaming_app.web.instant import notes_of
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
@@ -56,14 +54,14 @@ from streaming_app.web.window import parse_window
 from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
-_RENDERED_SECONDS = 5  # ages in a page may be so old; the browser counts on by itself
-_MAX_RENDERED = 64
+_RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 _NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
+_DESCRIBED_LATER = "Processors and stores are those of now: the topology may have been another one then."
 
 
 class Page:
@@ -83,7 +81,6 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
-        self._rendered: OrderedDict[tuple[str, str, int], asyncio.Task[Rendered]] = OrderedDict()
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -99,18 +96,8 @@ class Page:
             routes=[Mount(base, routes=routes)] if base else routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
             exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
-            lifespan=self._lifespan,
         )
         self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
-
-    @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        first_reading = asyncio.create_task(asyncio.to_thread(self._source.current))  # before the first request
-        try:
-            yield
-        finally:
-            self.close()
-            await asyncio.gather(first_reading, return_exceptions=True)
 
     def close(self) -> None:
         """End all streams of events."""
@@ -129,18 +116,8 @@ class Page:
             etag = _etag(snapshot.tag, url)
             if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
-            key = (url, etag, int(now.timestamp()) // _RENDERED_SECONDS)
-            task = self._rendered.get(key)
-            if task is None:
-                task = asyncio.create_task(asyncio.to_thread(lambda: Rendered(respond(request, snapshot, now))))
-                self._rendered[key] = task
-                while len(self._rendered) > _MAX_RENDERED:
-                    self._rendered.popitem(last=False)
-            try:
-                rendered = await asyncio.shield(task)
-            except Exception:
-                self._rendered.pop(key, None)
-                raise
+            key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
+            rendered = await asyncio.to_thread(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
             return rendered.answer(request, etag)
 
         return handle
@@ -167,11 +144,8 @@ class Page:
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
-        more: dict[str, Any] = {
-            "strips": {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()},
-            "quiet_since": snapshot.ask(quiet_since) if view["total"] and not view["troubled"] else None,
-        }
-        return self._html("overview.html", snapshot, now, view=view, **more)
+        strips = {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()}
+        return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
@@ -191,11 +165,9 @@ class Page:
 
     def _graph(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
-        is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
             group_url = partial(_group_url, parameters.get("cluster"))
-            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
-            return JSONResponse(graph.to_json())
+            return JSONResponse(pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url).to_json())
         known = self._known(request, snapshot)
         shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
@@ -203,10 +175,10 @@ class Page:
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
         notes = [_NO_EVENT] if window.at else []
         if then:
-            if then.row["deleted_at"]:
+            if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
-            notes = notes_of(then, shown, window.at, level)
-            shown, lag, topics = then.row, then.lag, ()
+            notes = [_DESCRIBED_LATER] if level == "processors" else []
+            shown, lag, topics = then["row"], then["lag"], ()
         topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":
             graph = topology.map(topics)
@@ -215,7 +187,7 @@ class Page:
         else:
             graph = Graph(level, problem="The tables have no description of this group.")
         graph.notes[:0] = notes
-        return JSONResponse(graph.folded(is_open).to_json())
+        return JSONResponse(graph.folded(_opened_boxes(parameters.get("open"))).to_json())
 
     async def _events(self, request: Request) -> Response:
         _, live = await self._cluster(request)
@@ -278,10 +250,10 @@ class PageServer(HttpServer):
             what="the page",
             advice="choose another address (--listen)",
             limits=_LIMITS,
-            has_lifespan=True,
             end_seconds=_END_SECONDS,
             on_end=page.close,  # the server would wait for the streams of events to end
         )
+        threading.Thread(target=source.current, name="first reading", daemon=True).start()  # before the first request
 
     @property
     def url(self) -> str:

@@ -1,34 +1,28 @@
-"""The page of the pipelines: groups and topics as one picture, lag and rates on edges, and where trouble begins. Pure.
-
-In a large picture groups are in boxes by families (see `queries.pipelines.families`).
-"""
+"""The page of the pipelines: groups and topics as one picture with the lag on edges, and where trouble begins. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from streaming_app.health.verdict import BAD
-from streaming_app.queries.pipelines import Pipelines, Read, families
+from streaming_app.queries.pipelines import Pipelines, Read
 from streaming_app.text import first_of
 from streaming_app.web.graph import Graph, Node, rate_text
-from streaming_app.web.lag import Lag, sum_of
-from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
+from streaming_app.web.lag import Lag
+from streaming_app.web.words import NOTHING, health_meaning, short_name
 
 SHOWN_TOPICS = 300
 SHOWN_GROUPS = 12
 _TITLE = 36  # characters of a name in a box
 _TONES = ("bad", "warning", "busy")
-"""Those that a box is drawn with, the worst first."""
-Link = Callable[[str], str]
+"""Those that a group is drawn with."""
 Row = Mapping[str, Any]
 
 _NOTES = {
     "writers": "Who writes a topic is known of streams groups whose topology description is archived, and of Kafka "
     "Streams applications with exactly-once processing whose transactions were seen: a topic that no arrow leads to "
-    "is written by others. An arrow to a topic with one writer has the rate of the topic, although others may write "
-    "it, too.",
+    "is written by others.",
     "undescribed": "What {} write is not known: no description of their topology is archived, and none of their "
     "transactions was seen.",
 }
@@ -50,35 +44,24 @@ def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> dict[str, Any
     }
 
 
-def pipelines_graph(
-    found: Pipelines, groups: Mapping[str, Row], group_url: Link, is_open: Callable[[str], bool]
-) -> Graph:
-    """Return the picture; `is_open` says which families are drawn group by group, `group_url` links to a group."""
+def pipelines_graph(found: Pipelines, groups: Mapping[str, Row], group_url: Callable[[str], str]) -> Graph:
+    """Return the picture; `group_url` links to a group."""
     graph = Graph("pipelines", notes=_notes(found))
-    box_of = {}
-    for name, members in families(found.group_ids, partial(_label, groups)):
-        box = _family(graph, name, members, groups)
-        box_of.update(dict.fromkeys(members, box.id))
-    nodes = {one: graph.add("group", one, short_name(one, _TITLE), box=box_of.get(one)) for one in found.group_ids}
+    nodes = {one: graph.add("group", one, short_name(one, _TITLE)) for one in found.group_ids}
     for group_id, node in nodes.items():
         summary = groups.get(group_id)
         verdict = summary["verdict"] if summary else None
-        depth = found.depths.get(group_id)
-        what = verdict or (summary["group_type"] if summary else "group")
-        node.lines = [f"{what} · hop {depth}" if depth else what]
-        node.tone = _tone([verdict])
+        tone = health_meaning(verdict).tone if verdict else ""
+        node.lines = [verdict or (summary["group_type"] if summary else "group")]
+        node.tone = tone if tone in _TONES else ""
+        node.href = group_url(group_id)
+        node.facts = _group_facts(found, summary, group_id)
     for topic in found.topics:
-        node, writers = _topic(graph, found, topic), found.writers(topic)
-        rate = found.rates.get(topic) if len(writers) == 1 else None  # how much each of several writes is not known
-        for one in writers:
-            graph.connect(nodes[one], node, rate=rate)
+        node = _topic(graph, found, topic)
+        for one in found.writers(topic):
+            graph.connect(nodes[one], node)
         for read in found.reads_of(topic):
-            graph.connect(node, nodes[read.group_id], lag=_lag(read), rate=read.rate)
-    graph = graph.folded(is_open, all_users=True)
-    for node in graph.nodes:
-        if node.kind == "group":
-            node.href = group_url(node.name)
-            node.facts = _group_facts(found, groups.get(node.name), node.name)
+            graph.connect(node, nodes[read.group_id], lag=_lag(read))
     if not graph.nodes:
         graph.problem = "No group is known to read or write a topic yet."
     return graph
@@ -112,43 +95,17 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
     ]
 
 
-def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
-    known = [groups[one] for one in members if one in groups]
-    bad = [one["group_id"] for one in known if one["verdict"] in BAD]
-    lag = sum_of(map(Lag.of, known))
-    trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
-    return graph.add_box(
-        name,
-        short_name(name, _TITLE),
-        lines=[trouble, f"lag {lag.text if lag else Lag().text}"],
-        facts=[("Groups", _names(members)), ("In trouble", _names(bad) if bad else "none")],
-        tone=_tone([one["verdict"] for one in known]),
-        counts="group",
-    )
-
-
-def _tone(verdicts: Sequence[str | None]) -> str:
-    tones = {health_meaning(one).tone for one in verdicts if one}
-    return next((tone for tone in _TONES if tone in tones), "")
-
-
 def _names(group_ids: Sequence[str]) -> str:
     return first_of([short_name(one, 60) for one in group_ids[:SHOWN_GROUPS]], SHOWN_GROUPS, len(group_ids))
 
 
-def lag_text(reads: Sequence[Read]) -> str:
-    """Return what waits for reads, in offsets and time; empty if nothing does."""
-    total = sum_of(map(_lag, reads))
-    return total.waiting if total else ""
+def lag_text(read: Read) -> str:
+    """Return what waits for a read, in offsets and time; empty if nothing does."""
+    return _lag(read).waiting
 
 
 def _lag(read: Read) -> Lag:
     return Lag(read.lag, read.lag_seconds, read.is_lower_bound, read.unknown_partitions)
-
-
-def _label(groups: Mapping[str, Row], group_id: str) -> str | None:
-    summary = groups.get(group_id)
-    return label_text(summary["labels"][0]) if summary and summary["labels"] else None
 
 
 def _notes(found: Pipelines) -> list[str]:

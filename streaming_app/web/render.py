@@ -107,9 +107,7 @@ _ENVIRONMENT.filters |= {
     "duration": duration,
     "time": time,
     "plain": short_text,
-    "state_text": words.state_text,
     "health_meaning": words.health_meaning,
-    "description_meaning": words.description_meaning,
     "event_text": words.event_text,
     "causes_text": words.causes_text,
 }
@@ -118,6 +116,8 @@ _ENVIRONMENT.globals |= {
     "instant": utc,
     "CAUSE_KINDS": words.CAUSE_KINDS,
     "DESCRIPTIONS": words.DESCRIPTIONS,
+    "NO_MEANING": words.NO_MEANING,
+    "STATES": words.STATES,
     "SHOW": overview.SHOW,
     "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
     "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,

@@ -23,6 +23,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -65,7 +66,6 @@ class HttpServer:
         what: str,
         advice: str,
         limits: Limits | None = None,
-        has_lifespan: bool = False,
         end_seconds: int = 0,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -79,12 +79,13 @@ class HttpServer:
             raise SetupError(f"Cannot serve {what} at {listen}: {reason_of(error)}; {advice}") from None
         self._name = what
         limits = limits or Limits()
-        config = _Config(
+        waiting, unread = _Waiting(limits.waiting), _Waiting(limits.unread)
+        config = uvicorn.Config(
             _refusing_too_many(app, limits.requests),
-            http=_Protocol,
+            http=partial(_Protocol, limits, waiting, unread),  # type: ignore[arg-type] # uvicorn only calls it
             loop="asyncio",  # the limits use its transports
             ws="none",
-            lifespan="on" if has_lifespan else "off",
+            lifespan="off",
             log_config=None,
             log_level="critical",  # it logs errors with tracebacks; the applications report a line
             access_log=False,
@@ -95,8 +96,6 @@ class HttpServer:
             timeout_graceful_shutdown=end_seconds,
             h11_max_incomplete_event_size=limits.request_bytes,
         )
-        config.limits = limits
-        config.waiting, config.unread = _Waiting(limits.waiting), _Waiting(limits.unread)
         self._server = _Server(config, on_end)
         self._thread: threading.Thread | None = None
 
@@ -184,24 +183,13 @@ class _Waiting:
         timer.cancel()
         return timer.when() - connection.loop.time()
 
-    def __contains__(self, connection: object) -> bool:
-        return connection in self._timers
-
-
-class _Config(uvicorn.Config):
-    limits: Limits
-    waiting: _Waiting
-    """For a request."""
-    unread: _Waiting
-    """For a client to read a response."""
-
 
 class _Protocol(H11Protocol):
-    """A connection with limits."""
+    """A connection with limits, that may wait for a request, and be unread, with others."""
 
-    def __init__(self, config: _Config, *others: Any, **named: Any) -> None:  # noqa: ANN401 - what uvicorn passes
-        super().__init__(config, *others, **named)
-        self._limits, self._waiting, self._unread = config.limits, config.waiting, config.unread
+    def __init__(self, limits: Limits, waiting: _Waiting, unread: _Waiting, **named: Any) -> None:  # noqa: ANN401 - what uvicorn passes
+        super().__init__(**named)
+        self._limits, self._waiting, self._unread = limits, waiting, unread
         self._received = 0  # bytes of the newest request
         self._unread_seconds = 0.0  # left for the newest response
 

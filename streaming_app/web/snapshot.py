@@ -39,7 +39,7 @@ MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 CHECK_SECONDS = 0.5
 """How long a snapshot is returned without asking whether the tables have changed."""
-_MAX_KEPT = 256  # results of queries kept with a snapshot, most about single groups
+_MAX_KEPT = 320  # pages, and results of queries, most about single groups
 _FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other types
 _REREAD_AFTER = 3.0  # times the duration of a reading, so that large tables that change often keep no core busy
 _REREAD_OTHERS_AFTER = 10.0
@@ -116,11 +116,14 @@ class Snapshot:
         return next((one for one in self.groups if group_key(one) == key), None)
 
     def ask(self, query: Callable[..., _Result], *arguments: Hashable) -> _Result:
-        """Return the result of a query for the reader, the cluster and these arguments. Raises WarehouseError.
+        """Return the result of a query for the reader, the cluster and these arguments. Raises WarehouseError."""
+        return self.keep((query, arguments), lambda: query(self.reader, self.cluster, *arguments))
 
-        The snapshot keeps the result. A thread that asks for the same meanwhile waits for it.
+    def keep(self, key: Hashable, compute: Callable[[], _Result]) -> _Result:
+        """Return what is kept with this key until a table changes; else compute it, and keep it unless that fails.
+
+        A thread that asks for the same meanwhile waits for it.
         """
-        key = (query, arguments)
         with self._lock:
             is_ours = key not in self._kept
             if is_ours:
@@ -130,7 +133,7 @@ class Snapshot:
             found: Future[_Result] = self._kept[key]
         if is_ours:
             try:
-                found.set_result(query(self.reader, self.cluster, *arguments))
+                found.set_result(compute())
             except BaseException as error:  # noqa: BLE001 - threads that wait for it raise it, too
                 with self._lock:
                     if self._kept.get(key) is found:
@@ -201,7 +204,7 @@ class Reading(Generic[_Result]):
         self.error: Exception | None = None
         """Why the last reading failed."""
         self.count = 0
-        """How often it was read."""
+        """How often it has changed."""
 
     def newest(self, versions: object, wait: float | None = None) -> _Result:
         """Return what was read last, a new object whenever it has changed. Other versions start a new reading.
@@ -225,8 +228,8 @@ class Reading(Generic[_Result]):
             found, self.error = self._read(), None
             if found != self._known:
                 self._known = found
+                self.count += 1
             self.versions = versions
-            self.count += 1
         except Exception as error:  # noqa: BLE001 - for whoever asks
             self.error = error
         finally:
@@ -249,8 +252,6 @@ class SnapshotSource:
         self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self._location))
         self._streams = Reading(lambda: read_snapshot(self._location, cluster, clock()), self._snapshot, _REREAD_AFTER)
         self._others = Reading(lambda: read_other_groups(self._location, cluster), list[Row](), _REREAD_OTHERS_AFTER)
-        self._shown: tuple[Snapshot, list[Row]] | None = None
-        self._compositions = 0
         self._mutes = Mutes(self._location, cluster)
         self._checked_at = -CHECK_SECONDS
 
@@ -280,7 +281,9 @@ class SnapshotSource:
     def _check(self) -> Snapshot:
         try:
             heartbeat = read_heartbeat(self._location, self.cluster)
-            others = self._others.newest(self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self._shown else _FIRST_WAIT)
+            others = self._others.newest(
+                self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self.readings else _FIRST_WAIT
+            )
             self._mutes.refresh()
             streams = self._streams.newest(self._table_versions(_WATCHED))
             if self._streams.error:
@@ -289,16 +292,16 @@ class SnapshotSource:
             if (problem := str(error)) == self._snapshot.problem:
                 return self._snapshot
             return replace(self._snapshot, problem=problem, tag=digest(self._snapshot.tag + problem, 16))
-        groups = self._snapshot.groups
-        if self._shown is None or streams is not self._shown[0] or others is not self._shown[1]:
-            groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
-            self._shown = streams, others
-            self._compositions += 1
         behind = heartbeat.facts.behind if heartbeat else None  # ignores the times, which each heartbeat changes
         stale = find_staleness(heartbeat, self.cluster, self._clock(), MAX_AGE)
-        tag = digest(repr((self._streams.versions, self._compositions, behind, stale, self._mutes.all)), 16)
-        if tag == self._snapshot.tag and heartbeat == self._snapshot.heartbeat:
-            return self._snapshot
+        tag = digest(repr((self._streams.versions, self._others.count, behind, stale, self._mutes.all)), 16)
+        if tag == self._snapshot.tag:
+            return (
+                self._snapshot
+                if heartbeat == self._snapshot.heartbeat
+                else replace(self._snapshot, heartbeat=heartbeat)
+            )
+        groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
         return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
@@ -27,56 +28,6 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What a process does with a task."""
-
-    letter: str
-    role: str
-    movement: str
-    """`holds`, `takes` or `gives`."""
-    current: bool
-    """Whether the task is in the member's assignment. It is not there while its revocation is pending."""
-    text: str
-    lag_level: int = 0
-    """0 to 4: the lag of the task relative to the largest lag of the group."""
-
-    @property
-    def moves(self) -> bool:
-        """Whether the task moves to or from the process."""
-        return self.movement != _HOLDS
-
-
-@dataclass(frozen=True)
-class Process:
-    """A line of the matrix: the members of one process, or one member without a process."""
-
-    process_id: str
-    host: str
-    client_ids: tuple[str, ...]
-    members: int
-    active: int
-    standby: int
-    cells: Mapping[tuple[str, int], tuple[Cell, ...]]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The task matrix of a group."""
-
-    columns: Sequence[tuple[str, int]]
-    """Subtopology and partition of each task."""
-    subtopologies: Sequence[tuple[str, int]]
-    """Each subtopology with the number of its columns."""
-    processes: Sequence[Process]
-    hidden_columns: int
-    hidden_processes: int
-    unowned: Sequence[str]
-    """Tasks that have or will have a copy, and no active member now."""
-    roles: frozenset[str] = frozenset()
-    """All roles in the cells."""
-
-
 def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Iterator[Row]:
     """Yield the assignments, with facts from the brokers: active tasks that restore, and state left on disk."""
     special = {(one.member_id, one.task): one for one in copies if one.role in {RESTORING, DORMANT}}
@@ -91,8 +42,14 @@ def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Itera
             yield {"member_id": member_id, "role": DORMANT, **task, **held}
 
 
-def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]) -> Matrix:
-    """Return the matrix of the members and assignments of a group; `lag` is by task id."""
+def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]) -> Row:
+    """Return the matrix of the members and assignments of a group; `lag` is by task id.
+
+    `columns` has subtopology and partition of each task, `subtopologies` each subtopology with the number of its
+    columns. `processes` are the lines, each the members of one process, or one member without a process; its `cells`
+    are by task, as `_cell` returns them. `unowned` are the ids of tasks that have or will have a copy, and no active
+    member now; `roles` are all roles in the cells.
+    """
     processes: dict[str, list[Row]] = {}
     process_of: dict[str, str] = {}
     for member in members:
@@ -103,7 +60,7 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
     tasks = sorted({(row["subtopology_id"], row["partition"]) for row in rows}, key=task_order)
     columns = tasks[:MAX_COLUMNS]
     largest = max((one.lag or 0 for one in lag.values()), default=0)
-    cells: dict[str, dict[tuple[str, int], list[Cell]]] = {}
+    cells: dict[str, dict[tuple[str, int], list[Row]]] = {}
     for row in rows:
         process = str(process_of.get(row["member_id"]) or row["member_id"])
         task = (row["subtopology_id"], row["partition"])
@@ -111,17 +68,17 @@ def task_matrix(members: Iterable[Row], assignments: Iterable[Row], lag: Mapping
             _cell(row, lag.get(format_task(task), Lag()), largest)
         )
     lines = [_process(name, those, cells.get(name, {})) for name, those in processes.items()]
-    lines.sort(key=lambda line: (line.host, line.process_id))
+    lines.sort(key=lambda line: (line["host"], line["process_id"]))
     active = {(row["subtopology_id"], row["partition"]) for row in rows if row["role"] in _OWNS and row["current"]}
-    return Matrix(
-        columns=columns,
-        subtopologies=_spans(columns),
-        processes=lines[:MAX_ROWS],
-        hidden_columns=len(tasks) - len(columns),
-        hidden_processes=max(0, len(lines) - MAX_ROWS),
-        unowned=[format_task(task) for task in tasks if task not in active],
-        roles=frozenset(row["role"] for row in rows),
-    )
+    return {
+        "columns": columns,
+        "subtopologies": [(part, len([*same])) for part, same in groupby(columns, key=itemgetter(0))],
+        "processes": lines[:MAX_ROWS],
+        "hidden_columns": len(tasks) - len(columns),
+        "hidden_processes": max(0, len(lines) - MAX_ROWS),
+        "unowned": [format_task(task) for task in tasks if task not in active],
+        "roles": {row["role"] for row in rows},
+    }
 
 
 def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
@@ -131,21 +88,26 @@ def task_order(task: tuple[str, int]) -> tuple[bool, int, str, int]:
     return not is_number, int(subtopology_id) if is_number else 0, subtopology_id, partition
 
 
-def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], list[Cell]]) -> Process:
-    held = [cell for those in cells.values() for cell in those if cell.current]
+def _process(name: str, members: Sequence[Row], cells: Mapping[tuple[str, int], list[Row]]) -> Row:
+    held = [cell["role"] in _OWNS for those in cells.values() for cell in those if cell["current"]]
     hosts = dict.fromkeys(host_of(member["client_host"]) for member in members)
-    return Process(
-        process_id=name,
-        host=", ".join(filter(None, hosts)),
-        client_ids=tuple(dict.fromkeys(member["client_id"] or "" for member in members)),
-        members=len(members),
-        active=sum(cell.role in _OWNS for cell in held),
-        standby=sum(cell.role not in _OWNS for cell in held),
-        cells={task: tuple(those) for task, those in cells.items()},
-    )
+    return {
+        "process_id": name,
+        "host": ", ".join(filter(None, hosts)),
+        "client_id": members[0]["client_id"],
+        "members": len(members),
+        "active": sum(held),
+        "standby": len(held) - sum(held),
+        "cells": cells,
+    }
 
 
-def _cell(row: Row, lag: Lag, largest: int) -> Cell:
+def _cell(row: Row, lag: Lag, largest: int) -> Row:
+    """Return what a process does with a task.
+
+    `movement` is `holds`, `takes` or `gives`. `current`: the task is in the member's assignment, in which it is not
+    while its revocation is pending. `lag_level`, 0 to 4, is the lag relative to the largest lag of the group.
+    """
     if row["pending_revocation"] or (row["current"] and not row["target"]):
         movement = _GIVES
     elif row["current"] or row["role"] == DORMANT:
@@ -162,14 +124,6 @@ def _cell(row: Row, lag: Lag, largest: int) -> Cell:
     level = -(-4 * offsets // largest) if is_active and largest > 0 and offsets > 0 else 0
     if level or (is_active and lag.unknown_partitions):
         text += f", lag {'≥ ' if lag.unknown_partitions else ''}{offsets:,}"
-    return Cell(_LETTERS.get(row["role"], "?"), row["role"], movement, row["current"], text, level)
-
-
-def _spans(columns: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    spans: list[tuple[str, int]] = []
-    for subtopology_id, _ in columns:
-        if spans and spans[-1][0] == subtopology_id:
-            spans[-1] = (subtopology_id, spans[-1][1] + 1)
-        else:
-            spans.append((subtopology_id, 1))
-    return spans
+    letter = _LETTERS.get(row["role"], "?")
+    kept = {"role": row["role"], "current": row["current"]}
+    return {**kept, "letter": letter, "movement": movement, "text": text, "lag_level": level}

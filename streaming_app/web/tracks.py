@@ -16,8 +16,8 @@ from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind import BINS, Behind
-from streaming_app.text import duration, host_of, utc
+from streaming_app.queries.behind import BINS
+from streaming_app.text import count, duration, host_of, utc
 from streaming_app.web.window import Window
 from streaming_app.web.words import CAUSES, event_text, health_meaning
 
@@ -27,7 +27,7 @@ HeldSince = Mapping[tuple[str, str], datetime | None]
 WIDTH = 1_000
 SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
-_HEALTH_HEIGHT, _ROW_HEIGHT, _CURVE_HEIGHT = 22, 11, 56
+_HEALTH_HEIGHT, _ROW_HEIGHT, _BEHIND_HEIGHT = 22, 11, 56
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STEPS = (1, 5, 10, 30, *(_MINUTE * one for one in (1, 5, 10, 30)), *(_HOUR * one for one in (1, 2, 4, 6, 12)),
           *(_DAY * one for one in (1, 2, 7, 30, 90)))  # fmt: skip
@@ -55,24 +55,6 @@ class Shape(NamedTuple):
     height: float = 0
 
 
-class Curve(NamedTuple):
-    """A value over time as points of SVG, x and y from 0 to `WIDTH`; y of 0 is the largest value."""
-
-    x: float
-    """Where it is in the window, as `Shape.x`, and its width."""
-    width: float
-    lines: Sequence[str]
-    """At the end of each step of time."""
-    bands: Sequence[str]
-    """Polygons, one for each line: from the smallest to the largest value of each step."""
-    unknown: Sequence[tuple[float, float]]
-    """x and width of times for which the line is a lower bound, or nothing is known."""
-    most: float
-    most_at: datetime
-    newest: float | None
-    """The value at the end; None if it is not known."""
-
-
 class Track(NamedTuple):
     """A part of the picture. It begins at `y`, in pixels."""
 
@@ -80,7 +62,8 @@ class Track(NamedTuple):
     label: str
     height: int
     shapes: Sequence[Shape] = ()
-    curve: Curve | None = None
+    words: str = ""
+    """What it says, if the texts of its shapes are too many to list."""
     y: int = 0
 
 
@@ -112,6 +95,15 @@ class Scale:
             if begin < end:
                 yield from self.span(begin, end, kind, text, *place)
 
+    def bars(
+        self, values: Sequence[tuple[datetime, datetime, float, str]], kind: str, bottom: float, height: float
+    ) -> Iterator[Shape]:
+        """Yield a bar for each value, with its times and text; the largest has this height, and 0 is still a line."""
+        most = max((value for *_, value, _ in values), default=0)
+        for begin, end, value, text in values:
+            high = max(1.0, round(height * value / (most or 1), 1))
+            yield from self.span(begin, end, kind, text, bottom - high, high)
+
     def marks(self, events: Iterable[Row], kind_of: Mapping[str, str], *place: float) -> Iterator[Shape]:
         """Yield a line for each event of these kinds."""
         for event in events:
@@ -123,7 +115,7 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
     """Return the tracks that are not empty, one below the other."""
     found, y = list[Track](), 0
     for one in tracks:
-        if one.shapes or one.curve:
+        if one.shapes:
             found.append(one._replace(y=y))
             y += one.height
     return found
@@ -209,51 +201,26 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
 # --- Time behind ------------------------------------------------------------------------------------------------------
 
 
-def behind_track(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Track:
-    """Return the track of how far behind the group was; `series` belongs to `times`."""
-    curve = _curve(scale, series, times)
-    return Track("behind", f"Behind ≤ {duration(curve.most)}" if curve else "", _CURVE_HEIGHT + 4, curve=curve)
-
-
-def _curve(scale: Scale, series: Mapping[int, Behind], times: tuple[datetime, datetime]) -> Curve | None:
-    highs = {place: one.most for place, one in series.items() if one.most is not None}
+def behind_track(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Track:
+    """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`."""
+    highs = {place: one["most"] for place, one in series.items() if one["most"] is not None}
     if not highs:
-        return None
+        return Track("behind", "", 0)
+    lower = {place for place, one in series.items() if one["is_lower"]}
     highest = max(highs, key=highs.__getitem__)
-    most, window = highs[highest], scale.end - scale.begin
-    ends = {place: high if series[place].at_end is None else series[place].at_end for place, high in highs.items()}
-    runs = [list(run) for is_known, run in groupby(range(BINS), key=highs.__contains__) if is_known]
-    lines = [_points(run, ends, most) for run in runs]
-    lows = {place: series[place].least for place in highs}
-    unknown = [list(run) for is_low, run in groupby(range(BINS), key=lambda n: _is_lower(series.get(n))) if is_low]
-    return Curve(
-        x=round(WIDTH * ((times[0] - scale.begin) / window), 2),
-        width=round(WIDTH * ((times[1] - times[0]) / window), 2),
-        lines=[" ".join(line) for line in lines],
-        bands=[" ".join([*_points(run, highs, most), *reversed(_points(run, lows, most))]) for run in runs],
-        unknown=[(_place(run[0]), _place(len(run))) for run in unknown],
-        most=most,
-        most_at=times[0] + highest * (times[1] - times[0]) / BINS,
-        newest=series[BINS - 1].at_end if BINS - 1 in series else None,
-    )
-
-
-def _is_lower(one: Behind | None) -> bool:
-    return one is not None and one.is_lower_bound
-
-
-def _points(run: Iterable[int], values: Mapping[int, float | None], most: float) -> list[str]:
-    """Return two points for each run of equal values."""
-    points = list[str]()
-    for value, those in groupby(run, key=values.__getitem__):
-        places = list(those)
-        y = f"{WIDTH - WIDTH * (value or 0.0) / max(1e-9, most):.0f}"
-        points += [f"{_place(places[0]):g},{y}", f"{_place(places[-1] + 1):g},{y}"]
-    return points
-
-
-def _place(number: int) -> float:
-    return round(WIDTH * number / BINS, 1)
+    most, height, part = highs[highest], _BEHIND_HEIGHT, (times[1] - times[0]) / BINS
+    bars, hatched = list[tuple[datetime, datetime, float, str]](), list[Shape]()
+    for (value, is_lower), run in groupby(range(BINS), key=lambda place: (highs.get(place), place in lower)):
+        places = [*run]
+        begin, end = times[0] + places[0] * part, times[0] + (places[-1] + 1) * part
+        if value is not None:  # else there is a gap
+            bars.append((begin, end, value, f"at most {duration(value)} behind"))
+        if is_lower:
+            hatched += scale.span(begin, end, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
+    shapes = [*scale.bars(bars, "lag-bar", height, height), *hatched]
+    words = f"At most {duration(most)} behind, about {utc(times[0] + highest * part)}"
+    words += "; where it is hatched, that is a lower bound." if lower else "."
+    return Track("behind", f"Behind ≤ {duration(most)}", height + 4, shapes, words)
 
 
 # --- Members, assignments, topology -----------------------------------------------------------------------------------
@@ -269,12 +236,8 @@ def event_tracks(
     """
     steps = list(_members(scale, events, members, known_from))
     most = max((number for *_, number in steps), default=0)
-    shapes = [
-        Shape(x, width, "members", f"{number:,} member{'s' if number != 1 else ''}", 44 - high, high)
-        for x, width, number in reversed(steps)
-        if number and width > 0
-        for high in [round(36 * number / most, 1)]
-    ]
+    bars = [(begin, end, number, count(number, "member")) for begin, end, number in reversed(steps) if number]
+    shapes = [*scale.bars(bars, "members", 44, 36)]
     shapes += scale.marks(events, {"member_joined": "e-joined"}, 0, 12)
     shapes += scale.marks(events, {"member_left": "e-left"}, 34, 12)
     assigned = [shape for event in events for shape in _assignment(scale, event)]
@@ -288,17 +251,17 @@ def event_tracks(
 
 def _members(
     scale: Scale, events: Sequence[Row], number: int, known_from: datetime | None
-) -> Iterator[tuple[float, float, int]]:
-    """Yield x, width and the number of members, counted back from the end."""
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """Yield from when to when there were how many members, counted back from the end."""
     end = scale.end
     for event in reversed([one for one in events if one["kind"] in _OF_MEMBERS]):
         if event["at"] < end:
-            yield scale.x(event["at"]), round(scale.x(end) - scale.x(event["at"]), 2), number
+            yield event["at"], end, number
         number = max(0, number - 1 if event["kind"] == "member_joined" else number + 1)
         end = event["at"]
     begin = known_from or scale.begin
     if end > begin:
-        yield scale.x(begin), round(scale.x(end) - scale.x(begin), 2), number
+        yield begin, end, number
 
 
 def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:

@@ -18,9 +18,8 @@ RANGES: Mapping[str, timedelta | None] = {
     "30d": timedelta(days=30),
     "all": None,
 }
-_SHORTEST, _LONGEST = timedelta(seconds=10), timedelta(days=3_650)
+_SHORTEST = timedelta(seconds=10)
 _AROUND = timedelta(minutes=30)  # on each side of an instant outside of every range
-_ZOOM = 4
 _NAMES = ("at", "from", "to")
 _YEARS = 1970, 2999
 _PROBLEM = "A time must be like 2026-03-14 03:12:00Z, in UTC, or like 10m for ten minutes ago."
@@ -49,30 +48,6 @@ class Window:
         if self.selected:
             return {"range": self.selected}
         return {"from": url_time(self.begin), "to": url_time(self.end)}
-
-    @property
-    def _center(self) -> datetime:
-        middle = self.begin + (self.end - self.begin) / 2
-        if self.at and self.begin <= self.at <= self.end:
-            return self.at
-        return self.end if self.selected else middle
-
-    def zoomed(self, factor: float) -> dict[str, str]:
-        """Return the parameters of a window `factor` times as long, around the instant if there is one."""
-        length = min(_LONGEST, max(_SHORTEST, (self.end - self.begin) * factor))
-        share = (self._center - self.begin) / (self.end - self.begin)
-        return _past(self._center - length * share, length)
-
-    @property
-    def moves(self) -> Mapping[str, dict[str, str]]:
-        """The parameters of the windows around it, by the name of the link."""
-        length = self.end - self.begin
-        return {
-            "Earlier": _past(self.begin - length / 2, length),
-            "Later": _past(self.begin + length / 2, length),
-            "Zoom in": self.zoomed(1 / _ZOOM),
-            "Zoom out": self.zoomed(_ZOOM),
-        }
 
 
 def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Window:
@@ -137,10 +112,3 @@ def _begin(selected: str, group: Row, now: datetime) -> datetime:
         return now - length
     first = min(group.get("first_seen_at") or now, now)
     return first - (now - first) * 0.02
-
-
-def _past(begin: datetime, length: timedelta) -> dict[str, str]:
-    try:
-        return {"from": url_time(begin), "to": url_time(begin + length)}
-    except OverflowError:
-        return {}

@@ -50,7 +50,8 @@ DESCRIPTIONS = {
     "STALE": Meaning("busy", "The stored description is one of another topology epoch."),
     "NO_TOPOLOGY": Meaning("idle", "The group has no topology."),
 }
-_NO_MEANING = Meaning("unknown", "")
+NO_MEANING = Meaning("unknown", "")
+"""Of a status of a later release."""
 CAUSES = {
     "member_joined": "a member joined",
     "member_left": "a member left or timed out",
@@ -73,19 +74,9 @@ CAUSE_KINDS = {
 """What an assignment is drawn as, by its first known cause."""
 
 
-def state_text(state: str | None) -> str:
-    """Return the meaning of a state; empty for a state of a later release."""
-    return STATES.get(state or "Unknown", "")
-
-
 def health_meaning(verdict: str) -> Meaning:
     """Return how a verdict is shown; a verdict of a later release as unknown."""
-    return HEALTH.get(verdict, _NO_MEANING)
-
-
-def description_meaning(status: str | None) -> Meaning:
-    """Return how a description status is shown."""
-    return DESCRIPTIONS.get(status or "", _NO_MEANING)
+    return HEALTH.get(verdict, NO_MEANING)
 
 
 def event_text(event: Mapping[str, Any]) -> str:

@@ -103,7 +103,9 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     states = {group: row["state"] for group, row in groups.items()}
     assert states == {group: listed[group]["group_state"] for group in ours} | {classic: None}
     assert states[consumer] == states[share] == states[streams] == "Stable"
-    members = [other_members(reader, "default", [group])[0] for group in (classic, consumer)]
+    members = [
+        other_members(reader, "default", [(group, groups[group]["group_type"])])[0] for group in (classic, consumer)
+    ]
     assert [(one["HOST"], one["LEADER"], one["ASSIGNMENT"]) for one in members] == [
         ("127.0.0.1", "yes", f"{topic}(0,1)"),
         ("127.0.0.1", None, f"{topic}(0,1)"),

@@ -284,9 +284,7 @@ assert sink.name == "trial"
     "a command": Addition(
         (
             Edit("streaming_app/cli/trial.py", "", _COMMAND, "in a module", "streaming_app/cli/*.py"),
-            Edit(
-                "streaming_app/cli/main.py", "COMMANDS = {\n", 'COMMANDS = {\n    "trial": ("trial",),\n', "its name in"
-            ),
+            Edit("streaming_app/cli/main.py", '"Run": {', '"Run": {"trial": "trial", ', "its name in"),
             Edit(
                 "docs/commands.md",
                 "streams-groups lag   ",

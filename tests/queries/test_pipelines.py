@@ -146,25 +146,3 @@ def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:
         ("report", "enriched", 0),
     ]
     assert found.undescribed == frozenset()
-
-
-def test_a_group_reads_what_is_written_less_what_waits_more(tmp_path: Path) -> None:
-    warehouse = make_warehouse(tmp_path)
-    lag = {"topic": "orders", "partition": 0, "status": "OK", "observed_at": NOW, "log_end_offset": 6_000}
-    then = NOW - timedelta(minutes=40)
-    rows = [("slow", 3_000), ("fast", 0), ("new", 0), ("unknown", None)]
-    append(warehouse, "lag", *({**lag, "group_id": group_id, "lag": now} for group_id, now in rows))
-    append(
-        warehouse,
-        "lag_history",
-        *({**lag, "group_id": one, "lag": 0, "observed_at": then} for one in ("slow", "fast", "unknown")),
-    )
-    ends = {"topic": "orders", "partition": 0, "times": [NOW - timedelta(minutes=10), NOW], "end_offsets": [0, 6_000]}
-    empty = {**lag, "group_id": "gone", "log_start_offset": 6_000}  # its commit has expired, and so has every record
-    append(warehouse, "lag", empty)
-    append(warehouse, "lag_history", {**empty, "lag": 600, "committed_offset": 5_400, "observed_at": then})
-    append(warehouse, "log_ends", ends)
-    found = read_pipelines(WarehouseReader(warehouse), "default")
-    assert found.rates == {"orders": 10.0}
-    rates = {one.group_id: one.rate for one in found.reads}
-    assert rates == {"slow": 5.0, "fast": 10.0, "new": None, "unknown": None, "gone": 11.0}

@@ -147,7 +147,7 @@ def test_what_a_member_serves_is_what_brokers_say_to_all_members(
         for part in described["topology"]["subtopologies"]
         for topic in (*part["repartition_source_topics"], *part["state_changelog_topics"])
     }
-    topics = topics_of(row["subtopologies"], {("0", large): 4, ("0", small): 2}, counts)
+    topics = [*topics_of(row["subtopologies"], {("0", large): 4, ("0", small): 2}, counts)]
     assert {(one.name, one.partitions, one.asked_for) for one in topics} >= {(repartition, 3, 3), (changelog, 3, None)}
     ours = {
         member["user_endpoint"]: served(

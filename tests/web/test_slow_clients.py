@@ -213,7 +213,7 @@ def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_
     for _ in range(10):
         assert served.connections
         client.recv(1)
-        assert wait_until(lambda: connection in connection._unread, interval=0.001)
+        assert wait_until(lambda: connection in connection._unread._timers, interval=0.001)
         served.clock.tick(LIMITS.unread_seconds / 10)
     assert not served.connections
     assert len(read_all(client)) < len(LARGE)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
-from streaming_app.queries.behind import BINS, Behind
+from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
-from streaming_app.text import utc
+from streaming_app.text import duration, utc
 from streaming_app.web.tracks import (
     Scale,
     Shape,
@@ -72,16 +72,19 @@ def assignment_events(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(assignment_events(), st.floats(0, 59.9))
 def test_a_task_is_unowned_exactly_while_nobody_has_it(events: list[dict[str, Any]], minute: float) -> None:
-    spells = [one for one in task_spells(events) if one.role == "active"]
+    spells = [one for one in task_spells(events) if one["role"] == "active"]
     then, now = group_at(events, at(minute)), at(minute)
-    has = {(part, n) for one in then.members.values() for role, part, n in parse_tasks(one.tasks) if role == "active"}
-    for task_id in {one.task for one in spells}:
+    tasks = [task for one in then["members"].values() for task in parse_tasks(one["tasks"])]
+    has = {(part, n) for role, part, n in tasks if role == "active"}
+    for task_id in {one["task"] for one in spells}:
         sub, _, number = task_id.partition("_")
         first = min(e["at"] for e in events if task_id in (e["new"] or ""))
-        own = [one for one in spells if one.task == task_id]
-        is_gone = first <= now and not any(one.since <= now and (not one.until or now < one.until) for one in own)
+        own = [one for one in spells if one["task"] == task_id]
+        is_gone = first <= now and not any(
+            one["since"] <= now and (not one["until"] or now < one["until"]) for one in own
+        )
         assert is_gone == (first <= now and (sub, int(number)) not in has)
-        assert is_gone == (task_id in then.unowned)
+        assert is_gone == (task_id in then["unowned"])
 
 
 def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
@@ -93,7 +96,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
         {**begin, "at": at(4), "kind": "assignment", "new": "active 0_0,1_0"},
         {**begin, "at": at(5), "kind": "assignment", "new": "active 0_0"},
     ]
-    assert group_at(events, at(6)).unowned == ["1_0"]
+    assert group_at(events, at(6))["unowned"] == ["1_0"]
 
 
 # --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
@@ -175,18 +178,20 @@ def test_verdicts_and_members_are_at_each_moment_those_of_the_rows(
 
 
 @given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
-def test_the_line_is_how_far_behind_the_group_was_at_the_end_of_each_part(values: dict[int, float | None]) -> None:
-    series = {n: Behind(one, one or 0.0, one, is_lower_bound=one is None) for n, one in values.items()}
-    curve = behind_track(SCALE, series, TIMES).curve
+def test_the_bars_are_how_far_behind_the_group_was_in_each_part(values: dict[int, float | None]) -> None:
+    series = {n: {"most": one, "is_lower": one is None} for n, one in values.items()}
+    track = behind_track(SCALE, series, TIMES)
     known = {number: one for number, one in values.items() if one is not None}
-    assert (curve is None) == (not known)
-    if curve is None:
+    bars, hatched = of_kind(track, "lag-bar"), of_kind(track, "unknown")
+    if not known:
+        assert not track.shapes
         return
-    assert (curve.most, curve.newest) == (max(known.values()), values.get(BINS - 1))
+    most = max(known.values())
+    assert f" {duration(most)}" in track.label
     drawn = {}
-    for line in curve.lines:
-        points = [tuple(map(float, one.split(","))) for one in line.split(" ")]
-        for (begin, y), (end, _) in zip(points[::2], points[1::2], strict=True):
-            drawn |= dict.fromkeys(range(round(begin * BINS / 1000), round(end * BINS / 1000)), y)
-    assert drawn == {number: round(1_000 - 1_000 * one / (curve.most or 1.0)) for number, one in known.items()}
-    assert sum(width for _, width in curve.unknown) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)
+    for bar in bars:
+        places = range(round(bar.x * BINS / 1000), round((bar.x + bar.width) * BINS / 1000))
+        drawn |= dict.fromkeys(places, bar.height)
+        assert bar.y + bar.height == 56
+    assert drawn == {number: max(1.0, round(56 * one / (most or 1.0), 1)) for number, one in known.items()}
+    assert sum(one.width for one in hatched) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)

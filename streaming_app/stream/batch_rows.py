@@ -36,6 +36,7 @@ class BatchRows:
     tables: Mapping[str, pa.Table | Sequence[EncodedFile]]
     """By name, what this process holds, or the files that workers returned."""
     counts: Counter[str] = field(default_factory=Counter)
+    """Numbers of records or rows, by name."""
 
     def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
         """Return the columns of a table that `schema` names; the rows are of this cluster."""
@@ -43,6 +44,16 @@ class BatchRows:
         if isinstance(found, pa.Table):
             return found.select(schema.names)
         return pa.concat_tables([schema.empty_table(), *(decode_file(one, cluster, schema) for one in found)])
+
+
+def join(parts: Iterable[BatchRows]) -> BatchRows:
+    """Return the rows of all parts, which this process holds."""
+    held, counts = defaultdict[str, list[pa.Table]](list), Counter[str]()
+    for part in parts:
+        counts.update(part.counts)
+        for name, rows in part.tables.items():
+            held[name].append(rows)
+    return BatchRows({name: pa.concat_tables(rows) for name, rows in held.items()}, counts)
 
 
 @cache

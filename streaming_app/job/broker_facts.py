@@ -2,8 +2,8 @@
 
 Each pass asks for the kinds of facts that are due. If a kind cannot be read now, because a broker is away or an ACL was
 removed, its earlier facts stay, with the time at which they were true, even across a restart: they are old, not wrong.
-Configs change rarely. So the service asks for them again after ten minutes, for configs of groups also when the groups
-change, and for configs of topics within ten passes if there are many.
+Configs of groups and brokers change rarely. So the service asks for them again after ten minutes, and when the groups
+change.
 
 The table is replaced in one commit when a fact has changed, and every ten minutes to update the times.
 """
@@ -84,7 +84,6 @@ class BrokerFacts(Poller):
         """Prepare for the groups of a job; the facts of its cluster are in the table."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
-        self._topic_configs = read.TopicConfigs()
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
@@ -105,7 +104,7 @@ class BrokerFacts(Poller):
             _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
             _Source(
                 [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
-                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal, self._topic_configs),
+                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal),
             ),
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )
@@ -133,6 +132,11 @@ class BrokerFacts(Poller):
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds a topic keeps records, for the topics that delete records by age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
+
+    def acceptable_lags(self) -> Mapping[str, int]:
+        """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
+        known = self._facts(kinds.GROUP_CONFIG)
+        return {one.subject: int(one.value) for one in known if one.name == read.ACCEPTABLE_LAG}
 
     def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
         """Return by group how internal topics differ from the group's topology; None before the first pass."""

@@ -10,8 +10,7 @@ stored row. For a group with many records in a batch, the stage takes a new snap
 which limits memory, and after each failure, so that no record is folded again and again.
 
 A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays,
-with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue. If a
-row cannot be written, its records go to quarantine, up to some megabytes of them.
+with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue.
 """
 
 from __future__ import annotations
@@ -230,8 +229,6 @@ class _Group:
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
         self._is_set_aside = False
-        self._folded: dict[Any, LogRow] = {}  # by offset and partition; only the first ones if there are many
-        self._folded_bytes = 0
         self.outcome = GroupOutcome(options)
 
     def read(self, row: LogRow) -> None:
@@ -279,9 +276,6 @@ class _Group:
             return
         if self._options.history_offsets:
             self._close_at_end_of_history(group, raw)
-        if self._folded_bytes < _BYTES_PER_BATCH:
-            self._folded[raw.row[1:3]] = raw.row
-            self._folded_bytes += raw.record.size
         group.add(raw)
 
     def _in_other_partition(self, raw: Raw) -> GroupFold | None:
@@ -321,21 +315,14 @@ class _Group:
                 if self._stored and is_marked(self._stored):
                     group.fold.group.known_before = known_before(self._stored)
                 carry_over(group.fold.group)
-                size = group.fold.size + outcome.undecodable_bytes + self._folded_bytes
-                return Folded(outcome.with_group(group.fold), outcome.counts, size, self._refuse_all)
+                size = group.fold.size + outcome.undecodable_bytes
+                return Folded(outcome.with_group(group.fold), outcome.counts, size, self.set_aside)
         if outcome.counts or outcome.undecodable:
             return self.undecodable()
         return None
 
     def _refuse(self, row: LogRow, error: Exception) -> None:
-        self._folded.pop(row[1:3], None)
         self.outcome.refuse(row, error)
-
-    def _refuse_all(self, error: Exception) -> Folded:
-        """Return the row of the group, set aside, because the folded one cannot be written; refuse its records."""
-        for row in self._folded.values():
-            self.outcome.refuse(row, error)
-        return self.set_aside(error)
 
     def set_aside(self, error: Exception) -> Folded:
         """Return the row of the group from before the batch, marked as set aside."""

@@ -75,22 +75,18 @@ def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
 
 
 def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held, counts = defaultdict[str, list[pa.Table]](list), Counter[str]()
+    held, size = list[BatchRows](), 0
     for made in make(batches):
-        counts.update(made.counts)
-        for name, rows in made.tables.items():
-            held[name].append(rows)
-        if sum(rows.nbytes for parts in held.values() for rows in parts) >= _FILE_BYTES:
-            yield from _files(held)
-            held.clear()
-    yield from _files(held)
-    yield _returned({"name": name, "count": count} for name, count in counts.items())
+        held.append(made)
+        size += sum(rows.nbytes for rows in made.tables.values() if isinstance(rows, pa.Table))
+        if size >= _FILE_BYTES:
+            yield from _returned(join(held))
+            held, size = [], 0
+    yield from _returned(join(held))
 
 
-def _files(held: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.RecordBatch]:
-    for name, parts in held.items():
-        yield _returned([{"name": name, **encode_file(pa.concat_tables(parts))._asdict()}])
-
-
-def _returned(rows: Iterable[Mapping[str, object]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(list(rows), _RETURNED)
+def _returned(made: BatchRows) -> Iterator[pa.RecordBatch]:
+    for name, rows in made.tables.items():
+        yield pa.RecordBatch.from_pylist([{"name": name, **encode_file(rows)._asdict()}], _RETURNED)
+    counts = [{"name": name, "count": count} for name, count in made.counts.items()]
+    yield pa.RecordBatch.from_pylist(counts, _RETURNED)

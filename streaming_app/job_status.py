@@ -59,18 +59,27 @@ class SelfCheckStatus:
     """Groups that were read again since the start."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsStatus:
-    """The status of the stream of committed offsets and of groups of every type; its fields are as in `JobStatus`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatus:
+    """The status of a stream; times are those of the machine that the job runs on."""
 
     caught_up: bool = False
+    """The stream has reached the end of the topic since it started. No alert about a group fires before that."""
     caught_up_at: datetime | None = None
+    """When the stream was last at the end of the topic; an earlier run counts, too. It stays as it is after the job was
+    away for too long, see `is_gap_too_long`, until the stream has read the topic from the beginning."""
     read_from_beginning_at: datetime | None = None
+    """When the stream last began to read the topic from the beginning; an earlier run counts, too."""
     behind: int = 0
+    """Offsets of the topic that are not in the tables yet."""
     behind_since: datetime | None = None
+    """Since when the stream has been behind all the time, or batches took minutes; None at the end of the topic."""
     last_success_at: datetime | None = None
+    """When a batch last succeeded, or the stream last found no new records."""
     failing_since: datetime | None = None
+    """Since when the stream has failed, and been restarted without success; None while it runs."""
     failure: str | None = None
+    """The error that it failed with, in one line."""
 
 
 @dataclass(frozen=True)
@@ -101,33 +110,16 @@ class DiskSpace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatus:
-    """The status of the job that writes one cluster; times are those of the machine that it runs on."""
+class JobStatus(StreamStatus):
+    """The status of the job that writes one cluster, and of its stream of streams groups."""
 
     started_at: datetime
-    caught_up: bool = False
-    """The job has reached the end of the topic since it started. No alert about a group fires before that."""
-    caught_up_at: datetime | None = None
-    """When the job was last at the end of the topic; an earlier run counts, too. It stays as it is after the job was
-    away for too long, see `is_gap_too_long`, until the job has read the topic from the beginning."""
-    read_from_beginning_at: datetime | None = None
-    """When the job last began to read the topic from the beginning; an earlier run counts, too."""
-    behind: int = 0
-    """Offsets of the topic that are not in the tables yet."""
-    behind_since: datetime | None = None
-    """Since when the job has been behind all the time, or batches took minutes; None at the end of the topic."""
-    last_success_at: datetime | None = None
-    """When a batch last succeeded, or the stream last found no new records."""
     brokers_away_since: datetime | None = None
     """Since when no broker has responded; None while one does."""
     topic_missing_since: datetime | None = None
     """Since when the brokers have had no such topic; None while they have it."""
     progress_at: datetime | None = None
     """When Spark last made progress with a batch that is not complete yet."""
-    failing_since: datetime | None = None
-    """Since when the stream has failed, and been restarted without success; None while it runs."""
-    failure: str | None = None
-    """The error that it failed with, in one line."""
     quarantined_at: datetime | None = None
     """When a record was last written to `quarantine`."""
     quarantined: int = 0
@@ -139,8 +131,8 @@ class JobStatus:
     maintenance_failures: int = 0
     """Tasks of maintenance that failed since the job started; each is tried again."""
     self_check: SelfCheckStatus = SelfCheckStatus()
-    offsets: OffsetsStatus | None = None
-    """None if `offsets.enabled` is false."""
+    offsets: StreamStatus | None = None
+    """The stream of committed offsets and of groups of every type; None if `offsets.enabled` is false."""
     log_ends_at: Mapping[str, datetime] = field(default_factory=dict)
     """By the id of a broker: when it last answered about the ends of the logs that it leads."""
     descriptions_at: datetime | None = None

@@ -85,14 +85,17 @@ class AlertService(Service):
         return self._sender.status()
 
     def tick(self) -> None:
-        """Evaluate the rules if that is due, and store the changes. Raises the first error, after trying all steps."""
+        """Evaluate the rules if that is due, and store the changes. Raises an error after trying all steps."""
         if self._job.fence:
             self._job.fence.check_owner()
         if time.monotonic() < self._evaluate_at:
             self._save()
             return
         self._evaluate_at, self._evaluated = time.monotonic() + self._job.config.alerts.interval, False
-        self._try(self._evaluate, lambda: self._on_evaluated(self._sender.status()))
+        try:
+            self._evaluate()
+        finally:
+            self._on_evaluated(self._sender.status())
         self._evaluated = True
 
     def pause(self, seconds: float) -> float:
@@ -132,19 +135,21 @@ class AlertService(Service):
         now = datetime.now(timezone.utc)
         with self._sender.changing():
             self._engine.step(observed, now)
-        # Store before sending, so that a crash in between loses no notification.
-        self._try(self._save, self._publish)
-
-    def _publish(self) -> None:
-        with self._sender.changing():
-            self._engine.lifecycle.publish()
+        try:
+            self._save()
+        finally:  # after that, so that a crash in between loses no notification
+            with self._sender.changing():
+                self._engine.lifecycle.publish()
 
     def _save(self) -> None:
         """Write the changes that are not written yet. On failure they are kept, and tried again later."""
         if time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + _RETRY_SECONDS
-        self._try(self._save_problems, self._save_verdicts)
+        try:
+            self._save_problems()
+        finally:
+            self._save_verdicts()
         self._retry_at = 0.0
 
     def _save_problems(self) -> None:
@@ -183,17 +188,12 @@ class AlertService(Service):
         return {"alerts": self._engine.without_alerts, "verdicts": len(self._engine.board.put_off)}
 
     def _report_error_of(self, step: Callable[[], None]) -> None:
-        error = _error_of(step)
-        if error and not isinstance(error, OtherOwnerError):
+        try:
+            step()
+        except OtherOwnerError:
+            pass
+        except Exception as error:  # noqa: BLE001 - the job ends anyway
             self.report_failure(self.failed(error_text(error)))
-
-    def _try(self, *steps: Callable[[], None]) -> None:
-        """Take every step, whatever the others raise. Raises the first error, and reports the others."""
-        errors = [error for step in steps if (error := _error_of(step))]
-        for error in errors[1:]:
-            self.report_failure(self.failed(error_text(error)))
-        if errors:
-            raise errors[0]
 
     def _check_coverage(self, observed: Observed) -> None:
         """Report settings that exclude every group, such as an override whose pattern matches everything."""
@@ -206,11 +206,3 @@ class AlertService(Service):
                 f"alerts: no rule is enabled for any of the {count(len(group_ids), 'group')}: "
                 "check groups, ignore_groups, rules and overrides below `alerts:`"
             )
-
-
-def _error_of(step: Callable[[], None]) -> Exception | None:
-    try:
-        step()
-    except Exception as error:  # noqa: BLE001 - one failed step must not prevent the others
-        return error
-    return None

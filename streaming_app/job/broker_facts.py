@@ -2,8 +2,8 @@
 
 Each pass asks for the kinds of facts that are due. If a kind cannot be read now, because a broker is away or an ACL was
 removed, its earlier facts stay, with the time at which they were true, even across a restart: they are old, not wrong.
-Configs change rarely. So the service asks for them again after ten minutes, for configs of groups also when the groups
-change, and for configs of topics within ten passes if there are many.
+Configs of groups and brokers change rarely. So the service asks for them again after ten minutes, and when the groups
+change.
 
 The table is replaced in one commit when a fact has changed, and every ten minutes to update the times.
 """
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
-from streaming_app.alerts.facts import TopicDifference
+from streaming_app.alerts.facts import DescriptionSupport, TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
@@ -31,6 +31,7 @@ from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, Row
 from streaming_app.kafka.connection import Admin, connect
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.releases import DESCRIPTION_PLUGIN
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.rust_table import RustTable
 
@@ -80,11 +81,14 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(self, job: Job) -> None:
-        """Prepare for the groups of a job; the facts of its cluster are in the table."""
+    def __init__(self, job: Job, descriptions: DescriptionSupport) -> None:
+        """Prepare for the groups of a job; the facts of its cluster are in the table.
+
+        `descriptions` notes whether the configuration of the brokers names a plugin.
+        """
         super().__init__("broker facts", job, _NEEDS)
+        self._descriptions = descriptions
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
-        self._topic_configs = read.TopicConfigs()
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
@@ -94,18 +98,14 @@ class BrokerFacts(Poller):
                 lambda admin, asked: read.group_configs(admin, asked.groups),
                 lambda asked: asked.groups,
             ),
-            _Source(
-                [kinds.BROKER_CONFIG],
-                lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()),
-                lambda _: None,
-            ),
+            _Source([kinds.BROKER_CONFIG], self._configs_of_brokers, lambda _: None),
             _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
             _Source([kinds.COORDINATOR], lambda admin, asked: read.coordinators(admin, asked.groups)),
             _Source([kinds.GROUP_STATE], lambda admin, _: read.group_states(admin)),
             _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
             _Source(
                 [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
-                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal, self._topic_configs),
+                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal),
             ),
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )
@@ -133,6 +133,11 @@ class BrokerFacts(Poller):
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds a topic keeps records, for the topics that delete records by age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
+
+    def acceptable_lags(self) -> Mapping[str, int]:
+        """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
+        known = self._facts(kinds.GROUP_CONFIG)
+        return {one.subject: int(one.value) for one in known if one.name == read.ACCEPTABLE_LAG}
 
     def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
         """Return by group how internal topics differ from the group's topology; None before the first pass."""
@@ -172,6 +177,16 @@ class BrokerFacts(Poller):
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
         return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal)
+
+    def _configs_of_brokers(self, admin: Admin, _: _Asked) -> list[BrokerFact]:
+        """Return the configs of the brokers; note whether they have a description plugin, if that is known."""
+        brokers = admin.broker_ids()
+        found = read.configs_of_brokers(admin, brokers)
+        if any(fact.name == DESCRIPTION_PLUGIN and fact.value for fact in found):
+            self._descriptions.plugin_found(self._now())
+        elif {fact.subject for fact in found} == set(map(str, brokers)):  # brokers before 4.4 have no such config
+            self._descriptions.plugin_absent(self._now())
+        return found
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""

@@ -40,6 +40,7 @@ from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
+from streaming_app.stream.batch_rows import BatchRows, schema_of
 from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -48,11 +49,12 @@ _QUEUED_ROWS = 50_000  # for more, reading the table again is cheaper than keepi
 _SLICE = 10_000  # rows that are Python objects at a time
 _READ = 200  # unsettled members of one group, the ones with the oldest records: there may be thousands
 _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target", "pending_revocation")
+_SCHEMA = pa.schema([schema_of("groups").field(name) for name in (*COLUMNS, "members", "assignments")])
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
 
 
-_Batch = tuple[pa.Table, WrittenBetween]
-"""Rows that the stream passed, and when their records were written."""
+_Batch = tuple[Mapping[str, Any], WrittenBetween]
+"""Rows that the stream passed, by table, and when their records were written."""
 
 
 class GroupCache:
@@ -75,13 +77,14 @@ class GroupCache:
         self._started_at = self._now()
         self._is_complete = False
 
-    def on_rows(self, folded: pa.Table) -> None:
-        """Queue the folded rows of a small batch: the columns of `groups`, and events (see `stream.outputs`)."""
+    def on_rows(self, rows: BatchRows) -> None:
+        """Queue the rows of a small batch: those of groups, and their events."""
         bounds = WrittenBetween(self._read_all_at(), self._now())
+        tables = {name: rows.tables[name] for name in (EVENTS, RETRACTED) if name in rows.tables}
+        tables["groups"] = rows.read("groups", self._cluster, _SCHEMA)
         with self._lock:
-            columns = [*COLUMNS, "members", "assignments", EVENTS.column, RETRACTED]
-            self._queue.append((folded.select(columns), bounds))
-            if sum(rows.num_rows for rows, _ in self._queue) > _QUEUED_ROWS:
+            self._queue.append((tables, bounds))
+            if sum(one["groups"].num_rows for one, _ in self._queue) > _QUEUED_ROWS:
                 self._queue, self._reload = [], True
 
     def on_bulk_change(self) -> None:
@@ -121,8 +124,8 @@ class GroupCache:
                 one.group_id: correct_snapshot(one, known.get(one.group_id), unbounded) for one in self._read(groups)
             }
         replaces = operator.gt if reload else operator.ge
-        for rows, bounds in queue:
-            rows = rows.filter(pc.is_valid(rows["group_id"]))  # noqa: PLW2901 - without a group: undecodable records
+        for tables, bounds in queue:
+            rows = tables["groups"]
             for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
                 cached = groups.get(group.group_id)
                 if cached is None or replaces(group.last_offset, cached.last_offset):
@@ -131,10 +134,10 @@ class GroupCache:
         self._some_dead = any(group.state == DEAD for group in groups.values())
         if reload:
             self._add_events(self._read_events(now), unbounded)
-        for rows, bounds in queue:
-            for group_id, event in _events(rows, RETRACTED):
+        for tables, bounds in queue:
+            for group_id, event in _events(tables.get(RETRACTED)):
                 self._histories.retract(group_id, event)
-            self._add_events(_events(rows, EVENTS.column), bounds)
+            self._add_events(_events(tables.get(EVENTS)), bounds)
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
         for group_id, event in events:
@@ -207,13 +210,9 @@ def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield dict(zip(names, row, strict=True))
 
 
-def _events(rows: pa.Table, column: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the group and the events in this column, if the histories keep them."""
-    for batch in rows.combine_chunks().to_batches():
-        nested = batch[column]
-        events = pa.Table.from_struct_array(nested.flatten()).append_column(
-            "group_id", batch["group_id"].take(pc.list_parent_indices(nested))
-        )
+def _events(events: pa.Table | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the group and the event, for the events that the histories keep."""
+    if events is not None:
         yield from _with_group_ids(events.filter(_is_in(events["kind"], history.KINDS)))
 
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from kafka.errors import KafkaError
 
@@ -25,9 +24,6 @@ from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
-
-if TYPE_CHECKING:
-    pass
 
 _LOOK_SECONDS = 3.0  # between two checks of the list of brokers
 _MOST_DOUBLED = 20  # how often the pause until the next try is doubled

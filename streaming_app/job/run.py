@@ -102,25 +102,6 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
         report(STOPPED)  # errors of a job that is ending are not reported
 
 
-class _Lines:
-    """The lines that the job reports, up to its last line. Spark may report a batch after that."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report, self._lock, self._ended = report, threading.Lock(), False
-
-    def report(self, line: str) -> None:
-        """Report a line, unless the last line was already reported."""
-        with self._lock:
-            if not self._ended:
-                self._report(line)
-
-    def end_with(self, line: str) -> None:
-        """Report the last line."""
-        with self._lock:
-            self._ended = True
-            self._report(line)
-
-
 def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     spark: SparkSession,
     config: JobConfig,
@@ -133,8 +114,6 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
 
     Raises OtherOwnerError once a job other than that of the `fence` writes the cluster.
     """
-    lines = _Lines(report)
-    report = lines.report
     # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services  # noqa: PLC0415
@@ -176,4 +155,4 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.
         if not stop.is_set():
             services.finish()
-    lines.end_with(STOPPED if stop.is_set() else "Done: all available records are processed.")
+    report(STOPPED if stop.is_set() else "Done: all available records are processed.")

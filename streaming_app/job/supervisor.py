@@ -84,7 +84,7 @@ class Supervisor(Service):
         )
         self._is_asking = self._has_started = False
         self._was_cut = False
-        """The cause of the last failure."""
+        """Whether the last failure came from a log that was cut."""
         self._topic_error: JobError | None = None
         """The error of the last attempt to reach the topic."""
         self._report_topic_error = ReportOnce(stream.report)

@@ -15,7 +15,7 @@ for another reason, its earlier copies stay. The job's first pass waits until it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -36,7 +36,6 @@ from streaming_app.groups.task_copies import (
 )
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
-from streaming_app.kafka.broker_facts import acceptable_lags
 from streaming_app.kafka.client import StreamsGroupClient, describe_each
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.reader import of_groups
@@ -49,7 +48,6 @@ _PASS_SECONDS = 10.0
 _PAUSE_FACTOR = 4  # times the duration of the last pass
 _ASKED_FOR = timedelta(minutes=1)
 _MOVED_FOR = timedelta(minutes=2)  # within this time each moved task has reported whether it restores
-_CONFIGS_FOR = timedelta(hours=1)
 _RUNS = frozenset({*REBALANCING, STABLE})
 
 _KEY = attrgetter("key")
@@ -68,17 +66,19 @@ class _Group:
     changed_at: datetime = EPOCH
     is_stateless: bool = False
     status: GroupCopies | None = None
-    acceptable_lag: int | None = None
-    configs_read_at: datetime | None = None
     standby_replicas: int | None = None
 
 
 class TaskCopies(Poller):
     """Polls from `start` to `close`; `statuses` is for the alerts."""
 
-    def __init__(self, job: Job) -> None:
-        """Prepare for the groups of a job, whose health notes when brokers described groups."""
+    def __init__(self, job: Job, acceptable_lags: Callable[[], Mapping[str, int]] = dict) -> None:
+        """Prepare for the groups of a job, whose health notes when brokers described groups.
+
+        `acceptable_lags` returns by group the config `streams.acceptable.recovery.lag`, where it is known.
+        """
         super().__init__("task copies", job, _NEEDS)
+        self._acceptable_lags = acceptable_lags
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _Group] = {}
         self._is_read = self._is_stored = False
@@ -141,10 +141,10 @@ class TaskCopies(Poller):
             self._known.setdefault(group_id, _Group()).asked_at = now
         denied = {one["group_id"]: one for one in described if one["error_code"] in AUTHORIZATION_CODES}
         known_groups = {one["group_id"]: one for one in described if not one["error_code"]}
-        self._read_configs(client, known_groups, running, now)
+        self._read_standbys(known_groups, running)
+        lags = self._acceptable_lags()
         for group_id, group in known_groups.items():
-            known = self._known[group_id]
-            copies = copies_of_description(group, known.acceptable_lag, known.copies, now)
+            copies = copies_of_description(group, lags.get(group_id), self._known[group_id].copies, now)
             self._set(group_id, copies, running[group_id], now)
         self._use_log(denied, running, now)
         line = None
@@ -169,24 +169,13 @@ class TaskCopies(Poller):
         self._is_stored &= copies == known.copies
         known.copies = copies
 
-    def _read_configs(
-        self, client: StreamsGroupClient, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot], now: datetime
-    ) -> None:
-        """Read the configs of groups: the number of standbys from the log, the acceptable lag from the brokers."""
-        new, old = [], []
-        for group_id in group_ids:
-            known = self._known.setdefault(group_id, _Group())
-            if known.version is None or known.version[0] != running[group_id].group_epoch:
-                new.append(group_id)
-            if known.configs_read_at is None or now - known.configs_read_at > _CONFIGS_FOR:
-                old.append(group_id)
+    def _read_standbys(self, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot]) -> None:
+        """Read from the log how many standbys groups ask for."""
+        versions = {group_id: self._known[group_id].version for group_id in group_ids}
+        new = [one for one, known in versions.items() if known is None or known[0] != running[one].group_epoch]
         for row in self._rows(new):
             replicas = dict(row["assignment_configs"] or {}).get("num.standby.replicas", "")
             self._known[row["group_id"]].standby_replicas = int(replicas) if replicas.isdecimal() else None
-        lags = acceptable_lags(client, old)
-        for group_id in old:
-            known = self._known[group_id]
-            known.configs_read_at, known.acceptable_lag = now, lags.get(group_id)
 
     def _use_log(self, group_ids: Collection[str], running: Mapping[str, GroupSnapshot], now: datetime) -> None:
         """Take the copies from the log, for groups that may not be described."""

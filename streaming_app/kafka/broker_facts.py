@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
@@ -22,17 +22,12 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
-from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.connection import Admin
 from streaming_app.text import format_duration, utc_iso
 
-if TYPE_CHECKING:
-    from streaming_app.kafka.client import StreamsGroupClient
-
 _PER_REQUEST = 500  # groups or topics
-_PASSES = 10  # within so many passes the configs of every topic are read again
 _MOST_LEFT_OVER = 1_000  # topics
-_ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
+ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
 _STREAMS = "streams."  # the prefix of the config names of streams groups
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
@@ -79,27 +74,7 @@ class BrokerFact(NamedTuple):
     """When the job first saw the current value, if there was an earlier one."""
 
 
-class TopicConfigs:
-    """The configs of topics, as last read. If there are many topics, each pass reads a tenth of them, oldest first."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, tuple[str, ...]], _Configs] = {}
-
-    def ask(self, admin: Admin, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, _Configs]:
-        """Return the wanted configs by topic, if they may be read; the configs of new topics are read now."""
-        known = {key: self._known[key] for key in self._known if wanted.get(key[0]) == key[1]}
-        oldest = dict(islice(known, max(_PER_REQUEST, len(wanted) // _PASSES)))
-        due = {topic: names for topic, names in wanted.items() if (topic, names) not in known or topic in oldest}
-        found = _configs(admin, ConfigResourceType.TOPIC, due)
-        # A topic that does not exist has none; it is asked for at each pass.
-        asked = {(topic, names): found[topic] for topic, names in due.items() if found.get(topic)}
-        self._known = {key: one for key, one in known.items() if key[0] not in due} | asked
-        return {topic: configs for (topic, _), configs in self._known.items()}
-
-
-def topic_facts(
-    admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = (), configs: TopicConfigs | None = None
-) -> list[BrokerFact]:
+def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = ()) -> list[BrokerFact]:
     """Return the retention of topics, partitions without leader or replicas, and the state of internal topics.
 
     `wanted` has the internal topics of topologies as the tables have them, each with the `group_id`. 0 partitions, and
@@ -114,7 +89,7 @@ def topic_facts(
     asked = {one["name"]: one for one in by_length if one["name"].startswith(f"{one['group_id']}-")}
     own = {name: sorted(_topic_configs(one)) for name, one in asked.items()}
     keys = {name: (*_RETENTION_CONFIGS, _MIN_ISR, *own.get(name, ())) for name in names}
-    by_topic = (configs or TopicConfigs()).ask(admin, keys)
+    by_topic = _configs(admin, ConfigResourceType.TOPIC, keys)
     facts = [
         BrokerFact(kinds.RETENTION, topic, name, *values[name])
         for topic, values in by_topic.items()
@@ -220,12 +195,6 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     ]
 
 
-def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
-    """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one in `group_configs`."""
-    found = _configs(client.admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
-    return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
-
-
 def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]:
     """Return the configs of these brokers that limit streams groups, or define when brokers remove groups and offsets.
 
@@ -242,23 +211,6 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
     if errors and len(errors) == len(names):
         raise errors[0]
     return facts
-
-
-def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
-    """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
-
-    False only if the config of every broker was read; brokers before 4.4 have no such config. `properties` are Kafka
-    client properties.
-    """
-    try:
-        with closing(connect(properties, IMPATIENT_CONNECT_SECONDS)) as admin:
-            brokers = admin.broker_ids()
-            facts = configs_of_brokers(admin, brokers)
-    except (KafkaError, OSError, ValueError, SecurityError):
-        return None
-    if any(fact.name == releases.DESCRIPTION_PLUGIN and fact.value for fact in facts):
-        return True
-    return False if {fact.subject for fact in facts} == set(map(str, brokers)) else None
 
 
 def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

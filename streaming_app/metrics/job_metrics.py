@@ -13,7 +13,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import JobStatus, OffsetsStatus, SinkStatus, inputs
+from streaming_app.job_status import JobStatus, SinkStatus, StreamStatus, inputs
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
@@ -57,7 +57,7 @@ def _record_name(number: int) -> str:
 
 
 def _of_streams(
-    value: Callable[[JobStatus | OffsetsStatus], float | None],
+    value: Callable[[StreamStatus], float | None],
 ) -> Callable[[JobScrape], Iterator[Sample]]:
     """Return a function that yields a sample of this value for each stream."""
 

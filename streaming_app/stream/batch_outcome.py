@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from streaming_app.stream.batch_rows import BatchRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class Outcome:
 class GroupListener(Protocol):
     """Receives changed groups once they are in the tables."""
 
-    def on_rows(self, folded: pa.Table) -> None:
-        """Receive the written rows, with the columns of `FOLDED_DDL`."""
+    def on_rows(self, rows: BatchRows) -> None:
+        """Receive the written rows: those of groups, events and retracted events. This process holds them."""
 
     def on_bulk_change(self) -> None:
         """Many rows were written: reading them from the table is cheaper than passing them here."""

@@ -36,6 +36,7 @@ class BatchRows:
     tables: Mapping[str, pa.Table | Sequence[EncodedFile]]
     """By name, what this process holds, or the files that workers returned."""
     counts: Counter[str] = field(default_factory=Counter)
+    """Numbers of records or rows, by name."""
 
     def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
         """Return the columns of a table that `schema` names; the rows are of this cluster."""
@@ -43,6 +44,16 @@ class BatchRows:
         if isinstance(found, pa.Table):
             return found.select(schema.names)
         return pa.concat_tables([schema.empty_table(), *(decode_file(one, cluster, schema) for one in found)])
+
+
+def join(parts: Iterable[BatchRows]) -> BatchRows:
+    """Return the rows of all parts, which this process holds."""
+    held, counts = defaultdict[str, list[pa.Table]](list), Counter[str]()
+    for part in parts:
+        counts.update(part.counts)
+        for name, rows in part.tables.items():
+            held[name].append(rows)
+    return BatchRows({name: pa.concat_tables(rows) for name, rows in held.items()}, counts)
 
 
 @cache
@@ -64,22 +75,18 @@ def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
 
 
 def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held, counts = defaultdict[str, list[pa.Table]](list), Counter[str]()
+    held, size = list[BatchRows](), 0
     for made in make(batches):
-        counts.update(made.counts)
-        for name, rows in made.tables.items():
-            held[name].append(rows)
-        if sum(rows.nbytes for parts in held.values() for rows in parts) >= _FILE_BYTES:
-            yield from _files(held)
-            held.clear()
-    yield from _files(held)
-    yield _returned({"name": name, "count": count} for name, count in counts.items())
+        held.append(made)
+        size += sum(rows.nbytes for rows in made.tables.values() if isinstance(rows, pa.Table))
+        if size >= _FILE_BYTES:
+            yield from _returned(join(held))
+            held, size = [], 0
+    yield from _returned(join(held))
 
 
-def _files(held: Mapping[str, Sequence[pa.Table]]) -> Iterator[pa.RecordBatch]:
-    for name, parts in held.items():
-        yield _returned([{"name": name, **encode_file(pa.concat_tables(parts))._asdict()}])
-
-
-def _returned(rows: Iterable[Mapping[str, object]]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(list(rows), _RETURNED)
+def _returned(made: BatchRows) -> Iterator[pa.RecordBatch]:
+    for name, rows in made.tables.items():
+        yield pa.RecordBatch.from_pylist([{"name": name, **encode_file(rows)._asdict()}], _RETURNED)
+    counts = [{"name": name, "count": count} for name, count in made.counts.items()]
+    yield pa.RecordBatch.from_pylist(counts, _RETURNED)

@@ -151,11 +151,10 @@ class CommitsBatchWriter:
         self._append("quarantine", new, written_by)
 
     def _add_type_changes(self, rows: Sequence[Row], written_by: Batch) -> None:
-        """Append an event for each group whose type these records change."""
+        """Append an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
-            if row["record_type"] in GROUP_TYPES:
-                new[row["group_id"]].append(row)
+            new[row["group_id"]].append(row)
         if not new:
             return
         known: dict[str, list[Row]] = defaultdict(list)
@@ -165,13 +164,10 @@ class CommitsBatchWriter:
             {
                 "cluster": self._options.cluster,
                 "group_id": group_id,
-                "at": change.at,
                 "kind": TYPE_CHANGED,
-                "old": change.old,
-                "new": change.new,
+                **change,
                 "source_partition": records[0]["source_partition"],
-                "offset": change.offset,
-                "log_epoch": self._options.log_epoch(records[0]["source_partition"], change.offset),
+                "log_epoch": self._options.log_epoch(records[0]["source_partition"], change["offset"]),
                 "void": False,
             }
             for group_id, records in new.items()
@@ -205,17 +201,8 @@ class MetadataRecord(NamedTuple):
     """The broker's time, in the form that the caller uses."""
 
 
-class TypeChange(NamedTuple):
-    """A group has another type; `offset` and `at` are of the record that first proves it."""
-
-    offset: int
-    at: Any
-    old: str
-    new: str
-
-
-def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord]) -> Iterator[TypeChange]:
-    """Yield the changes that the new records prove, oldest first. Records in `known` prove none.
+def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord]) -> Iterator[Row]:
+    """Yield the changes that the new records prove, oldest first: offset, at, old and new. `known` records prove none.
 
     A change gets the offset and time of the tombstone of the old type, if there is one. Compaction replaces the first
     record of the new type by later ones, so a reader that comes later would see only the last.
@@ -227,5 +214,5 @@ def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord])
         if last is not None and last.record_type != record.record_type and not record.deleted:
             proof = last if last.deleted else record
             old, new_type = GROUP_TYPES[last.record_type], GROUP_TYPES[record.record_type]
-            yield TypeChange(proof.offset, proof.recorded_at, old, new_type)
+            yield {"offset": proof.offset, "at": proof.recorded_at, "old": old, "new": new_type}
         last = record

@@ -1,7 +1,7 @@
 """The Python stage of a batch: gets raw records and stored rows, returns folded rows. Runs in Spark's workers.
 
-Rows come sorted by group and offset; the stored row of a group comes first (as offset -1). Each group gives one row, in
-which its events and its undecodable records are nested. So no decoded record has to be converted to Arrow.
+Rows come sorted by group and offset; the stored row of a group comes first (as offset -1). Each group gives its rows of
+each table. So no decoded record has to be converted to Arrow.
 
 A record that cannot be folded stops no other record. A record may decode and still fail in the fold (for example with a
 time beyond the year 9999), and leave the fold half changed. So the stage keeps the records since a snapshot. When one
@@ -10,15 +10,14 @@ stored row. For a group with many records in a batch, the stage takes a new snap
 which limits memory, and after each failure, so that no record is folded again and again.
 
 A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays,
-with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue. If a
-row cannot be written, its records go to quarantine, up to some megabytes of them.
+with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue.
 """
 
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
-from streaming_app.stream.outputs import EVENTS, FOLDED, rows_of
+from streaming_app.stream.outputs import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
@@ -50,8 +49,8 @@ _BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that are yielded t
 
 def fold_stream(
     batches: Iterable[pa.RecordBatch], options: FoldOptions, topics: TopicLookup | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into batches of `FOLDED`.
+) -> Iterator[BatchRows]:
+    """Fold batches of (group bytes, offset, partition, timestamp, key, value, stored row) into rows by table.
 
     With `topics`, groups that are NotReady get the reason. A group whose reason changed gives a row even without a
     record.
@@ -63,20 +62,19 @@ def fold_stream(
             ready.append(folded)
             size += folded.size
             if len(ready) >= _ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
-                yield _to_arrow(ready)
+                yield _to_rows(ready, options.history_offsets)
                 ready, size = [], 0
     if ready:
-        yield _to_arrow(ready)
+        yield _to_rows(ready, options.history_offsets)
 
 
 def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> Iterator[BatchRows]:
-    """Fold in a Spark worker that does nothing else; yield the results of `rows_of`.
+    """Fold in a Spark worker that does nothing else.
 
     The garbage collector runs less often: by default it took a fifth of the time and found nothing.
     """
     gc.set_threshold(_COLLECTED_AFTER)
-    for folded in fold_stream(batches, options):
-        yield rows_of(pa.Table.from_batches([folded]), options.history_offsets)
+    yield from fold_stream(batches, options)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
@@ -124,17 +122,19 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class Folded(NamedTuple):
-    """A row to write."""
+    """The rows of a group, or some of its records for quarantine."""
 
-    row: dict[str, Any]
+    rows: RowsByTable
+    counts: Counter[str]
+    """As in `GroupOutcome`."""
     size: int
-    """Its approximate size in bytes."""
+    """The approximate size of the rows in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
-    """Called with an error if this row cannot be written; returns the row to write instead."""
+    """Called with an error if Arrow cannot hold the rows; returns the rows to write instead."""
 
 
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
-    """Yield the folded row of one group. If it has very many undecodable records, yield rows of these first.
+    """Yield the rows of one group. If it has very many undecodable records, yield rows of these first.
 
     If the fold fails as a whole, the group is set aside, and no other group is affected.
     """
@@ -229,8 +229,6 @@ class _Group:
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
         self._is_set_aside = False
-        self._folded: dict[Any, LogRow] = {}  # by offset and partition; only the first ones if there are many
-        self._folded_bytes = 0
         self.outcome = GroupOutcome(options)
 
     def read(self, row: LogRow) -> None:
@@ -250,9 +248,9 @@ class _Group:
         return len(outcome.undecodable) >= _ROWS_PER_BATCH or outcome.undecodable_bytes >= _BYTES_PER_BATCH
 
     def undecodable(self) -> Folded:
-        """Return the undecodable records so far, and drop them."""
-        size = self.outcome.undecodable_bytes
-        return Folded(self.outcome.without_group(), size)
+        """Return the undecodable records and the counts so far, and drop them."""
+        outcome, self.outcome = self.outcome, GroupOutcome(self._options)
+        return Folded({QUARANTINE: outcome.undecodable}, outcome.counts, outcome.undecodable_bytes)
 
     def _restore(self, stored: dict[str, Any]) -> None:
         """Continue from the stored row, unless the group is read again."""
@@ -278,9 +276,6 @@ class _Group:
             return
         if self._options.history_offsets:
             self._close_at_end_of_history(group, raw)
-        if self._folded_bytes < _BYTES_PER_BATCH:
-            self._folded[raw.row[1:3]] = raw.row
-            self._folded_bytes += raw.record.size
         group.add(raw)
 
     def _in_other_partition(self, raw: Raw) -> GroupFold | None:
@@ -305,14 +300,14 @@ class _Group:
 
     def _close_at_end_of_history(self, group: GroupFold, raw: Raw) -> None:
         """End the operation where an earlier batch ended, so that its events are replaced and not written twice."""
-        cut = self._options.history_offsets.get(EVENTS.table, {}).get(raw.partition)
+        cut = self._options.history_offsets.get(EVENTS, {}).get(raw.partition)
         if cut is not None and self._last_offset <= cut < raw.record.offset:
             group.close_operation()
         self._last_offset = raw.record.offset
 
     def close(self, topics: TopicLookup | None) -> Folded | None:
-        """End the batch; return the row to write, if there is one."""
-        group, outcome, self._group = self._group, self.outcome, None  # the row may wait for others to be written
+        """End the batch; return the rows to write, if there are any."""
+        group, outcome, self._group = self._group, self.outcome, None  # the rows may wait for others to be written
         if group is not None:
             group.close_operation()
             set_reasons(group.fold, topics)
@@ -320,27 +315,18 @@ class _Group:
                 if self._stored and is_marked(self._stored):
                     group.fold.group.known_before = known_before(self._stored)
                 carry_over(group.fold.group)
-                size = group.fold.size + outcome.undecodable_bytes + self._folded_bytes
-                row = outcome.with_group(group.fold)
-                return Folded(row, size, partial(self._refuse_all, row))
-        if outcome.decoded or outcome.undecodable:
+                size = group.fold.size + outcome.undecodable_bytes
+                return Folded(outcome.with_group(group.fold), outcome.counts, size, self.set_aside)
+        if outcome.counts or outcome.undecodable:
             return self.undecodable()
         return None
 
     def _refuse(self, row: LogRow, error: Exception) -> None:
-        self._folded.pop(row[1:3], None)
         self.outcome.refuse(row, error)
-
-    def _refuse_all(self, folded: dict[str, Any], error: Exception) -> Folded:
-        """Return the row of the group, set aside, because the folded one cannot be written; refuse its records."""
-        self.outcome.take_back(folded)
-        for row in self._folded.values():
-            self.outcome.refuse(row, error)
-        return self.set_aside(error)
 
     def set_aside(self, error: Exception) -> Folded:
         """Return the row of the group from before the batch, marked as set aside."""
-        size, newest, row = self.outcome.undecodable_bytes, self._newest, self._stored
+        outcome, newest, row = self.outcome, self._newest, self._stored
         if newest and row is None:
             group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
             group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
@@ -350,21 +336,25 @@ class _Group:
         if row is None:
             raise error
         at = newest[3] if newest else row["updated_at"]
-        return Folded(self.outcome.set_aside(row, at, error), size)
+        return Folded(outcome.set_aside(row, at, error), outcome.counts, outcome.undecodable_bytes)
 
 
-def _to_arrow(folded: Sequence[Folded]) -> pa.RecordBatch:
-    """Return the rows as a batch. If Arrow cannot hold a row, its group is set aside."""
+def _to_rows(folded: Sequence[Folded], reached: HistoryOffsets) -> BatchRows:
+    """Return the rows of these groups. If Arrow cannot hold the rows of a group, it is set aside."""
     try:
-        return pa.RecordBatch.from_pylist([one.row for one in folded], FOLDED)
+        found = to_tables((one.rows for one in folded), reached)
     except _REFUSED:
-        return pa.RecordBatch.from_pylist([_row_that_fits(one) for one in folded], FOLDED)
+        folded = [_that_fits(one, reached) for one in folded]
+        found = to_tables((one.rows for one in folded), reached)
+    for one in folded:
+        found.counts.update(one.counts)
+    return found
 
 
-def _row_that_fits(folded: Folded) -> dict[str, Any]:
+def _that_fits(folded: Folded, reached: HistoryOffsets) -> Folded:
     try:
-        pa.RecordBatch.from_pylist([folded.row], FOLDED)
+        to_tables([folded.rows], reached)
     except _REFUSED as error:
         if folded.refuse:
-            return folded.refuse(error).row
-    return folded.row
+            return folded.refuse(error)
+    return folded

@@ -23,7 +23,7 @@ from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
+from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     fold_in_worker,
@@ -33,7 +33,7 @@ from streaming_app.stream.fold_stage import (
 )
 from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import APPENDED, EVENTS, FOLDED, RETRACTED, rows_of
+from streaming_app.stream.outputs import APPENDED, EVENTS, QUARANTINE, RETRACTED
 from streaming_app.stream.slices import Part, SlicePlans
 from streaming_app.stream.source import RAW
 from streaming_app.stream.table_versions import TableVersions, batch_writers
@@ -112,13 +112,19 @@ class GroupsBatchWriter:
                 index = records.read(most if is_few else None)
             counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)
         written = {what: counts[what] for what in ("decoded", "groups")}
-        has_written = any((*written.values(), counts["quarantined"]))
+        has_written = any((*written.values(), counts[QUARANTINE]))
         if has_written:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
-        others = {name: counts[name] for name in ("quarantined", "drifted")}
-        self._on_done(batch_id, Outcome(written=written, **others, by_type=by_type, seconds=self._times.seconds))
+        outcome = Outcome(
+            written=written,
+            quarantined=counts[QUARANTINE],
+            drifted=counts["drifted"],
+            by_type=by_type,
+            seconds=self._times.seconds,
+        )
+        self._on_done(batch_id, outcome)
         self._is_running = True
 
     def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
@@ -161,21 +167,18 @@ class GroupsBatchWriter:
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: Batch) -> Mapping[str, int]:
         with self._times.measure("fold"):
             ordered = sort_for_fold(records, stored)
-            folded = pa.Table.from_batches(fold_stream(ordered.to_batches(), self._options, self._topics), FOLDED)
-        if not folded.num_rows:  # all records are of groups of other types
-            return {}
-        rows = rows_of(folded, self._options.history_offsets)
+            rows = join(fold_stream(ordered.to_batches(), self._options, self._topics))
         self._write(rows, batch)
-        if self._listener:
-            self._listener.on_rows(folded)
+        if self._listener and "groups" in rows.tables:
+            self._listener.on_rows(rows)
         return rows.counts
 
     def _write(self, rows: BatchRows, batch: Batch) -> None:
         with self._times.measure("history"):
-            retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS.table))
+            retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS))
             if retracted.num_rows:
-                self._writer.table(EVENTS.table).delete_rows(_in_any_release(retracted), table(EVENTS.table).key)
-            for name in (output.table for output in APPENDED):
+                self._writer.table(EVENTS).delete_rows(_in_any_release(retracted), table(EVENTS).key)
+            for name in APPENDED:
                 if name in rows.tables:
                     self._writer.table(name).append(rows.tables[name], batch.of_table(name))
         with self._times.measure("groups"):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from streaming_app import job_status
-from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
+from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
 from streaming_app.text import EPOCH, first_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Health:
         """Return for how long the job has not been at the end of the topic; None if that is not known."""
         return job_status.time_away(self.status, _now())
 
-    def restore(self, earlier: JobStatus | OffsetsStatus) -> None:
+    def restore(self, earlier: StreamStatus) -> None:
         """Take over the status of an earlier run."""
         with self._lock:
             self._status = replace(
@@ -280,7 +280,7 @@ def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
         truncated=newest.truncated,
         quarantined=status.quarantined + offsets.quarantined,
         quarantined_at=_later(status.quarantined_at, offsets.quarantined_at),
-        offsets=OffsetsStatus(**{one.name: getattr(offsets, one.name) for one in fields(OffsetsStatus)}),
+        offsets=StreamStatus(**{one.name: getattr(offsets, one.name) for one in fields(StreamStatus)}),
     )
 
 

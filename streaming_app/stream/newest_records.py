@@ -159,7 +159,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             record = _decode(raw["key"], value, options)
         except DecodeError as error:
             columns = (raw[name] for name in ("offset", "partition", "timestamp", "key", "value"))
-            rows.quarantine.append({"cluster": options.cluster, **quarantine_row(error, options, *columns)})
+            rows.quarantine.append(quarantine_row(error, options, *columns))
             continue
         group_id = record.key["group"] if "group" in record.key else record.key["group_id"]
         if _is_leftover(group_id, raw["partition"], options):

@@ -1,7 +1,8 @@
-"""The result of the records of one group in a batch: its folded row, its counts, and its records for quarantine."""
+"""The result of the records of one group in a batch: its rows, by table, and counts of its records."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,10 +13,10 @@ from typing import Any
 from offsets_decoder import SHIPPED, DecodeError, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import LogRecord
+from streaming_app.groups.group import Group, LogRecord
 from streaming_app.groups.row import to_row
 from streaming_app.stream.epoch_chain import Chain, epoch_at
-from streaming_app.stream.outputs import APPENDED, COUNTS, RETRACTED, TOPOLOGIES, HistoryOffsets
+from streaming_app.stream.outputs import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
 from streaming_app.text import shorten
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
@@ -91,8 +92,9 @@ def quarantine_row(  # noqa: PLR0913, PLR0917 - the columns of a record
     key: bytes | None,
     value: bytes | None,
 ) -> dict[str, Any]:
-    """Return the row in quarantine of a record that cannot be decoded or folded, without its cluster."""
+    """Return the row in quarantine of a record that cannot be decoded or folded."""
     return {
+        "cluster": options.cluster,
         "group_id": group_of_key(key),
         "topic": options.topic,
         "partition": partition,
@@ -112,8 +114,10 @@ class GroupOutcome:
 
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
-        self.decoded = self.drifted = self.undecodable_bytes = 0
+        self.counts = Counter[str]()
+        """How many records were decoded, and how many of them have unknown tagged fields (drifted)."""
         self.undecodable: list[dict[str, Any]] = []
+        self.undecodable_bytes = 0
 
     def decode(self, row: LogRow) -> LogRecord | None:
         """Return the decoded record; None if it goes to quarantine."""
@@ -125,8 +129,7 @@ class GroupOutcome:
         except DecodeError as error:
             self._quarantine(error, row)
             return None
-        self.decoded += 1
-        self.drifted += record.drift
+        self.counts.update(decoded=1, drifted=record.drift)
         return LogRecord(offset, at, record.record_type, record.key, record.value, size_of(row))
 
     def refuse(self, row: LogRow, error: Exception) -> None:
@@ -135,56 +138,40 @@ class GroupOutcome:
             error = UnfoldableRecord(f"{type(error).__name__}: {error}")
         self._quarantine(error, row)
 
-    def with_group(self, fold: Fold) -> dict[str, Any]:
-        """Return the folded row of the group."""
-        partition = fold.group.source_partition
+    def with_group(self, fold: Fold) -> RowsByTable:
+        """Return the rows of the group, and of its records for quarantine."""
+        group = fold.group
+        log_epoch = self._options.log_epoch(group.source_partition, group.last_offset)
         return {
-            **to_row(self._options.cluster, fold.group),
-            "log_epoch": self._options.log_epoch(partition, fold.group.last_offset),
-            "events": [{"void": False, **self._nested(event._asdict(), partition)} for event in fold.events],
-            RETRACTED: [{"void": False, **self._nested(event._asdict(), partition)} for event in fold.retracted],
-            TOPOLOGIES.column: [self._nested(one, partition) for one in fold.topologies],
-            "groups": 1,
-            "emitted_events": len(fold.events),
-            "retracted_events": len(fold.retracted),
-            TOPOLOGIES.count_column: len(fold.topologies),
-            **self._take(),
+            "groups": [{**to_row(self._options.cluster, group), "log_epoch": log_epoch}],
+            EVENTS: [self._of_group(group, one._asdict()) for one in fold.events],
+            RETRACTED: [self._of_group(group, one._asdict()) for one in fold.retracted],
+            TOPOLOGIES: [self._of_group(group, one) for one in fold.topologies],
+            QUARANTINE: self.undecodable,
         }
 
-    def set_aside(self, row: dict[str, Any], at: datetime | None, error: Exception) -> dict[str, Any]:
-        """Return the row of a group that an error sets aside: its unchanged row, with the mark."""
+    def set_aside(self, row: dict[str, Any], at: datetime | None, error: Exception) -> RowsByTable:
+        """Return the rows of a group that an error sets aside: its unchanged row, with the mark."""
         reason = str(error) if isinstance(error, OverBudgetError) else f"{type(error).__name__}: {error}"
         marks = {
             "set_aside_at": at,
             "set_aside_reason": shorten(reason, _REASON),
             "set_aside_release": self._options.release,
         }
-        return {**self.without_group(), **row, **marks, "groups": 1}
+        return {"groups": [row | marks], QUARANTINE: self.undecodable}
 
-    def without_group(self) -> dict[str, Any]:
-        """Return a row with nothing but counts and records for quarantine."""
-        empty: dict[str, list[Any]] = {output.column: [] for output in APPENDED}
-        row: dict[str, Any] = {"group_id": None, **empty, RETRACTED: [], **dict.fromkeys(COUNTS, 0)}
-        return {"cluster": self._options.cluster, **row, **self._take()}
-
-    def _nested(self, row: Mapping[str, Any], partition: int) -> dict[str, Any]:
-        log_epoch = self._options.log_epoch(partition, row["offset"])
-        return {**row, "source_partition": partition, "log_epoch": log_epoch}
+    def _of_group(self, group: Group, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a row of the group's history with the columns that are the same for each."""
+        partition = group.source_partition
+        return {
+            "cluster": self._options.cluster,
+            "group_id": group.group_id,
+            **row,
+            "source_partition": partition,
+            "log_epoch": self._options.log_epoch(partition, row["offset"]),
+            "void": False,
+        }
 
     def _quarantine(self, error: Exception, row: LogRow) -> None:
         self.undecodable_bytes += size_of(row)
         self.undecodable.append(quarantine_row(error, self._options, *row[1:6]))
-
-    def take_back(self, folded: Mapping[str, Any]) -> None:
-        """Take back the counts and records of a folded row that cannot be written."""
-        self.undecodable, self.decoded, self.drifted = (folded[name] for name in ("undecodable", "decoded", "drifted"))
-
-    def _take(self) -> dict[str, Any]:
-        taken = {
-            "undecodable": self.undecodable,
-            "quarantined": len(self.undecodable),
-            "decoded": self.decoded,
-            "drifted": self.drifted,
-        }
-        self.undecodable, self.decoded, self.drifted, self.undecodable_bytes = [], 0, 0, 0
-        return taken

@@ -14,7 +14,7 @@ from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job_status import DiskSpace, JobStatus, OffsetsStatus, SinkStatus
+from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus
 from tests.alerts.evaluation import findings_of, rule_settings_of
 from tests.alerts.examples import check_text, make_alert
 from tests.support.healthy_group import healthy_group
@@ -104,11 +104,11 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
         ({"last_success_at": ago(minutes=11)}, ago(minutes=1), "no batch has completed since 2026-11-21 03:01:00Z"),
         ({"started_at": ago(minutes=30), "last_success_at": None}, ago(minutes=20), "since the start at"),
         (
-            {"offsets": OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
+            {"offsets": StreamStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")},
             ago(minutes=30),
             "its stream fails: disk full",
         ),
-        ({"offsets": OffsetsStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
+        ({"offsets": StreamStatus(last_success_at=ago(minutes=25))}, ago(minutes=15), "has completed no batch"),
         (
             {"lag_failing_since": ago(minutes=11), "lag_failure": "no broker answered"},
             ago(minutes=11),
@@ -225,7 +225,7 @@ def test_a_similar_but_normal_group_has_no_findings(normal: dict[str, Any]) -> N
     ],
 )
 def test_what_stops_the_whole_job_is_one_alert(wrong: dict[str, Any], evidence: dict[str, Any]) -> None:
-    failing = OffsetsStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
+    failing = StreamStatus(last_success_at=NOW, failing_since=ago(minutes=30), failure="disk full")
     job = replace(RUNNING, offsets=failing, lag_failing_since=ago(minutes=9), **wrong)
     (one,) = find(job=job).items()
     assert (one[0], one[1].evidence) == ("StreamsGroupsJobStopped", evidence)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from streaming_app.alerts.problem import FIRING, Delivery, Problem
 from streaming_app.cli.main import main
-from streaming_app.job_status import JobStatus, OffsetsStatus, SelfCheckStatus
+from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.location import Location
@@ -179,7 +179,7 @@ def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Pa
     [
         (JobStatus(AT), "job       running; 0 offsets behind; no batch yet; "),
         (
-            JobStatus(AT, offsets=OffsetsStatus(failing_since=AT, failure="no space")),
+            JobStatus(AT, offsets=StreamStatus(failing_since=AT, failure="no space")),
             "; the stream fails since 03:12:00Z: no space",
         ),
         (
@@ -203,7 +203,7 @@ def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
     now = datetime.now(timezone.utc)
     ends = {"2": now - timedelta(minutes=5), "1": now}
     later = {"log_ends_at": ends, "descriptions_at": now - timedelta(hours=2)}
-    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up_at=now, offsets=OffsetsStatus(), **later))
+    write_heartbeat(warehouse, facts=JobStatus(AT, caught_up_at=now, offsets=StreamStatus(), **later))
     lines = run("status", "--warehouse", warehouse).stdout.splitlines()
     known_until = json.loads(run("status", "--warehouse", warehouse, "--json").stdout)["job"]["known_until"]
     names = ["groups", "commits", "log ends of broker 1", "log ends of broker 2", "descriptions"]

@@ -7,26 +7,22 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.health import Health
-from streaming_app.stream.outputs import EVENTS, RETRACTED
-from streaming_app.tables.arrow import arrow_type
+from streaming_app.stream.outputs import to_tables
 from tests.support.a_job import a_job
 from tests.support.rows import member_row, task_row
-from tests.support.warehouses import append, arrow_schema, make_warehouse, replace_rows
+from tests.support.warehouses import append, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-FOLDED = arrow_schema("groups")
-for column in (EVENTS.column, RETRACTED):
-    FOLDED = FOLDED.append(pa.field(column, arrow_type(EVENTS.array_type)))
 
 
-def row(group_id: str | None, offset: int = 1, state: str = "Stable", **others: Any) -> dict[str, Any]:
-    """Return a folded row."""
+def row(group_id: str, offset: int = 1, state: str = "Stable", **others: Any) -> dict[str, Any]:
+    """Return the row of a group, with its events."""
     return {
         "cluster": "default",
         "group_id": group_id,
@@ -41,8 +37,13 @@ def row(group_id: str | None, offset: int = 1, state: str = "Stable", **others: 
     } | others
 
 
-def folded(*rows: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), FOLDED)
+def folded(*rows: dict[str, Any]) -> BatchRows:
+    def of_events(name: str) -> list[dict[str, Any]]:
+        return [{"cluster": "default", "group_id": one["group_id"], **event} for one in rows for event in one[name]]
+
+    return to_tables(
+        [{"groups": list(rows), "group_events": of_events("events"), "retracted": of_events("retracted")}], {}
+    )
 
 
 def event(at: datetime | None, kind: str, old: str | None, new: str | None, **others: Any) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def test_groups_are_those_of_the_tables_and_of_the_batches_until_the_last_refres
     (warehouse / "moved").rename(warehouse / "groups")
     cache.refresh()
     before = cache.groups()
-    cache.on_rows(folded(row(None), row("b", 3, "NotReady", not_ready_reason="MISSING_SOURCE_TOPICS: orders")))
+    cache.on_rows(folded(row("b", 3, "NotReady", not_ready_reason="MISSING_SOURCE_TOPICS: orders")))
     assert cache.groups() == before
     assert states(cache) == {"a": "Stable", "b": "NotReady"}
     assert (cache.groups()["b"].not_ready_reason, cache.groups()["b"].state_since) == (

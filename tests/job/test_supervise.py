@@ -23,7 +23,7 @@ from streaming_app.errors import (
 )
 from streaming_app.job import supervisor
 from streaming_app.job.supervisor import Supervisor
-from streaming_app.job_status import OffsetsStatus
+from streaming_app.job_status import StreamStatus
 from streaming_app.stream.health import Batch, Health
 from streaming_app.stream.log_positions import TruncatedLogError
 from tests.support.waiting import wait_until
@@ -317,7 +317,7 @@ def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_t
     assert any("The stream failed: no space left" in line and "Trying again" in line for line in job.lines)
     assert sum("no ACL. Trying again" in line for line in job.lines) == 2
     status = Health(job.health).status
-    assert isinstance(status.offsets, OffsetsStatus)
+    assert isinstance(status.offsets, StreamStatus)
     assert status.offsets.failure
     assert status.offsets.failing_since is not None
     assert (status.failure, status.failing_since) == (None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -53,9 +53,6 @@ class FakeBrokers:
             else self._group(one)
             for one in group_ids
         ]
-
-    def acceptable_lags(self, group_ids: Sequence[str]) -> Mapping[str, int]:
-        return dict.fromkeys(group_ids, 50)
 
     def _group(self, group_id: str) -> dict[str, Any]:
         changelogs = [] if group_id in self.stateless else [{"name": "c"}]
@@ -115,10 +112,9 @@ class Harness:
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
         monkeypatch.setattr(StreamsGroupClient, "of", lambda _: nullcontext(self.brokers))
         monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
-        monkeypatch.setattr(task_copies, "acceptable_lags", FakeBrokers.acceptable_lags)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
         job = Job(config, {}, Health(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
-        self.poller = TaskCopies(job)
+        self.poller = TaskCopies(job, lambda: dict.fromkeys(self.groups, 50))
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)
 

@@ -8,16 +8,12 @@ from functools import partial
 
 import pytest
 from kafka import KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
 
-from streaming_app.kafka import broker_facts
 from streaming_app.kafka.broker_facts import (
+    ACCEPTABLE_LAG,
     BrokerFact,
-    TopicConfigs,
-    acceptable_lags,
     configs_of_brokers,
     group_configs,
-    has_description_plugin,
     topic_facts,
     transactions,
 )
@@ -44,9 +40,8 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     }
     ask = partial(group_configs, client.admin, [group_id])
     assert internal.keys().isdisjoint(by_name(ask()))
-    assert acceptable_lags(client, [group_id]) == {}
     client.configure_group(group_id, {**internal, "streams.num.standby.replicas": "2"})
-    assert wait_until(lambda: acceptable_lags(client, [group_id]) == {group_id: 50})
+    assert wait_until(lambda: ACCEPTABLE_LAG in by_name(ask()))
     assert {(fact.kind, fact.subject, fact.group_id) for fact in ask()} == {("group_config", group_id, group_id)}
     found = by_name(ask())
     assert {name: found[name] for name in internal} == {name: (value, "group") for name, value in internal.items()}
@@ -64,7 +59,6 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     with StreamsGroupClient(broker.bootstrap_server) as other:
         found = by_name(group_configs(other.admin, ["any"]))
         assert {name: found[name] for name in internal} == {name: (value, "broker") for name, value in internal.items()}
-        assert acceptable_lags(other, ["any"]) == {"any": 50}
         assert by_name(configs_of_brokers(other.admin, [1]))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
 
 
@@ -113,30 +107,6 @@ def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist
     assert [fact for fact in found if fact.kind == "isr"] == [
         BrokerFact("isr", f"{topic}-{partition}", "isr", "1 of 1, min.insync.replicas 2") for partition in (0, 1)
     ]
-
-
-def test_of_many_topics_the_configs_are_asked_for_in_turn_and_those_of_a_new_one_at_once(
-    client: StreamsGroupClient, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broker_facts, "_PER_REQUEST", 1)
-    monkeypatch.setattr(broker_facts, "_PASSES", 3)
-    topics = [unique("many") for _ in range(3)]
-    for topic in topics:
-        client.create_topic(topic, configs={"retention.ms": "1000"})
-
-    def retentions(configs: TopicConfigs) -> list[str]:
-        return [one.value for one in topic_facts(client.admin, topics, (), configs) if one.name == "retention.ms"]
-
-    configs = TopicConfigs()
-    assert retentions(configs) == ["1000"] * 3
-    changed = [ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "2000"}) for topic in topics]
-    client.admin.alter_configs(changed)
-    assert wait_until(lambda: retentions(TopicConfigs()) == ["2000"] * 3)
-    assert [retentions(configs).count("2000") for _ in range(3)] == [1, 2, 3]
-    topics.append(unique("many"))
-    assert retentions(configs) == ["2000"] * 3
-    client.create_topic(topics[-1], configs={"retention.ms": "3000"})
-    assert sorted(retentions(configs)) == ["2000", "2000", "2000", "3000"]
 
 
 def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_each_partition(
@@ -194,14 +164,3 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         producer.commit_transaction()
         producer.close()
     assert wait_until(lambda: not [one for one in transactions(client.admin, []) if one.name == application])
-
-
-def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
-    broker: Broker, start_broker: Callable[..., LocalBroker]
-) -> None:
-    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
-    without = start_broker(version="4.3.1")
-    properties = {"bootstrap.servers": without.bootstrap_server}
-    assert has_description_plugin(properties) is False
-    without.stop()
-    assert has_description_plugin(properties) is None

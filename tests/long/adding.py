@@ -181,11 +181,11 @@ assert "X'0028'" not in WANTED_RECORDS
         "`tests/groups/test_fold.py`, `make lint`",
         _FOLD_ONE
         + """
-from streaming_app.stream.outputs import FOLDED_DDL
+from streaming_app.tables.definitions import table
 row = to_row("c", fold(metadata).group)
 assert row["trial"] == 14
 assert from_row(row).trial == 14
-assert "trial int" in FOLDED_DDL
+assert "trial int" in table("groups").ddl
 """,
     ),
     "a table": Addition(
@@ -194,14 +194,13 @@ assert "trial int" in FOLDED_DDL
             Edit(
                 "streaming_app/stream/outputs.py",
                 "APPENDED = (EVENTS, QUARANTINE",
-                'TRIALS = Output("trials", "trials", "new_trials")\nAPPENDED = (TRIALS, EVENTS, QUARANTINE',
+                'APPENDED = ("trials", EVENTS, QUARANTINE',
                 "its entry in",
             ),
             Edit(
                 "streaming_app/stream/outcome.py",
-                '            "groups": 1,\n',
-                '            "groups": 1,\n            "new_trials": 1,\n'
-                '            "trials": [{"source_partition": partition, "offset": 1}],\n',
+                "            EVENTS: [self._of_group",
+                '            "trials": [self._of_group(group, {"offset": 1})],\n            EVENTS: [self._of_group',
                 "its rows in",
             ),
         ),
@@ -211,13 +210,14 @@ assert "trial int" in FOLDED_DDL
         + """
 from streaming_app.tables.definitions import expiring_tables, history_tables, tables
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import COUNTS, FOLDED_DDL
+from streaming_app.stream.outputs import to_tables
 for listed in (expiring_tables(), history_tables(), tables()):
     assert "trials" in [one.name for one in listed]
-row = GroupOutcome(FoldOptions("c", "t")).with_group(fold(metadata))
-assert row["trials"] == [{"source_partition": 0, "offset": 1}]
-assert "new_trials" in COUNTS
-assert "trials array<struct<at:timestamp,source_partition:int,offset:bigint>>" in FOLDED_DDL
+made = to_tables([GroupOutcome(FoldOptions("c", "t")).with_group(fold(metadata))], {})
+assert made.counts["trials"] == 1
+assert made.tables["trials"].select(["group_id", "source_partition", "offset"]).to_pylist() == [
+    {"group_id": "g", "source_partition": 0, "offset": 1}
+]
 """,
     ),
     "an alert rule": Addition(

@@ -14,24 +14,15 @@ from streaming_app.groups.group import Event
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
+from streaming_app.stream.batch_rows import join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import APPENDED, COUNTS, EVENTS, FOLDED_DDL, QUARANTINE, rows_of
-from streaming_app.tables.arrow import arrow_type
-from streaming_app.tables.definitions import table
+from streaming_app.stream.outputs import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
-FOLDED = pa.schema(
-    [
-        *arrow_schema("groups"),
-        *(pa.field(one.column, arrow_type(one.array_type)) for one in APPENDED),
-        pa.field("retracted", arrow_type(EVENTS.array_type)),
-        *(pa.field(name, pa.int64()) for name in COUNTS),
-    ]
-)
 RAW = pa.schema(
     [
         ("group_bytes", pa.binary()),
@@ -75,53 +66,51 @@ def records(pairs: Iterable[Pair], *, first: int = 0, partition: int = 0, second
     ]
 
 
-def fold(
-    rows: list[dict[str, Any]], stored: pa.Table | None = None, options: FoldOptions = OPTIONS
-) -> list[dict[str, Any]]:
+def fold_all(
+    rows: list[dict[str, Any]], stored: Iterable[dict[str, Any]] | None = None, options: FoldOptions = OPTIONS
+) -> dict[str, Any]:
+    """Return the rows by table, and the counts."""
     raw = pa.Table.from_pylist(rows, RAW)
-    kept = None if stored is None else stored_as_records(stored.select(table("groups").names))
-    batches = fold_stream(sort_for_fold(raw, kept).to_batches(), options)
-    return pa.Table.from_batches(batches, FOLDED).to_pylist()
+    kept = None if stored is None else stored_as_records(pa.Table.from_pylist(list(stored), arrow_schema("groups")))
+    found = join(fold_stream(sort_for_fold(raw, kept).to_batches(), options))
+    tables = {name: one.to_pylist() for name, one in found.tables.items()}
+    return {**{name: [] for name in ("groups", RETRACTED, *APPENDED)}, **tables, "counts": found.counts}
 
 
-def stored_rows(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, FOLDED)
+def fold(
+    rows: list[dict[str, Any]], stored: Iterable[dict[str, Any]] | None = None, options: FoldOptions = OPTIONS
+) -> list[dict[str, Any]]:
+    """Return the rows of the groups."""
+    groups: list[dict[str, Any]] = fold_all(rows, stored, options)["groups"]
+    return groups
 
 
-def by_id(folded: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {row["group_id"]: row for row in folded if row["group_id"] is not None}
-
-
-def test_the_ddl_of_spark_names_the_same_columns_in_the_same_order() -> None:
-    names = [field.name for field in FOLDED]
-    position = -1
-    for name in names:
-        position = FOLDED_DDL.find(f"{name} ", position + 1)
-        assert position >= 0, name
+def by_id(folded: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["group_id"]: row for row in folded}
 
 
 def test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count() -> None:
     rows = records([*group("bad"), assigned("bad", 2, TOO_LATE), *group("good"), assigned("good", 2)])
-    folded = by_id(fold(rows))
-    assert folded["bad"]["member_count"] == folded["good"]["member_count"] == 1
-    assert folded["bad"]["assignment_epoch"] == 1
-    assert folded["good"]["assignment_epoch"] == 2
-    (refused,) = folded["bad"]["undecodable"]
+    folded = fold_all(rows)
+    groups = by_id(folded["groups"])
+    assert groups["bad"]["member_count"] == groups["good"]["member_count"] == 1
+    assert groups["bad"]["assignment_epoch"] == 1
+    assert groups["good"]["assignment_epoch"] == 2
+    (refused,) = folded[QUARANTINE]
     assert (refused["error_kind"], refused["offset"], refused["partition"]) == ("UnfoldableRecord", 3, 0)
     assert (refused["key"], refused["value"], refused["topic"]) == (*assigned("bad", 2, TOO_LATE), "topic")
-    assert folded["bad"]["quarantined"] == 1
-    assert folded["good"]["undecodable"] == []
+    assert folded["counts"][QUARANTINE] == 1
 
 
 def test_records_before_and_after_one_that_cannot_be_folded_are_folded_as_if_it_were_not_there() -> None:
     bad = assigned("g", 2, TOO_LATE)
     pairs = [*group("g"), bad, *group("g", 3, ["m", "n"]), bad, assigned("g", 3), bad]
     rows = records(pairs)
-    (folded,) = fold(rows)
-    (plain,) = fold([row for row in rows if (row["key"], row["value"]) != bad])
-    assert folded["quarantined"] == 3
-    ignored = {"undecodable", "quarantined", "decoded"}
-    assert {k: v for k, v in folded.items() if k not in ignored} == {k: v for k, v in plain.items() if k not in ignored}
+    folded = fold_all(rows)
+    plain = fold_all([row for row in rows if (row["key"], row["value"]) != bad])
+    assert len(folded[QUARANTINE]) == folded["counts"][QUARANTINE] == 3
+    for name in ("groups", EVENTS, TOPOLOGIES, RETRACTED):
+        assert folded[name] == plain[name]
 
 
 @pytest.mark.parametrize("us", [-1, TOO_LATE * 1_000, (1 << 63) - 1])
@@ -130,7 +119,7 @@ def test_a_record_with_a_time_that_python_cannot_hold_is_one_without_a_time(us: 
     folded = by_id(fold(rows[:-1]))
     assert folded["g"]["member_count"] == 1
     assert (folded["g"]["updated_at"], folded["g"]["state_since"]) == (None, None)
-    (refused,) = fold(rows[-1:])[0]["undecodable"]
+    (refused,) = fold_all(rows[-1:])[QUARANTINE]
     assert (refused["value"], refused["timestamp"]) == (b"value", None)
 
 
@@ -151,10 +140,11 @@ def test_times_out_of_order_or_missing_change_neither_state_nor_history() -> Non
     jumping = [START + timedelta(seconds=second) for second in (0, -60, 0, 60, -86_400, 0, -1, 0)]
     without = [datetime.fromtimestamp(-0.001, timezone.utc)] * len(pairs)  # as Spark shows Kafka's -1
     for written, times in ((jumping, [None, *(jumping[n] for n in (4, 7, 6, 7))]), (without, [None] * 5)):
-        (row,) = fold([{**one, "timestamp": time} for one, time in zip(records(pairs), written, strict=True)])
+        folded = fold_all([{**one, "timestamp": time} for one, time in zip(records(pairs), written, strict=True)])
+        (row,) = folded["groups"]
         wanted = {"state": "Stable", "description_status": "CURRENT", "unsolicited_pushes": 1, "member_count": 1}
         assert {name: row[name] for name in wanted} == wanted
-        events = [Event(**{name: one[name] for name in Event._fields}) for one in row["events"]]
+        events = [Event(**{name: one[name] for name in Event._fields}) for one in folded[EVENTS]]
         assert list(gaps("g", events, row)) == []
         states = [event.new for event in sorted(events, key=lambda one: one.offset) if event.kind == "state"]
         assert states == ["Assigning", "Reconciling", "Stable"]
@@ -168,46 +158,41 @@ def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [
         one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))
     ]
-    whole = fold(records(pairs))
+    whole = fold_all(records(pairs))
     monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
-    assert fold(records(pairs)) == whole
-    assert whole[0]["quarantined"] == 6
+    assert fold_all(records(pairs)) == whole
+    assert len(whole[QUARANTINE]) == 6
 
 
 def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> None:
     """Let the rows of these groups have a value that Arrow cannot hold."""
 
     def too_large(self: Any, fold: Any) -> dict[str, Any]:
-        row = with_group(self, fold)
-        return row | {"group_epoch": 1 << 40} if row["group_id"] in group_ids else row
+        rows = with_group(self, fold)
+        (row,) = rows["groups"]
+        return {**rows, "groups": [row | {"group_epoch": 1 << 40}]} if row["group_id"] in group_ids else rows
 
     with_group = GroupOutcome.with_group
     monkeypatch.setattr(GroupOutcome, "with_group", too_large)
 
 
-def test_a_group_whose_row_arrow_cannot_hold_is_set_aside_and_its_records_are_in_quarantine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_group_whose_row_arrow_cannot_hold_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its row as it was, of which a release reads all records again."""
     before = fold(records([*group("bad"), *group("good")]))
     let_rows_be_too_large(monkeypatch, "bad", "new")
     many = [one for epoch in (3, 4, 5) for name in ("bad", "good", "new") for one in group(name, epoch)]
-    folded = fold(records([*many, assigned("bad", 5, TOO_LATE)], first=50), stored_rows(before))
-    rows, kept = by_id(folded), {one["offset"]: one for row in folded for one in row["undecodable"]}
+    folded = fold_all(records([*many, assigned("bad", 5, TOO_LATE)], first=50), before)
+    rows = by_id(folded["groups"])
     assert (rows["good"]["group_epoch"], rows["good"]["set_aside_reason"]) == (5, None)
     assert (rows["bad"]["group_epoch"], rows["bad"]["last_offset"]) == (2, 2)  # as it was
     assert rows["new"]["state"] == "Unknown"
     for name in ("bad", "new"):
         assert rows[name]["set_aside_reason"].startswith("ArrowInvalid: ")
-        assert rows[name]["events"] == []
-    refused = {50 + number: pair for number, pair in enumerate(many) if b"good" not in pair[0]}
-    assert kept.keys() == {*refused, 50 + len(many)}  # what is refused for itself is in quarantine all the same
-    for offset, (key, value) in refused.items():
-        one = kept[offset]
-        assert (one["partition"], one["key"], one["value"], one["error_kind"]) == (0, key, value, "UnfoldableRecord")
-        assert one["message"].startswith("ArrowInvalid: ")
-    assert sum(row["decoded"] for row in folded) == len(many) + 1
-    assert sum(row["quarantined"] for row in folded) == len(kept)
+        assert name not in {one["group_id"] for one in folded[EVENTS]}
+    (refused,) = folded[QUARANTINE]
+    assert (refused["offset"], refused["error_kind"]) == (50 + len(many), "UnfoldableRecord")  # for itself
+    assert folded["counts"]["decoded"] == len(many) + 1
+    assert folded["counts"][QUARANTINE] == 1
 
 
 def other_partition(group_id: str, partitions: int) -> tuple[int, int]:
@@ -218,50 +203,48 @@ def other_partition(group_id: str, partitions: int) -> tuple[int, int]:
 def test_a_record_in_the_partition_that_now_holds_the_group_starts_its_row_over() -> None:
     now, before = other_partition("g", 4)
     options = FoldOptions("default", "topic", partitions=4)
-    stored = stored_rows(fold(records(group("g", 90), first=5_000, partition=before), options=options))
-    assert stored["source_partition"].to_pylist() == [before]
+    stored = fold(records(group("g", 90), first=5_000, partition=before), options=options)
+    assert [one["source_partition"] for one in stored] == [before]
     (row,) = fold(records(group("g", 7), partition=now), stored, options)
     assert (row["group_epoch"], row["source_partition"], row["last_offset"]) == (7, now, 2)
-    again = fold(records(group("g", 91), first=6_000, partition=before), stored_rows([row]), options)
-    assert [one["error_kind"] for one in again[0]["undecodable"]] == ["LeftoverRecord"] * 3
-    assert by_id(again) == {}
+    again = fold_all(records(group("g", 91), first=6_000, partition=before), [row], options)
+    assert [one["error_kind"] for one in again[QUARANTINE]] == ["LeftoverRecord"] * 3
+    assert again["groups"] == []
 
 
 @pytest.mark.parametrize(("grew", "groups"), [(False, 1), (True, 0)])
 def test_records_left_in_an_old_partition_count_only_where_the_topic_never_grew(grew: bool, groups: int) -> None:
     _, before = other_partition("g", 4)
     options = FoldOptions("default", "topic", partitions=4, partitions_grew=grew)
-    assert len(by_id(fold(records(group("g"), partition=before), options=options))) == groups
+    assert len(fold(records(group("g"), partition=before), options=options)) == groups
 
 
 def test_reading_again_ends_an_operation_where_the_history_ends() -> None:
     """As the batch did that wrote the history, so that its events are retracted and not emitted a second time."""
     whole = records([*group("g", 2, ["m", "n"])])
     first = fold(whole[:2])
-    second = fold(whole[2:], stored_rows(first))
-    (again,) = fold(whole, options=FoldOptions("default", "topic", history_offsets={EVENTS.table: {0: 1}}))
-    assert again["retracted"] == second[0]["retracted"] != []
-    beyond = [event for event in again["events"] if event["offset"] > 1]
-    assert beyond == second[0]["events"]
+    second = fold_all(whole[2:], first)
+    again = fold_all(whole, options=FoldOptions("default", "topic", history_offsets={EVENTS: {0: 1}}))
+    assert again[RETRACTED] == second[RETRACTED] != []
+    assert again[EVENTS] == second[EVENTS] != []
 
 
-def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() -> None:
+def test_a_batch_gives_the_new_topologies_of_a_group_and_none_that_is_known() -> None:
     def deployed(topics: list[str]) -> list[Pair]:
         subtopology = {"subtopology_id": "0", "source_topics": topics}
         topology = encode(23, {"group_id": "g"}, {"epoch": 0, "subtopologies": [subtopology]})
         return [topology, encode(17, {"group_id": "g"}, {"epoch": 2})]
 
     gone = [encode(kind, {"group_id": "g"}, None) for kind in (17, 23)]
-    first = fold(records(deployed(["a"]), partition=4))
-    same = fold(records([*gone, *deployed(["a"])], first=2, partition=4, second=9), stored_rows(first))
-    other = fold(records([*gone, *deployed(["b"])], first=6, partition=4, second=19), stored_rows(same))
-    (row,) = other
-    (topology,) = row["topologies"]
-    assert (row["emitted_topologies"], same[0]["emitted_topologies"], first[0]["emitted_topologies"]) == (1, 0, 1)
+    first = fold_all(records(deployed(["a"]), partition=4))
+    same = fold_all(records([*gone, *deployed(["a"])], first=2, partition=4, second=9), first["groups"])
+    other = fold_all(records([*gone, *deployed(["b"])], first=6, partition=4, second=19), same["groups"])
+    (row,), (topology,) = other["groups"], other[TOPOLOGIES]
+    assert (len(first[TOPOLOGIES]), len(same[TOPOLOGIES])) == (1, 0)
     assert (topology["source_partition"], topology["offset"], topology["topology_epoch"]) == (4, 8, 0)
     assert topology["subtopologies"][0]["source_topics"] == ["b"]
-    assert [(one["old"], one["new"]) for one in row["events"] if one["kind"] == "topology"] == [
-        (first[0]["topology_hash"], row["topology_hash"])
+    assert [(one["old"], one["new"]) for one in other[EVENTS] if one["kind"] == "topology"] == [
+        (first["groups"][0]["topology_hash"], row["topology_hash"])
     ]
     assert topology["topology_hash"] == row["topology_hash"] == topology_hash(topology["subtopologies"])
 
@@ -274,6 +257,5 @@ def test_the_row_of_a_group_carries_its_new_topologies_and_none_that_is_known() 
 def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
     key: bytes, group_id: str | None, other: bool
 ) -> None:
-    folded = fold(records([*(group("g") if other else []), (key, b"?")]))
-    (row,) = rows_of(stored_rows(folded), {}).tables[QUARANTINE.table].to_pylist()
+    (row,) = fold_all(records([*(group("g") if other else []), (key, b"?")]))[QUARANTINE]
     assert row["group_id"] == group_id

@@ -45,5 +45,4 @@ def test_changes_of_the_type(
     known: list[tuple[int, int]], new: list[tuple[int, int]], expected: list[tuple[int, str, str]]
 ) -> None:
     found = list(type_changes(records(*known), records(*new)))
-    assert [(one.offset, one.old, one.new) for one in found] == expected
-    assert [one.at for one in found] == [offset for offset, _, _ in expected]
+    assert found == [{"offset": offset, "at": offset, "old": old, "new": now} for offset, old, now in expected]

@@ -19,7 +19,6 @@ from tests.stream.test_fold_stage import (
     group,
     let_rows_be_too_large,
     records,
-    stored_rows,
 )
 from tests.support.encoded import metadata_record
 
@@ -43,7 +42,7 @@ def known(newest: int = 2, **changes: Any) -> dict[str, Any]:
 
 
 def read_again(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    (row,) = fold(rows, stored_rows([known(**changes)]))
+    (row,) = fold(rows, [known(**changes)])
     return row
 
 
@@ -99,9 +98,9 @@ def test_since_when_a_state_holds_is_kept_where_a_batch_ends_within_the_operatio
     rows = [*records(AS_COMPACTED, second=3), *records([*NEWEST, epoch, current], first=7, second=4)]
     (whole,) = fold(rows)
     before = {"newest": 9, "state": whole["state"], "metadata_at": START + timedelta(seconds=4)}
-    (first,) = fold(rows[:3], stored_rows([known(**before)]))
+    (first,) = fold(rows[:3], [known(**before)])
     assert (whole["state"], whole["state_since"], first["state"]) == ("Stable", None, "Assigning")
-    (second,) = fold(rows[3:], stored_rows([first]))
+    (second,) = fold(rows[3:], [first])
     assert (second["state"], second["state_since"], second["known_before"]) == ("Stable", OLD, None)
 
 
@@ -121,10 +120,10 @@ def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, A
     step = {"topology_epoch": 0, "first_seen_at": OLD, **times, "description_stored": False}
     row = {"topology_epochs": [step], "state": "Assigning", "newest": 3}
     whole = read_again(rows, **row)
-    (first,) = fold(rows[:cut], stored_rows([known(**row)]))
-    (second,) = fold(rows[cut:], stored_rows([first])) or [first]
+    (first,) = fold(rows[:cut], [known(**row)])
+    (second,) = fold(rows[cut:], [first]) or [first]
     if first["known_before"]:  # the reading begins again
-        (again,) = fold(rows, stored_rows([{**first, "last_offset": marked(first["last_offset"])}]))
+        (again,) = fold(rows, [{**first, "last_offset": marked(first["last_offset"])}])
         assert again == {**whole, "known_before": None}
     names = {"first_seen_at", "state_since", "description_since", "topology_epochs", *KNOWN, "state", "known_before"}
     assert {name: second[name] for name in names} == {name: whole[name] for name in names}
@@ -133,7 +132,7 @@ def test_what_the_row_proves_is_kept_wherever_batches_end(rows: list[dict[str, A
 
 
 def test_a_marked_row_stays_where_arrow_cannot_hold_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = stored_rows([known()])
+    before = [known()]
     let_rows_be_too_large(monkeypatch, "g")
     (row,) = fold(compacted(), before)
     assert (row["group_epoch"], row["last_offset"], row["first_seen_at"]) == (5, 7, OLD)
@@ -144,6 +143,6 @@ def test_a_group_that_was_set_aside_is_folded_again_and_set_aside_for_good_if_th
     aside = {"set_aside_reason": "why", "set_aside_release": "0.1.0", "set_aside_at": START}
     assert read_again(compacted(), **aside)["set_aside_reason"] is None
     options = replace(OPTIONS, budget=replace(DEFAULT, steps=1))
-    (row,) = fold(compacted(), stored_rows([known(**aside)]), options)
+    (row,) = fold(compacted(), [known(**aside)], options)
     assert row["set_aside_release"] == OPTIONS.release
-    assert fold(records(NEWEST, first=9, second=9), stored_rows([row])) == []
+    assert fold(records(NEWEST, first=9, second=9), [row]) == []

@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.service import Job
-from streaming_app.job_status import JobStatus, OffsetsStatus
+from streaming_app.job_status import JobStatus, StreamStatus
 from streaming_app.report import Report
 from streaming_app.stream.health import Health
 
@@ -21,7 +21,7 @@ class AtTheEnd(Health):
     @property
     def status(self) -> JobStatus:
         now = datetime.now(timezone.utc)
-        offsets = OffsetsStatus(caught_up=True, caught_up_at=now)
+        offsets = StreamStatus(caught_up=True, caught_up_at=now)
         return replace(super().status, caught_up=True, caught_up_at=now, offsets=offsets)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_app.groups.topology import topology_hash
-from streaming_app.job_status import JobStatus, OffsetsStatus
+from streaming_app.job_status import JobStatus, StreamStatus
 from streaming_app.notify.mutes import Mute, Mutes
 from tests.long.hostile import STORED
 from tests.support.heartbeats import write_heartbeat
@@ -67,7 +67,7 @@ def replace_group(path: Path, row: Row) -> None:
 def beat(path: Path, now: datetime, **facts: Any) -> None:
     """Write a heartbeat of a job that has caught up."""
     status = {"caught_up": True, "caught_up_at": now, "last_success_at": now, **facts}
-    offsets = OffsetsStatus(caught_up_at=now - timedelta(minutes=2))
+    offsets = StreamStatus(caught_up_at=now - timedelta(minutes=2))
     status = {"offsets": offsets, "log_ends_at": {"2": now - timedelta(seconds=20)}, **status}
     job = JobStatus(**{"started_at": now - timedelta(days=3), **status})
     write_heartbeat(path, at=now, every_seconds=600.0, facts=job, records_seen=12_345, last_batch_seconds=0.7)

@@ -233,19 +233,13 @@ def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
     Without Spark: its fold is plain Python.
     """
     options = FoldOptions(CLUSTER, TOPIC, partitions=PARTITIONS)
-    tables: dict[str, Rows] = {"groups": [], **{output.table: [] for output in APPENDED}}
+    tables: dict[str, Rows] = {name: [] for name in ("groups", *APPENDED)}
     records = sorted(map(_row, (raw for raw in log if raw.record_type in _READ)), key=itemgetter(0, 1))
     for _, of_group in groupby(records, key=itemgetter(0)):
         for folded in fold_group(of_group, options, None):
-            row = folded.row
-            if row["group_id"] is not None:
-                tables["groups"].append({name: row[name] for name in table("groups").names})
-            for output in APPENDED:
-                of_all = {"cluster": CLUSTER, "group_id": row["group_id"]}
-                names = table(output.table).names
-                tables[output.table] += [
-                    {name: {**of_all, **one}[name] for name in names} for one in row[output.column]
-                ]
+            for name, rows in tables.items():
+                names = table(name).names
+                rows.extend({column: one[column] for column in names} for one in folded.rows.get(name, ()))
     return tables
 
 

@@ -170,6 +170,11 @@ def schemas(folder: str) -> Traversable:
     return files("offsets_decoder") / "schemas" / folder
 
 
+def load_toml(file: Traversable) -> dict[str, Any]:
+    """Return the content of a definition file."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
 def records() -> Mapping[int, RecordDefinition]:
     """Return every definition by record type, ascending. Each file is read once, at its first use."""
     loaded = ((number, record(number)) for number in sorted(_files()))
@@ -180,7 +185,7 @@ def records() -> Mapping[int, RecordDefinition]:
 def record(record_type: int) -> RecordDefinition | None:
     """Return the definition of one record type, or None. It reads one file, so a short run does not read all."""
     file = _files().get(record_type)
-    return None if file is None else _record(tomllib.loads(file.read_text(encoding="utf-8")), record_type)
+    return None if file is None else _record(load_toml(file), record_type)
 
 
 @cache

@@ -134,7 +134,7 @@ class Verification:
 
         Raises VerifyError when the tables belong to another cluster or the job has not written any.
         """
-        group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
+        group_ids = sorted({*self.tables.group_ids(), *self.brokers.streams_groups()} if some is None else some)
         self.deadline = self.now() + self.timeout_seconds
         self.check_topic()
         partial = self.tables.partial_groups()  # which are not described: the answer may be too large

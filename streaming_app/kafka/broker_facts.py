@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
@@ -22,12 +22,9 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.text import format_duration, utc_iso
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.client import StreamsGroupClient
 
 _PER_REQUEST = 500  # groups or topics
 _PASSES = 10  # within so many passes the configs of every topic are read again
@@ -220,9 +217,9 @@ def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
     ]
 
 
-def acceptable_lags(client: StreamsGroupClient, group_ids: Iterable[str]) -> dict[str, int]:
+def acceptable_lags(admin: Admin, group_ids: Iterable[str]) -> dict[str, int]:
     """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one in `group_configs`."""
-    found = _configs(client.admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
+    found = _configs(admin, ConfigResourceType.GROUP, dict.fromkeys(group_ids, (_ACCEPTABLE_LAG,)))
     return {group_id: int(configs[_ACCEPTABLE_LAG].value) for group_id, configs in found.items() if configs}
 
 
@@ -251,7 +248,7 @@ def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
     client properties.
     """
     try:
-        with closing(connect(properties, IMPATIENT_CONNECT_SECONDS)) as admin:
+        with Admin.of(properties, IMPATIENT_CONNECT_SECONDS) as admin:
             brokers = admin.broker_ids()
             facts = configs_of_brokers(admin, brokers)
     except (KafkaError, OSError, ValueError, SecurityError):

@@ -52,9 +52,9 @@ def encode_file(rows: pa.Table) -> EncodedFile:
     return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
 
 
-def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a file of this cluster that `schema` names."""
-    stored = pq.ParquetFile(pa.BufferReader(encoded.content))
+def decode_file(content: bytes, cluster: str, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a file of this cluster that `schema` names. Raises KeyError and Arrow's errors."""
+    stored = pq.ParquetFile(pa.BufferReader(content))
     rows = stored.read([name for name in schema.names if name != CLUSTER], use_threads=False)
     if CLUSTER in schema.names:
         rows = rows.append_column(CLUSTER, pa.repeat(cluster, rows.num_rows))

@@ -17,7 +17,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.connection import Admin
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
 from tests.support.container import Broker
@@ -44,7 +44,7 @@ class Rig:
         self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, server=self.server, **of_test))
 
     def _connect(self, properties: Mapping[str, str]) -> Admin:
-        admin = connect(properties)
+        admin = Admin.of(properties)
         send, describe = admin.send_to_any, admin.describe_configs
 
         def away_or(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,7 +187,7 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
 
     client.delete_topic(of_gone)
     rig.now += timedelta(minutes=10)
-    assert wait_until(lambda: of_gone not in client.admin.list_topics())
+    assert wait_until(lambda: of_gone not in client.list_topics())
     rig.service.tick()
     assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
 
@@ -211,7 +211,7 @@ def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_
     assert rig.service.topic_differences() == {}
     rig.groups[app] = replace(rig.groups[app], state="Stable")
 
-    client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
     rig.now += timedelta(minutes=10)
     rig.service.tick()
     assert rig.service.topic_differences() == {}

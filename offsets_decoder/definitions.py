@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 LATEST = 32767  # the end of a range such as "3+": versions are encoded as int16
 INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
-_SCALARS = INTEGERS | {"string", "bytes", "uuid"}
-_FIELD_KEYS = frozenset(
-    {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
-)
 ZERO_UUID = "A" * 22
 """The uuid of sixteen zero bytes, in Kafka's text form."""
 
@@ -194,8 +190,6 @@ def _files() -> Mapping[int, Traversable]:
 
 
 def _record(data: dict[str, Any], number: int) -> RecordDefinition:
-    if data["type"] != number:
-        raise DefinitionError(f"the file of type {number} defines type {data['type']}")
     return RecordDefinition(
         type=number,
         name=data["name"],
@@ -234,24 +228,10 @@ def _fields(data: list[dict[str, Any]], record_data: dict[str, Any]) -> tuple[Fi
 
 
 def _field(data: dict[str, Any], record_data: dict[str, Any]) -> Field:
-    unknown = data.keys() - _FIELD_KEYS
-    if unknown:
-        raise DefinitionError(f"{record_data['name']}.{data.get('name')}: unknown keys: {sorted(unknown)}")
-    element = data["type"].removeprefix("[]")
-    if element not in _SCALARS and element not in record_data.get("structs", {}):
-        raise DefinitionError(f"{record_data['name']}.{data['name']}: no such type or struct: {element!r}")
-    return Field(
-        name=data["name"],
-        type=data["type"],
-        about=data["about"],
-        since=data.get("since", record_data["since"]),
-        kip=data.get("kip", record_data.get("kip")),
-        versions=Versions.parse(data.get("versions", "0+")),
-        tag=data.get("tag"),
-        default=field_default(data["type"], data.get("default")),
-        nullable=data.get("nullable", False),
-        ignorable=data.get("ignorable", False),
-    )
+    of_record = {"since": record_data["since"], "kip": record_data.get("kip")}
+    versions = Versions.parse(data.get("versions", "0+"))
+    default = field_default(data["type"], data.get("default"))
+    return Field(**{**of_record, **data, "versions": versions, "default": default})
 
 
 def field_default(kind: str, declared: int | str | None) -> int | str | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaProducer
@@ -82,7 +83,7 @@ def rig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Rig:
     made = Rig(tmp_path / "w", broker.bootstrap_server)
-    monkeypatch.setattr(broker_facts, "connect", made._connect)
+    monkeypatch.setattr(broker_facts, "Admin", Mock(of=made._connect))
     topic = unique("orders")
     client.create_topic(topic, configs={"min.insync.replicas": "2"})
     made.add(unique("group"), topic)

@@ -127,7 +127,7 @@ def _commit(harness: Harness) -> Lag:
 
 
 def _configure(harness: Harness, configs: dict[str, str]) -> None:
-    harness.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
+    harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
 
 def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:

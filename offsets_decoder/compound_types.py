@@ -25,20 +25,19 @@ NULL_IN_TAG = 0x00  # in a tagged field the presence byte is a varint, as in Con
 
 
 class Array(Subconstruct):  # type: ignore[misc]  # Construct has no types
-    """An array after its length; `size` is the minimum size of an element in bytes."""
+    """An array after its length. Each of its elements has at least one byte."""
 
-    def __init__(self, subcon: Construct, prefix: str, *, nullable: bool, size: int) -> None:
+    def __init__(self, subcon: Construct, prefix: str, *, nullable: bool) -> None:
         super().__init__(subcon)
         self.prefix = prefix
         self.nullable = nullable
-        self.size = size
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
         start = stream.tell()
         count = read_length(stream, path, self.prefix, nullable=self.nullable)
         if count is None:
             return None
-        if count * self.size > remaining(stream):  # before a list is created for them
+        if count > remaining(stream):  # before a list is created for them
             raise LayoutError(f"{count} elements expected, {remaining(stream)} bytes remaining", path, start)
         return [self.subcon._parsereport(stream, context, f"{path}[{i}]") for i in range(count)]  # noqa: SLF001
 

@@ -8,11 +8,15 @@ errors.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsets_decoder.generator import compile_reader
 from offsets_decoder.layout import SHIPPED, check_dialect, key_layout, released_definition, value_layout
 from offsets_decoder.record import Record, UnknownTag
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,19 +57,16 @@ def _to_bytes(data: bytes | None) -> bytes | None:
     return bytes(data) if isinstance(data, bytearray | memoryview) else data
 
 
-class _ValueReaders(dict[bytes, "tuple[int, Reader]"]):
-    """Versions and readers of the values of one record type, by the version's two bytes; generated on first use."""
+class _Made(dict[K, V]):
+    """What `make` returns for each key, made when the key is first asked for."""
 
-    def __init__(self, record_type: int, dialect: str) -> None:
+    def __init__(self, make: Callable[[K], V]) -> None:
         super().__init__()
-        self._record_type = record_type
-        self._dialect = dialect
+        self._make = make
 
-    def __missing__(self, prefix: bytes) -> tuple[int, Reader]:
-        version = int.from_bytes(prefix, "big", signed=True)
-        reader = compile_reader(value_layout(self._record_type, version, self._dialect), "value")
-        self[prefix] = version, reader
-        return self[prefix]
+    def __missing__(self, key: K) -> V:
+        made = self[key] = self._make(key)
+        return made
 
 
 class _RecordReaders(NamedTuple):
@@ -74,31 +75,25 @@ class _RecordReaders(NamedTuple):
     record_type: int
     name: str
     read_key: Reader
-    values: _ValueReaders
+    values: _Made[bytes, tuple[int, Reader]]
+    """Versions and readers of the values, by the version's two bytes."""
 
 
-class _ReadersByType(dict[bytes, _RecordReaders]):
-    """The readers of one dialect, by the first two bytes of the key; generated on first use."""
-
-    def __init__(self, dialect: str) -> None:
-        super().__init__()
-        self._dialect = dialect
-
-    def __missing__(self, prefix: bytes) -> _RecordReaders:
-        record_type = int.from_bytes(prefix, "big", signed=True)
-        name = released_definition(record_type).name
-        read_key = compile_reader(key_layout(record_type), "key")
-        self[prefix] = _RecordReaders(record_type, name, read_key, _ValueReaders(record_type, self._dialect))
-        return self[prefix]
+def _readers_of_dialect(dialect: str) -> _Made[bytes, _RecordReaders]:
+    """Return the readers by the first two bytes of the key."""
+    check_dialect(dialect)
+    return _Made(partial(_readers_of_record, dialect))
 
 
-class _ReadersByDialect(dict[str, _ReadersByType]):
-    """All readers generated so far."""
-
-    def __missing__(self, dialect: str) -> _ReadersByType:
-        check_dialect(dialect)
-        self[dialect] = _ReadersByType(dialect)
-        return self[dialect]
+def _readers_of_record(dialect: str, prefix: bytes) -> _RecordReaders:
+    record_type = int.from_bytes(prefix, "big", signed=True)
+    name, read_key = released_definition(record_type).name, compile_reader(key_layout(record_type), "key")
+    return _RecordReaders(record_type, name, read_key, _Made(partial(_reader_of_value, record_type, dialect)))
 
 
-_readers = _ReadersByDialect()
+def _reader_of_value(record_type: int, dialect: str, prefix: bytes) -> tuple[int, Reader]:
+    version = int.from_bytes(prefix, "big", signed=True)
+    return version, compile_reader(value_layout(record_type, version, dialect), "value")
+
+
+_readers = _Made(_readers_of_dialect)

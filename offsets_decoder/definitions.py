@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 
 LATEST = 32767  # the end of a range such as "3+": versions are encoded as int16
 INTEGERS = frozenset({"int8", "int16", "uint16", "int32", "int64"})
-_SCALARS = INTEGERS | {"string", "bytes", "uuid"}
-_FIELD_KEYS = frozenset(
-    {"name", "type", "about", "since", "kip", "versions", "tag", "default", "nullable", "ignorable"}
-)
 ZERO_UUID = "A" * 22
 """The uuid of sixteen zero bytes, in Kafka's text form."""
 
@@ -170,6 +166,11 @@ def schemas(folder: str) -> Traversable:
     return files("offsets_decoder") / "schemas" / folder
 
 
+def load_toml(file: Traversable) -> dict[str, Any]:
+    """Return the content of a definition file."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
 def records() -> Mapping[int, RecordDefinition]:
     """Return every definition by record type, ascending. Each file is read once, at its first use."""
     loaded = ((number, record(number)) for number in sorted(_files()))
@@ -180,7 +181,7 @@ def records() -> Mapping[int, RecordDefinition]:
 def record(record_type: int) -> RecordDefinition | None:
     """Return the definition of one record type, or None. It reads one file, so a short run does not read all."""
     file = _files().get(record_type)
-    return None if file is None else _record(tomllib.loads(file.read_text(encoding="utf-8")), record_type)
+    return None if file is None else _record(load_toml(file), record_type)
 
 
 @cache
@@ -189,8 +190,6 @@ def _files() -> Mapping[int, Traversable]:
 
 
 def _record(data: dict[str, Any], number: int) -> RecordDefinition:
-    if data["type"] != number:
-        raise DefinitionError(f"the file of type {number} defines type {data['type']}")
     return RecordDefinition(
         type=number,
         name=data["name"],
@@ -229,24 +228,10 @@ def _fields(data: list[dict[str, Any]], record_data: dict[str, Any]) -> tuple[Fi
 
 
 def _field(data: dict[str, Any], record_data: dict[str, Any]) -> Field:
-    unknown = data.keys() - _FIELD_KEYS
-    if unknown:
-        raise DefinitionError(f"{record_data['name']}.{data.get('name')}: unknown keys: {sorted(unknown)}")
-    element = data["type"].removeprefix("[]")
-    if element not in _SCALARS and element not in record_data.get("structs", {}):
-        raise DefinitionError(f"{record_data['name']}.{data['name']}: no such type or struct: {element!r}")
-    return Field(
-        name=data["name"],
-        type=data["type"],
-        about=data["about"],
-        since=data.get("since", record_data["since"]),
-        kip=data.get("kip", record_data.get("kip")),
-        versions=Versions.parse(data.get("versions", "0+")),
-        tag=data.get("tag"),
-        default=field_default(data["type"], data.get("default")),
-        nullable=data.get("nullable", False),
-        ignorable=data.get("ignorable", False),
-    )
+    of_record = {"since": record_data["since"], "kip": record_data.get("kip")}
+    versions = Versions.parse(data.get("versions", "0+"))
+    default = field_default(data["type"], data.get("default"))
+    return Field(**{**of_record, **data, "versions": versions, "default": default})
 
 
 def field_default(kind: str, declared: int | str | None) -> int | str | None:

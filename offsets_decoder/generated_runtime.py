@@ -56,11 +56,6 @@ def compact_string(buf: bytes, p: int) -> tuple[str, int]:
     return buf[p:end].decode(), end
 
 
-def compact_nullable_string(buf: bytes, p: int) -> tuple[str | None, int]:
-    """Read a compact string or null."""
-    return compact_string(buf, p) if buf[p] else (None, p + 1)
-
-
 def compact_bytes(buf: bytes, p: int) -> tuple[bytes, int]:
     """Read compact bytes."""
     length, p = compact_length(buf, p)
@@ -68,51 +63,26 @@ def compact_bytes(buf: bytes, p: int) -> tuple[bytes, int]:
     return bytes(buf[p:end]), end
 
 
-def compact_nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
-    """Read compact bytes or null."""
-    return compact_bytes(buf, p) if buf[p] else (None, p + 1)
-
-
-def nullable_length(buf: bytes, p: int, size: int) -> tuple[int, int]:
-    """Read a length of 2 or 4 bytes, for versions that are not flexible; -1 is null."""
-    length = int.from_bytes(buf[p : p + size], "big", signed=True)
-    if length < -1 or p + size > len(buf):
+def fixed_length(buf: bytes, p: int, size: int, nullable: bool) -> tuple[int, int]:  # noqa: FBT001 - generated calls
+    """Read a length of 2 or 4 bytes, for versions that are not flexible; return length + 1; 0 is null."""
+    length = int.from_bytes(buf[p : p + size], "big", signed=True) + 1
+    if length < (not nullable) or p + size > len(buf):
         raise Rejected
     return length, p + size
 
 
-def nullable_string(buf: bytes, p: int) -> tuple[str | None, int]:
-    """Read a string with a length of two bytes, or null."""
-    length, p = nullable_length(buf, p, 2)
-    return (None, p) if length < 0 else (buf[p : p + length].decode(), p + length)
+def fixed_string(buf: bytes, p: int, nullable: bool) -> tuple[str | None, int]:  # noqa: FBT001 - as above
+    """Read a string with a length of two bytes."""
+    length, p = fixed_length(buf, p, 2, nullable)
+    end = p + length - 1
+    return (buf[p:end].decode(), end) if length else (None, p)
 
 
-def non_nullable_bytes(buf: bytes, p: int) -> tuple[bytes, int]:
+def fixed_bytes(buf: bytes, p: int, nullable: bool) -> tuple[bytes | None, int]:  # noqa: FBT001 - as above
     """Read bytes with a length of four bytes."""
-    data, p = nullable_bytes(buf, p)
-    if data is None:
-        raise Rejected
-    return data, p
-
-
-def nullable_bytes(buf: bytes, p: int) -> tuple[bytes | None, int]:
-    """Read bytes with a length of four bytes, or null."""
-    length, p = nullable_length(buf, p, 4)
-    return (None, p) if length < 0 else (bytes(buf[p : p + length]), p + length)
-
-
-def array_length(buf: bytes, p: int) -> tuple[int, int]:
-    """Read the length of an array from four bytes; return length + 1, as `compact_length` does."""
-    length, p = nullable_array_length(buf, p)
-    if not length:
-        raise Rejected
-    return length, p
-
-
-def nullable_array_length(buf: bytes, p: int) -> tuple[int, int]:
-    """Read the length of an array or null from four bytes; return length + 1; 0 is null."""
-    length, p = nullable_length(buf, p, 4)
-    return length + 1, p
+    length, p = fixed_length(buf, p, 4, nullable)
+    end = p + length - 1
+    return (bytes(buf[p:end]), end) if length else (None, p)
 
 
 def is_present(byte: int, null: int) -> bool:
@@ -134,11 +104,6 @@ def compact_numbers(buf: bytes, p: int, code: str) -> tuple[list[int], int]:
     if p + numbers.size > len(buf):
         raise Rejected
     return list(numbers.unpack_from(buf, p)), p + numbers.size
-
-
-def compact_nullable_numbers(buf: bytes, p: int, code: str) -> tuple[list[int] | None, int]:
-    """Read a compact array of numbers or null."""
-    return compact_numbers(buf, p, code) if buf[p] else (None, p + 1)
 
 
 def number_unpackers(code: str) -> list[Callable[..., tuple[Any, ...]]]:

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from offsets_decoder.record import UnknownTag
 
 _PREFIX = 2  # bytes before the fields: a key's record type, a value's version
-# The function in `generated_runtime` that reads a type, by nullability: first for flexible versions, then for older
-# ones.
-_COMPACT_FUNCTIONS = {
-    ("string", False): "compact_string",
-    ("string", True): "compact_nullable_string",
-    ("bytes", False): "compact_bytes",
-    ("bytes", True): "compact_nullable_bytes",
-}
-_NON_COMPACT_FUNCTIONS = {
-    ("string", True): "nullable_string",
-    ("bytes", False): "non_nullable_bytes",
-    ("bytes", True): "nullable_bytes",
-}  # the reader decodes strings that are not nullable inline
 
 
 def compile_reader(layout: StructLayout, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
@@ -143,12 +130,11 @@ class _SourceWriter:
         elif field.struct is not None:
             self._struct_field(field, field.struct, target, path, nullable=nullable)
         elif flexible:
-            convert = ".decode()" if field.element == "string" else ""
-            self._compact_data(target, _COMPACT_FUNCTIONS[field.element, nullable], convert)
+            self._compact_data(field.element, target, nullable=nullable)
         elif field.element == "string" and not nullable:
             self._string(target)
         else:
-            self.line(f"{target}, p = {_NON_COMPACT_FUNCTIONS[field.element, nullable]}(buf, p)")
+            self.line(f"{target}, p = fixed_{field.element}(buf, p, {nullable})")
 
     def _string(self, target: str) -> None:
         """Decode a string with a length of two bytes inline: every key has one."""
@@ -159,14 +145,22 @@ class _SourceWriter:
         self.line(f"{target} = buf[p + 2 : e].decode()")
         self.line("p = e")
 
-    def _compact_data(self, target: str, function: str, convert: str) -> None:
+    def _compact_data(self, element: str, target: str, *, nullable: bool) -> None:
         self.line("n = buf[p]")
         with self.block(f"if 0 < n <= {ONE_BYTE}:"):
             self.line("e = p + n")
-            self.line(f"{target} = buf[p + 1 : e]{convert}")
+            self.line(f"{target} = buf[p + 1 : e]{'.decode()' if element == 'string' else ''}")
             self.line("p = e")
+        self._null_or_long(target, f"compact_{element}(buf, p)", nullable=nullable)
+
+    def _null_or_long(self, target: str, call: str, *, nullable: bool) -> None:
+        """Read null, or a value whose length `n` has several bytes."""
+        if nullable:
+            with self.block("elif not n:"):
+                self.line(f"{target} = None")
+                self.line("p += 1")
         with self.block("else:"):
-            self.line(f"{target}, p = {function}(buf, p)")
+            self.line(f"{target}, p = {call}")
 
     def _struct_field(
         self, field: FieldLayout, struct: StructLayout, target: str, path: str, *, nullable: bool
@@ -189,9 +183,7 @@ class _SourceWriter:
             self.line(f"{target} = [*{table}[n](buf, p + 1)]")
             size = SIZES[field.element]
             self.line(f"p += {size} * n - {size - 1}")
-        with self.block("else:"):
-            function = "compact_nullable_numbers" if field.nullable else "compact_numbers"
-            self.line(f"{target}, p = {function}(buf, p, {code!r})")
+        self._null_or_long(target, f"compact_numbers(buf, p, {code!r})", nullable=field.nullable)
 
     def _array(self, field: FieldLayout, target: str, path: str, *, flexible: bool) -> None:
         """Read an array element by element; the generated variable for its length holds length + 1."""
@@ -200,7 +192,7 @@ class _SourceWriter:
             self.line(f"{length} = buf[p]")
             self.line("p += 1")
         else:
-            self.line(f"{length}, p = {'nullable_array_length' if field.nullable else 'array_length'}(buf, p)")
+            self.line(f"{length}, p = fixed_length(buf, p, 4, {field.nullable})")
         self.line(f"{target} = []")
         with self.block(f"if {length} != 1:"):
             self._null_or_long_array(field, target, length, flexible=flexible)

@@ -77,27 +77,6 @@ class StructLayout:
         """The tagged fields, by ascending tag."""
         return tuple(sorted((f for f in self.fields if f.present and f.tag is not None), key=lambda f: f.tag or 0))
 
-    @property
-    def min_size(self) -> int:
-        """The minimum size of the struct in bytes; at least 1, so that counts can be compared with the bytes left."""
-        return max(1, sum(field_min_size(field, flexible=self.flexible) for field in self.untagged) + self.flexible)
-
-
-def field_min_size(field: FieldLayout, *, flexible: bool) -> int:
-    """Return the minimum size of an untagged field in bytes."""
-    if field.is_array:
-        return 1 if flexible else 4
-    return element_min_size(field, flexible=flexible)
-
-
-def element_min_size(field: FieldLayout, *, flexible: bool) -> int:
-    """Return the minimum size of one element of the field in bytes."""
-    if field.struct is not None:
-        return 1 if field.nullable and not field.is_array else field.struct.min_size
-    if field.element in SIZES:
-        return SIZES[field.element]
-    return 1 if flexible else {"string": 2, "bytes": 4}[field.element]
-
 
 def released_definition(record_type: int) -> RecordDefinition:
     """Return the definition of a released record type; raises `UnknownRecordType` for any other."""

@@ -49,32 +49,31 @@ class UnknownDialectError(DecodeError):
     """The requested dialect is not in any definition."""
 
 
+@dataclass(eq=False, repr=False)
 class UnknownRecordType(DecodeError):  # noqa: N818 - the names are public
     """The first two bytes of the key, the int16 `record_type`, are not a record type that Kafka has released."""
 
-    def __init__(self, record_type: int, reason: str) -> None:
-        super().__init__(record_type, reason)
-        self.record_type = record_type
-        self.reason = reason
+    record_type: int
+    reason: str
 
     def __str__(self) -> str:
         return f"record type {self.record_type}: {self.reason}"
 
 
+@dataclass(eq=False, repr=False)
 class UnknownValueVersion(DecodeError):  # noqa: N818
     """The record's type is known, but this version (int16) of its value is not."""
 
-    def __init__(self, record_type: int, name: str, version: int, known: str) -> None:
-        super().__init__(record_type, name, version, known)
-        self.record_type = record_type
-        self.name = name
-        self.version = version
-        self.known = known
+    record_type: int
+    name: str
+    version: int
+    known: str
 
     def __str__(self) -> str:
         return f"{self.name} (type {self.record_type}): value version {self.version} is unknown, known: {self.known}"
 
 
+@dataclass(eq=False, repr=False)
 class MalformedRecord(DecodeError):  # noqa: N818
     """Bytes that violate the layout.
 
@@ -82,11 +81,9 @@ class MalformedRecord(DecodeError):  # noqa: N818
     `offset` counts bytes from the start of the key or value, including its leading type or version.
     """
 
-    def __init__(self, reason: str, path: str, offset: int) -> None:
-        super().__init__(reason, path, offset)
-        self.reason = reason
-        self.path = path
-        self.offset = offset
+    reason: str
+    path: str
+    offset: int
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} (byte {self.offset})"

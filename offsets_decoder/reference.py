@@ -10,6 +10,7 @@ always reads the end of a 4.0 struct, a zero byte, as the length of an array, an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,6 @@ from offsets_decoder.layout import (
     FieldLayout,
     StructLayout,
     check_dialect,
-    element_min_size,
     key_layout,
     older_layouts,
     released_definition,
@@ -70,18 +70,11 @@ def _parse_value(
         return (*_parse(value_construct(record_type, version, dialect), value, "value"), None)
     except MalformedRecord:
         for layout in older_layouts(record_type, version):
-            fields = _parse_if_it_fits(value_construct(record_type, version, dialect, layout), value)
-            if fields is not None:
-                return fields, [], layout
+            with suppress(MalformedRecord):
+                fields, unknown = _parse(value_construct(record_type, version, dialect, layout), value, "value")
+                if not unknown:
+                    return fields, [], layout
         raise
-
-
-def _parse_if_it_fits(construct: Construct, value: bytes) -> dict[str, Any] | None:
-    try:
-        fields, unknown = _parse(construct, value, "value")
-    except MalformedRecord:
-        return None
-    return None if unknown else fields
 
 
 def _read_prefix(data: bytes | None, part: str, meaning: str) -> int:
@@ -224,8 +217,7 @@ def _default_function(field: FieldLayout) -> Callable[[], object] | None:
 def _field_construct(field: FieldLayout, *, flexible: bool) -> Construct:
     if field.is_array:
         element = _element_construct(field, flexible=flexible, nullable=False)
-        size = element_min_size(field, flexible=flexible)
-        return Array(element, "compact" if flexible else "int32", nullable=field.nullable, size=size)
+        return Array(element, "compact" if flexible else "int32", nullable=field.nullable)
     return _element_construct(field, flexible=flexible, nullable=field.nullable)
 
 

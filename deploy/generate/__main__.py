@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from deploy.generate.files import ROOT, files
+from deploy.generate import figures, metrics, prometheus, records, runbook
 from deploy.generate.output import finish
+from tests.long import adding
+
+ROOT = Path(__file__).parents[2]
+
+
+def files() -> dict[str, str]:
+    """Return the text of every generated file by its path in the project."""
+    return {
+        "CONTRIBUTING.md": adding.page(),
+        "schemas/RECORDS.md": records.page(),
+        "deploy/METRICS.md": metrics.page(),
+        **runbook.pages(),
+        prometheus.NAME: prometheus.page(),
+        **figures.files(),
+    }
+
 
 if __name__ == "__main__" and finish(ROOT, files(), {}, sys.argv[1:]):
     sys.exit(1)

@@ -7,18 +7,13 @@ place.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from offsets_decoder.definitions import load_toml
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.spark_session import MAX_CORES
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 _VALUE = r"\d+(?:\.\d+)*"
@@ -35,8 +30,7 @@ class Figure(NamedTuple):
 
 def version() -> str:
     """Return the version of the package."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return str(project["version"])
+    return str(load_toml(ROOT / "pyproject.toml")["project"]["version"])
 
 
 FIGURES: Mapping[str, Figure] = {

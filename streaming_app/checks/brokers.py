@@ -78,10 +78,10 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
         return
     with client:
         checks = {
-            "brokers": _check_listeners(client.admin, properties),
-            "topic": _check_topic(client.admin, topic),
-            "ACLs": _check_acls(client.admin),
-            "clock": _check_clock(client.admin, topic),
+            "brokers": _check_listeners(client, properties),
+            "topic": _check_topic(client, topic),
+            "ACLs": _check_acls(client),
+            "clock": _check_clock(client, topic),
         }
         for name, results in checks.items():
             try:

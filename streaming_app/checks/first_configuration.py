@@ -25,9 +25,9 @@ description plugin ("" for none, None if the principal may not read it)."""
 def ask_cluster(properties: Mapping[str, str]) -> Cluster:
     """Return the facts about a cluster. Raises the errors of `StreamsGroupClient`."""
     with StreamsGroupClient.of(properties) as client:
-        facts = configs_of_brokers(client.admin, client.admin.broker_ids())
+        facts = configs_of_brokers(client, client.broker_ids())
         plugin = next((fact.value for fact in facts if fact.name == DESCRIPTION_PLUGIN), "")
-        return client.list_groups(), plugin if facts else None
+        return client.streams_groups(), plugin if facts else None
 
 
 def first_configuration(server: str, command_config: Path | None, cluster: Cluster) -> str:

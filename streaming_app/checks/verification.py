@@ -133,7 +133,7 @@ class Verification:
 
         Raises VerifyError if the tables belong to another cluster, or the job has not written them yet.
         """
-        group_ids = sorted({*self.tables.group_ids(), *self.brokers.list_groups()} if some is None else some)
+        group_ids = sorted({*self.tables.group_ids(), *self.brokers.streams_groups()} if some is None else some)
         self.deadline = self.now() + self.timeout_seconds
         self.check_topic()
         partial = self.tables.partial_groups()  # these are not described, because the answer may be too large

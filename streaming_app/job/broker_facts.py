@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -29,7 +28,7 @@ from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import ASKED_FOR
 from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, Row
-from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.releases import DESCRIPTION_PLUGIN
 from streaming_app.lag.work import retention_seconds
@@ -114,7 +113,7 @@ class BrokerFacts(Poller):
         """Make one pass. Raises errors of tables, and, after every kind was tried, an error of the brokers."""
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
-        with closing(connect(self._job.properties)) as admin:
+        with Admin.of(self._job.properties) as admin:
             for source in self._sources:
                 known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
                 if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:

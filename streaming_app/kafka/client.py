@@ -1,7 +1,4 @@
-"""Requests of the streams group protocol to coordinators, and the other requests that commands and tests send.
-
-For requests that kafka-python's own admin client supports, use `StreamsGroupClient.admin`.
-"""
+"""Requests of the streams group protocol to coordinators, and the other requests that commands and tests send."""
 
 from __future__ import annotations
 
@@ -28,11 +25,10 @@ from tenacity import (
     stop_after_delay,
     wait_exponential,
 )
-from typing_extensions import Self
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
-from streaming_app.kafka.connection import Admin, connection_settings
+from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
     TOPIC_AUTHORIZATION_FAILED,
@@ -49,32 +45,12 @@ _GROUPS_PER_REQUEST = 500
 _FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and further requests would only time out
 
 
-class StreamsGroupClient:
-    """One connection to a cluster for any number of groups and members; safe to use from several threads.
+class StreamsGroupClient(Admin):
+    """A client that also sends the requests of any number of groups and members.
 
-    While a coordinator moves, loads or restarts, each call retries for up to 30 s. After that, and for every other
-    error, it raises GroupError, or kafka-python's KafkaError when the cluster does not answer.
+    While a coordinator moves, loads or restarts, each call below retries for up to 30 s. After that, and for every
+    other error, it raises GroupError, or kafka-python's KafkaError when the cluster does not answer.
     """
-
-    def __init__(self, bootstrap_server: str | Sequence[str], **security: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
-        """Connect. `security` are kafka-python's settings, such as `security_protocol` and `sasl_mechanism`."""
-        self.admin = Admin(bootstrap_servers=bootstrap_server, **security)
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str], seconds: float | None = None) -> Self:
-        """Connect to the brokers in Kafka client properties, as `connection.connect` does. Raises the same errors."""
-        settings = connection_settings(properties, seconds)
-        return cls(settings.pop("bootstrap_servers"), **settings)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection; members stay in their groups until their session times out."""
-        self.admin.close()
 
     def heartbeat(self, fields: Mapping[str, Any]) -> Fields:
         """Send a StreamsGroupHeartbeat with these fields (snake_case), and return the fields of the response."""
@@ -99,7 +75,7 @@ class StreamsGroupClient:
         def describe_missing() -> None:
             coordinator_error: GroupError | None = None
             missing = [group_id for group_id in dict.fromkeys(requested) if group_id not in described]
-            for _, response in self.admin.send_to_coordinators(
+            for _, response in self.send_to_coordinators(
                 missing,
                 lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
                 _DESCRIBE_BATCH_SIZE,
@@ -117,17 +93,17 @@ class StreamsGroupClient:
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Return the end offset of each partition of a topic, including aborted and open transactions."""
-        described = self._retry(lambda: self.admin.describe_topics([topic]))[0]
+        described = self._retry(lambda: self.describe_topics([topic]))[0]
         if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # it lists no partitions then
             raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
         partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
         specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
-        offsets = self._retry(lambda: self.admin.list_partition_offsets(specs)) if specs else {}
+        offsets = self._retry(lambda: self.list_partition_offsets(specs)) if specs else {}
         return {partition.partition: offset.offset for partition, offset in offsets.items()}
 
-    def list_groups(self) -> dict[str, str]:
+    def streams_groups(self) -> dict[str, str]:
         """Return the state of every streams group of the cluster by group id, as the brokers write it."""
-        groups = self._retry(self.admin.list_groups)  # kafka-python's filter by type does not know streams groups
+        groups = self._retry(self.list_groups)  # kafka-python's filter by type does not know streams groups
         return {group["group_id"]: group["group_state"] for group in groups if group["group_type"] == "streams"}
 
     def delete_group(self, group_id: str) -> None:
@@ -139,16 +115,16 @@ class StreamsGroupClient:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
         settings = {name: str(value) for name, value in configs.items()}
         resource = ConfigResource(ConfigResourceType.GROUP, group_id, settings)
-        self._retry(lambda: self.admin.alter_configs([resource], raise_on_unknown=False))
+        self._retry(lambda: self.alter_configs([resource], raise_on_unknown=False))
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic with one replica and wait until it has leaders."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
-        self.admin.create_topics({name: topic}, wait_for_metadata=True)
+        self.create_topics({name: topic}, wait_for_metadata=True)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the brokers no longer know it."""
-        self.admin.delete_topics([name])
+        self.delete_topics([name])
         stop = stop_after_delay(RETRY_SECONDS)
         # the topic may disappear between the two requests for the ends
         is_there = retry_if_result(bool) | retry_if_exception_type(UnknownTopicOrPartitionError)
@@ -178,7 +154,7 @@ class StreamsGroupClient:
 
     def _ask(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         """Send a request to the coordinator of a group, once."""
-        ((_, response),) = self.admin.send_to_coordinators([group_id], lambda _: request, 1)
+        ((_, response),) = self.send_to_coordinators([group_id], lambda _: request, 1)
         return _fields(response)
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
@@ -219,7 +195,7 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[
     """
     found, failed = list[Fields](), 0
     for some in chunks(group_ids, _GROUPS_PER_REQUEST):
-        for ids, response in client.admin.send_to_coordinators(
+        for ids, response in client.send_to_coordinators(
             some, lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids}), _GROUPS_PER_REQUEST
         ):
             if isinstance(response, GroupError):

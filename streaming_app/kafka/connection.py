@@ -25,6 +25,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeClusterRequest, DescribeConfigsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.metadata.find_coordinator import CoordinatorType
+from typing_extensions import Self
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka.protocol import GroupError
@@ -45,19 +46,11 @@ _GROUPS_PER_FIND = 1_000
 _FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
 
-def connect(properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> "Admin":  # noqa: ANN401 - kafka-python's
-    """Connect to the brokers in Kafka client properties (`bootstrap.servers`); give up after `seconds`, by default 10.
-
-    Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
-    """
-    return Admin(**connection_settings(properties, seconds), **settings)
-
-
 class KeptConnection:
     """A connection that the first request makes, and the first one after `close` again; for one thread at a time."""
 
-    def __init__(self, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> None:  # noqa: ANN401 - the same
-        """Prepare; nothing is connected yet. The parameters are those of `connect`."""
+    def __init__(self, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
+        """Prepare; nothing is connected yet. The parameters are those of `Admin.of`."""
         self._properties, self._seconds, self._settings = properties, seconds, settings
         self._admin: Admin | None = None
 
@@ -67,9 +60,9 @@ class KeptConnection:
         return self._admin is not None
 
     def get(self) -> "Admin":
-        """Return the connection. Raises the errors of `connect`."""
+        """Return the connection. Raises the errors of `Admin.of`."""
         if self._admin is None:
-            self._admin = connect(self._properties, self._seconds, **self._settings)
+            self._admin = Admin.of(self._properties, self._seconds, **self._settings)
         return self._admin
 
     def close(self) -> None:
@@ -184,15 +177,16 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
 
 
 class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
-    """An admin client of one cluster. Raises kafka-python's KafkaError where its parent does."""
+    """A client of one cluster for any number of threads. Raises kafka-python's KafkaError where its parent does."""
 
-    def __init__(self, **configs: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
+    def __init__(self, bootstrap_servers: str | Sequence[str], **configs: Any) -> None:  # noqa: ANN401 - kafka-python's own settings
         """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
         silence_log()
         self._addresses: dict[int, str] = {}
         self._opened: KafkaNetClient | None = None
         try:
             super().__init__(
+                bootstrap_servers=bootstrap_servers,
                 client_id="streams-groups",
                 kafka_client=self._open,
                 max_in_flight_requests_per_connection=_REQUESTS_AT_A_TIME,
@@ -202,6 +196,14 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             if self._opened is not None:
                 self._opened.close()
             raise
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> Self:  # noqa: ANN401 - the same
+        """Connect to the brokers in Kafka client properties; give up after `seconds`, by default 10.
+
+        Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
+        """
+        return cls(**connection_settings(properties, seconds), **settings)
 
     def _open(self, **configs: Any) -> KafkaNetClient:  # noqa: ANN401 - the same
         """Return the object with which the parent sends requests."""

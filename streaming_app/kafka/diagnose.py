@@ -11,7 +11,6 @@ import socket
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any, NamedTuple
 
 from kafka.errors import (
@@ -25,7 +24,7 @@ from kafka.errors import (
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from streaming_app.kafka.connection import connect, silence_log
+from streaming_app.kafka.connection import Admin, silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
@@ -199,14 +198,10 @@ def _reason(line: str, server: str) -> str:
 def _find_away_in_cluster(properties: Properties) -> dict[str, Failure | None]:
     """Do the same for the advertised addresses of the brokers; empty if the brokers do not return them."""
     try:
-        admin = connect(properties, _RESPONSE_SECONDS)
+        with Admin.of(properties, _RESPONSE_SECONDS) as admin:
+            brokers = admin.describe_cluster()["brokers"]
     except (KafkaError, OSError, SecurityError):
         return {}
-    with closing(admin):
-        try:
-            brokers = admin.describe_cluster()["brokers"]
-        except (KafkaError, OSError):
-            return {}
     addresses = [
         f"[{one['host']}]:{one['port']}" if ":" in one["host"] else f"{one['host']}:{one['port']}" for one in brokers
     ]

@@ -356,15 +356,9 @@ def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: C
 
 def _describe_cluster(port: int, cluster_id: str | None) -> None:
     socket.create_connection((HOST, port), timeout=1).close()  # raises, where a Kafka client would log an error
-    admin = Admin(
-        bootstrap_servers=f"{HOST}:{port}",
-        request_timeout_ms=_REQUEST_MS,
-        bootstrap_timeout_ms=_REQUEST_MS,
-        reconnect_backoff_max_ms=200,  # a broker that is still fenced answers, but the broker list is empty
-    )
-    try:
+    settings = {"request_timeout_ms": _REQUEST_MS, "bootstrap_timeout_ms": _REQUEST_MS}
+    # a broker that is still fenced answers, but the broker list is empty
+    with Admin(f"{HOST}:{port}", reconnect_backoff_max_ms=200, **settings) as admin:
         actual_id = admin.describe_cluster()["cluster_id"]
-    finally:
-        admin.close()
     if cluster_id and actual_id != cluster_id:
         raise BrokerTimeoutError

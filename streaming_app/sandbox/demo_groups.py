@@ -107,7 +107,7 @@ def create_demo_groups(client: StreamsGroupClient, progress: Callable[[str], Non
     KafkaError as `StreamsGroupClient` does.
     """
     options = {name: {"num_partitions": partitions, "replication_factor": 1} for name, partitions in _TOPICS.items()}
-    client.admin.create_topics(options, wait_for_metadata=True)
+    client.create_topics(options, wait_for_metadata=True)
     groups = []
     for create in _GROUPS:
         group = create(client)
@@ -161,7 +161,7 @@ def _join_members(
 
 
 def _produce(client: StreamsGroupClient, topic: str, records: int) -> None:
-    producer = KafkaProducer(bootstrap_servers=client.admin.config["bootstrap_servers"])
+    producer = KafkaProducer(bootstrap_servers=client.config["bootstrap_servers"])
     for number in range(records):
         producer.send(topic, str(number).encode(), partition=number % _TOPICS[topic])
     producer.close()

@@ -64,13 +64,10 @@ class SimulatedMember:
         user_endpoint: tuple[str, int] | None = None,
         topology_epoch: int | None = None,
         rebalance_timeout_ms: int = 300_000,
-        keeps_revoked_tasks: bool = False,
     ) -> None:
         """Prepare a member; nothing is sent before `join()`.
 
-        `instance_id` makes it static. `topology_epoch` overrides the epoch of `topology`. With `keeps_revoked_tasks`,
-        `step()` neither releases nor takes over tasks, so the group stays Reconciling until `rebalance_timeout_ms` is
-        over.
+        `instance_id` makes it static. `topology_epoch` overrides the epoch of `topology`.
         """
         self.client = client
         self.group_id = group_id
@@ -82,7 +79,8 @@ class SimulatedMember:
         self.client_tags = dict(client_tags or {})
         self.user_endpoint = user_endpoint
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.keeps_revoked_tasks = keeps_revoked_tasks
+        self.keeps_revoked_tasks = False
+        """If set, `step()` neither releases nor takes over tasks: the group stays Reconciling for that timeout."""
         self.epoch = JOIN_EPOCH
         self.assignment: TasksByRole = _no_tasks()
         self.owned: TasksByRole = _no_tasks()
@@ -98,7 +96,12 @@ class SimulatedMember:
         """Join, or rejoin as the same member, and return the response."""
         self.epoch, self.assignment, self.owned = JOIN_EPOCH, _no_tasks(), _no_tasks()
         endpoint = dict(zip(("host", "port"), self.user_endpoint, strict=True)) if self.user_endpoint else None
-        return self._heartbeat_to_join(
+        # The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. For a
+        # topic that was just created this takes a moment; for a topic that does not exist the failure stays.
+        stop = stop_after_delay(_METADATA_DELAY_SECONDS if endpoint else 0)
+        retrying = Retrying(retry=retry_if_exception(_is_unknown), stop=stop, wait=wait_fixed(0.1), reraise=True)
+        response: Fields = retrying(
+            self.heartbeat,
             topology=self.topology,
             rack_id=self.rack_id,
             process_id=self.process_id,
@@ -107,22 +110,6 @@ class SimulatedMember:
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             **_task_fields(self.owned),
         )
-
-    def _heartbeat_to_join(self, **fields: Any) -> Fields:  # noqa: ANN401 - any field of the request
-        """Send the first heartbeat, with retries.
-
-        The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. For a topic
-        that was just created this takes a moment; for a topic that does not exist the failure stays.
-        """
-
-        def should_retry(error: BaseException) -> bool:
-            return (
-                self.user_endpoint is not None and isinstance(error, GroupError) and error.code == UNKNOWN_SERVER_ERROR
-            )
-
-        stop = stop_after_delay(_METADATA_DELAY_SECONDS)
-        retrying = Retrying(retry=retry_if_exception(should_retry), stop=stop, wait=wait_fixed(0.1), reraise=True)
-        response: Fields = retrying(self.heartbeat, **fields)
         return response
 
     def heartbeat(self, **overrides: Any) -> Fields:  # noqa: ANN401 - any field of the request
@@ -173,19 +160,17 @@ class SimulatedMember:
             self.acknowledge()
 
 
-def settle(
-    members: Sequence[SimulatedMember],
-    until: Callable[[], bool] | None = None,
-    *,
-    timeout_seconds: float | None = None,
-) -> None:
+def _is_unknown(error: BaseException) -> bool:
+    return isinstance(error, GroupError) and error.code == UNKNOWN_SERVER_ERROR
+
+
+def settle(members: Sequence[SimulatedMember], until: Callable[[], bool] | None = None) -> None:
     """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
 
-    Raises TimeoutError, with the states of the groups, after `timeout_seconds` (by default `SETTLE_SECONDS`).
+    Raises TimeoutError, with the states of the groups, after `SETTLE_SECONDS`.
     """
     client, group_ids = members[0].client, sorted({member.group_id for member in members})
-    seconds = SETTLE_SECONDS if timeout_seconds is None else timeout_seconds
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SETTLE_SECONDS
 
     def states() -> dict[str, str]:
         return {group["group_id"]: group["group_state"] for group in client.describe(group_ids)}
@@ -195,7 +180,7 @@ def settle(
 
     while not (until or settled)():
         if time.monotonic() >= deadline:
-            raise TimeoutError(f"not settled within {seconds} s: {states()}")
+            raise TimeoutError(f"not settled within {SETTLE_SECONDS} s: {states()}")
         for member in members:
             member.step()
         time.sleep(_PAUSE_SECONDS)

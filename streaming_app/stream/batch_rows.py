@@ -43,7 +43,7 @@ class BatchRows:
         found = self.tables.get(name, ())
         if isinstance(found, pa.Table):
             return found.select(schema.names)
-        return pa.concat_tables([schema.empty_table(), *(decode_file(one, cluster, schema) for one in found)])
+        return pa.concat_tables([schema.empty_table(), *(decode_file(one.content, cluster, schema) for one in found)])
 
 
 def join(parts: Iterable[BatchRows]) -> BatchRows:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 CLUSTER = "cluster"
 """The column by which tables are partitioned. The log has its value; the files do not contain the column."""
-_BOUNDED = "group_id"
+BOUNDED = "group_id"
+"""The column with statistics."""
 
 
 class EncodedFile(NamedTuple):
@@ -45,16 +46,16 @@ class EncodedFile(NamedTuple):
 def encode_file(rows: pa.Table) -> EncodedFile:
     """Return a file with these rows; there must be at least one."""
     stored = rows.drop_columns([CLUSTER]) if CLUSTER in rows.column_names else rows
-    bounded = [_BOUNDED] if _BOUNDED in stored.column_names else []
+    bounded = [BOUNDED] if BOUNDED in stored.column_names else []
     sink = pa.BufferOutputStream()
     # `store_schema=False` omits Arrow's copy of the schema, a fifth of a small file: the table has the types.
     pq.write_table(stored, sink, compression="snappy", write_statistics=bounded or False, store_schema=False)
     return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
 
 
-def decode_file(encoded: EncodedFile, cluster: str, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a file of this cluster that `schema` names."""
-    stored = pq.ParquetFile(pa.BufferReader(encoded.content))
+def decode_file(content: bytes, cluster: str, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a file of this cluster that `schema` names. Raises KeyError and Arrow's errors."""
+    stored = pq.ParquetFile(pa.BufferReader(content))
     rows = stored.read([name for name in schema.names if name != CLUSTER], use_threads=False)
     if CLUSTER in schema.names:
         rows = rows.append_column(CLUSTER, pa.repeat(cluster, rows.num_rows))
@@ -73,10 +74,10 @@ def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction
 
 def _statistics(rows: pa.Table) -> str:
     found: dict[str, object] = {"numRecords": rows.num_rows}
-    if _BOUNDED in rows.column_names:
-        ids = rows[_BOUNDED]
+    if BOUNDED in rows.column_names:
+        ids = rows[BOUNDED]
         bounds = pc.min_max(ids).as_py()
-        found["nullCount"] = {_BOUNDED: ids.null_count}
+        found["nullCount"] = {BOUNDED: ids.null_count}
         if bounds["min"] is not None:
-            found |= {"minValues": {_BOUNDED: bounds["min"]}, "maxValues": {_BOUNDED: bounds["max"]}}
+            found |= {"minValues": {BOUNDED: bounds["min"]}, "maxValues": {BOUNDED: bounds["max"]}}
     return json.dumps(found, ensure_ascii=False)  # delta-rs does not read pairs of surrogates (deltalake 1.6)

@@ -6,18 +6,12 @@ A new table is a new file there; no code lists the tables by name.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from offsets_decoder.definitions import schemas
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from offsets_decoder.definitions import load_toml, schemas
 
 # Increased when a change of the tables needs more than new nullable columns.
 WAREHOUSE_FORMAT = 1
@@ -98,7 +92,7 @@ class Table:
 @cache
 def table(name: str) -> Table:
     """Return the definition called `name`. Raises FileNotFoundError if there is none."""
-    return _table(tomllib.loads((schemas("tables") / f"{name}.toml").read_text("utf-8")))
+    return _table(load_toml(schemas("tables") / f"{name}.toml"))
 
 
 def _table(data: dict[str, Any]) -> Table:

@@ -1,7 +1,7 @@
 """The files of the table `groups`: their ranges of group ids, and their sizes.
 
 The files are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids
-its range. If ranges overlap, as in tables of older releases and after rows have expired, the files count as one, and
+in its range. If ranges overlap, as in tables of older releases and after rows have expired, the files count as one, and
 the next rewrite gives them separate ranges.
 """
 

@@ -7,10 +7,10 @@ rewrites their files. A new group goes into the file whose range is next to its 
 divided.
 
 If the groups of a batch come from the whole range, the batch rewrites one file per group, and the files determine its
-duration. Both to find rows and to replace them, pyarrow reads each file once and in full, in a few threads: a query
-A query reads files that have another schema than the table. However many groups change, each thread has some thousand
-rows at a time. Where ranges overlap, and their files are too large for that, these files are compacted first: a query
-sorts their rows, with temporary files.
+duration. Both to find rows and to replace them, pyarrow reads each file once and in full, in a few threads. A query
+reads files that have another schema than the table. However many groups change, each thread has some thousand rows at
+a time. Where ranges overlap, and their files are too large for that, these files are compacted first: a query sorts
+their rows, with temporary files.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction, RemoveAction
 
-from streaming_app.tables.data_files import CLUSTER, encode_file, write_file
+from streaming_app.tables.data_files import CLUSTER, decode_file, encode_file, write_file
 from streaming_app.tables.group_files import (
     GroupFile,
     Span,
@@ -47,7 +46,6 @@ _FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
 _AT_A_TIME = 4 << 20  # bytes of files that a thread rewrites together; as Arrow they take up to 30 times as much
 _COMPACTED_BYTES = 1 << 20  # of neighbouring files that are compacted together
 _KEPT_BYTES = 48 << 20  # of Arrow: files that were read to find rows stay in memory until the rows are replaced
-_PIECES = 20  # groups: to put the rows of more of them in their places takes longer than a copy
 _CHANGED = 1_000  # groups that a thread replaces together
 
 _Rewritten = tuple[Sequence[GroupFile], Sequence[AddAction]]
@@ -157,7 +155,7 @@ class GroupRows:
 
 
 class _NewRows:
-    """New rows by group id, in the order of the ids. Only what is asked for is sorted: sorting copies all columns."""
+    """New rows by group id. Only what is asked for is copied."""
 
     def __init__(self, rows: pa.Table) -> None:
         self._schema, self._batches = rows.schema, rows.to_batches()
@@ -166,15 +164,14 @@ class _NewRows:
         self._ids = rows["group_id"].take(self._order).to_pylist()
 
     def between(self, first: str, last: str) -> pa.Table:
-        """Return the rows from one group id to another one."""
+        """Return the rows from one group id to another one, in any order."""
         start, end = bisect_left(self._ids, first), bisect_right(self._ids, last)
         of_batch = defaultdict[int, list[int]](list)
         for row in self._order.slice(start, end - start).to_pylist():
             number = bisect_right(self._starts, row) - 1
             of_batch[number].append(row - self._starts[number])
         parts = [self._batches[number].take(pa.array(rows)) for number, rows in of_batch.items()]
-        found = pa.Table.from_batches(parts, self._schema)
-        return found if len(parts) <= 1 else found.combine_chunks().sort_by("group_id")
+        return pa.Table.from_batches(parts, self._schema)
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -234,18 +231,16 @@ class _Files:
             return None
 
     def rows(self, span: Span) -> pa.Table:
-        """Return the rows of a span, sorted by group id."""
+        """Return the rows of a span, in any order."""
         try:
-            rows = pa.concat_tables(map(self._rows, span.files)) if span.files else self._schema.empty_table()
+            return pa.concat_tables([self._schema.empty_table(), *map(self._rows, span.files)])
         except _OtherFormatError:
-            rows = _select(self._groups, f"{self._own.own_rows} AND {_condition(span)}")
-        ids = rows["group_id"].to_pylist()
-        return rows if all(one <= other for one, other in pairwise(ids)) else rows.combine_chunks().sort_by("group_id")
+            return _select(self._groups, f"{self._own.own_rows} AND {_condition(span)}")
 
     def sorted_rows(self, span: Span) -> Iterator[pa.Table]:
         """Yield the rows of a span, sorted by group id; some at a time if they are many."""
         if not _is_large(span):
-            yield self.rows(span)
+            yield self.rows(span).combine_chunks().sort_by("group_id")
             return
         builder = QueryBuilder().register("groups", self._groups)
         builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
@@ -260,11 +255,7 @@ class _Files:
         if self._has_features or file.size > _AT_A_TIME:
             raise _OtherFormatError
         try:
-            rows = pq.ParquetFile(pa.BufferReader(read_file(self._groups, file.path, file.size))).read(
-                use_threads=False
-            )
-            cluster = pa.array([self._own.cluster], pa.string()).take(pa.array([0] * rows.num_rows))
-            return _conform(rows.append_column(CLUSTER, cluster), self._schema)
+            return decode_file(read_file(self._groups, file.path, file.size), self._own.cluster, self._schema)
         except (pa.ArrowException, KeyError):
             raise _OtherFormatError from None
 
@@ -281,24 +272,17 @@ def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Chang
 
 
 def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
-    """Return the rows that the span has after a change, sorted.
-
-    If few groups change, the result has slices of the stored rows: to copy them takes as long as to read them.
-    """
-    rows = new.between(change.group_ids[0], change.group_ids[-1])
-    ids, new_ids = stored["group_id"].to_pylist(), rows["group_id"].to_pylist()
-    place = 0 if change.first is None else bisect_left(ids, change.first)
-    stop = len(ids) if change.end is None else bisect_left(ids, change.end)
-    if len(change.group_ids) > _PIECES:
-        own = stored.slice(place, stop - place)
-        others = own.filter(pc.invert(pc.is_in(own["group_id"], pa.array(change.group_ids, pa.string()))))
-        return pa.concat_tables([others, rows]).combine_chunks().sort_by("group_id")
-    pieces, new_place = list[pa.Table](), 0
-    for group_id in change.group_ids:
-        end, new_end = bisect_left(ids, group_id, place), bisect_right(new_ids, group_id, new_place)
-        pieces += [stored.slice(place, end - place), rows.slice(new_place, new_end - new_place)]
-        place, new_place = bisect_right(ids, group_id, end), new_end
-    return pa.concat_tables([*pieces, stored.slice(place, stop - place)])
+    """Return the rows that the span, or the part of it, has after a change, sorted."""
+    rows, replaced = new.between(change.group_ids[0], change.group_ids[-1]), set(change.group_ids)
+    both = pa.concat_tables([stored, rows]).combine_chunks()
+    ids, first, end = both["group_id"].to_pylist(), change.first or "", change.end
+    kept = [
+        row
+        for row, group_id in enumerate(ids)
+        if row >= stored.num_rows
+        or (group_id not in replaced and first <= group_id and (end is None or group_id < end))
+    ]
+    return both.take(pa.array(sorted(kept, key=ids.__getitem__), pa.int64()))
 
 
 def _parts(rows: pa.Table, most: int) -> Iterator[pa.Table]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -56,10 +57,31 @@ class HealthTables:
 
     def rows(self) -> Iterator[HealthRow]:
         """Yield the stored rows. Raises WarehouseError."""
+        columns = ", ".join(f'"{column}"' for column in table(HEALTH).names)
+        query = f"SELECT {columns} FROM {HEALTH} WHERE {self._tables[HEALTH].own_rows}"  # noqa: S608 - our own names
+        texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups share these values
         self._is_new = self._is_certain = True
-        for row in _health(WarehouseReader(self._warehouse), self._own()):
+        for row in chain.from_iterable(map(to_rows, WarehouseReader(self._warehouse).slices(query))):
             self._is_new = self._is_certain = False
-            yield row
+            if (text := row["evidence"]) not in evidence:
+                evidence[text] = json.loads(text or "{}")
+            yield HealthRow(
+                row["group_id"],
+                Verdict(
+                    texts.setdefault(row["verdict"], row["verdict"]),
+                    row["since"],
+                    row["judged_at"],
+                    texts.setdefault(row["why"], row["why"]),
+                    row["severity"],
+                    evidence[text],
+                    row["caught_up_at"],
+                    row["losing_at"],
+                    row["inputs_at"],
+                ),
+                row["incident_id"],
+                row["inputs_age"],
+                row["labels"] or _NO_LABELS,
+            )
 
     def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
         """Insert or update these rows; delete the rows of groups in `gone`."""
@@ -91,39 +113,6 @@ class HealthTables:
         """If it is due: delete rows that are older than the retention, and compact files."""
         self._tables[HEALTH].maintain_if_due()
         self._tables[HISTORY].maintain_if_due(older_than("at", retention_days))
-
-    def _own(self) -> str:
-        return self._tables[HEALTH].own_rows
-
-
-def _health(warehouse: WarehouseReader, rest: str) -> Iterator[HealthRow]:
-    texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups share these values
-    for row in _rows(warehouse, HEALTH, rest):
-        if (text := row["evidence"]) not in evidence:
-            evidence[text] = json.loads(text or "{}")
-        yield HealthRow(
-            row["group_id"],
-            Verdict(
-                texts.setdefault(row["verdict"], row["verdict"]),
-                row["since"],
-                row["judged_at"],
-                texts.setdefault(row["why"], row["why"]),
-                row["severity"],
-                evidence[text],
-                row["caught_up_at"],
-                row["losing_at"],
-                row["inputs_at"],
-            ),
-            row["incident_id"],
-            row["inputs_age"],
-            row["labels"] or _NO_LABELS,
-        )
-
-
-def _rows(warehouse: WarehouseReader, name: str, rest: str) -> Iterator[dict[str, Any]]:
-    columns = ", ".join(f'"{column}"' for column in table(name).names)
-    for rows in warehouse.slices(f"SELECT {columns} FROM {name} WHERE {rest}"):  # noqa: S608 - our own names
-        yield from to_rows(rows)
 
 
 def _common(one: Verdict) -> dict[str, Any]:

@@ -48,7 +48,6 @@ class KeptTable:
 
     def __init__(self, location: Location) -> None:
         """Open the newest version. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
-        self._location = location
         self.table = location.delta_table()
         self._version = self.table.version()
         self._transactions: dict[str, int | None] = {}

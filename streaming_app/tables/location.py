@@ -139,8 +139,7 @@ class Location:
         """Return the text of the file. Raises FileNotFoundError, and OSError for any other failure."""
         if self.is_local:
             return self.path.read_text("utf-8")
-        directory, _, name = self._uri.rpartition("/")
-        with object_store.file_system(directory) as store, store.open_input_file(name) as file:
+        with object_store.file_system(str(self.parent)) as store, store.open_input_file(self.name) as file:
             return str(file.read(), "utf-8")
 
     def find_text(self) -> str | None:
@@ -163,17 +162,15 @@ class Location:
             new.write_bytes(content)
             new.replace(file)  # atomic: readers see the old text or the new one
             return
-        directory, _, name = self._uri.rpartition("/")
-        object_store.write_file(directory, name, content)
+        object_store.write_file(str(self.parent), self.name, content)
 
     def remove(self) -> None:
         """Remove the file; it may be missing. Raises OSError."""
         if self.is_local:
             self.path.unlink(missing_ok=True)
             return
-        directory, _, name = self._uri.rpartition("/")
-        with suppress(FileNotFoundError), object_store.file_system(directory) as store:
-            store.delete_file(name)
+        with suppress(FileNotFoundError), object_store.file_system(str(self.parent)) as store:
+            store.delete_file(self.name)
 
     def remove_directory(self) -> None:
         """Remove the directory with its contents; it may be missing. Raises OSError."""
@@ -181,9 +178,8 @@ class Location:
             if self.is_local:
                 shutil.rmtree(self.path)
                 return
-            directory, _, name = self._uri.rpartition("/")
-            with object_store.file_system(directory) as store:
-                store.delete_dir(name)
+            with object_store.file_system(str(self.parent)) as store:
+                store.delete_dir(self.name)
 
     def names(self) -> list[str]:
         """Return the names in the directory; empty if it does not exist. Raises OSError when it cannot be read."""

@@ -42,19 +42,20 @@ def damaged_files(table: Location) -> list[Path]:
     names = sorted(file.name for file in log.iterdir()) if log.is_dir() else []
     commits = [log / name for name in names if name.endswith(".json") and name[:-5].isdecimal()]
     checkpoints = [log / name for name in names if name.endswith(".parquet") and ".checkpoint" in name]
-    found = [file for file in commits[-1:] if not _is_commit(file) and _is_old(file)]
-    found += [file for file in checkpoints[-1:] if not _is_parquet(file) and _is_old(file)]
+    found = [file for file in (*commits[-1:], *checkpoints[-1:]) if _is_damaged(file)]
     pointer = log / _POINTER  # to the newest checkpoint
-    if pointer.exists() and (checkpoints[-1:] == found[-1:] != [] or (not _is_json(pointer) and _is_old(pointer))):
+    if pointer.exists() and (checkpoints[-1:] == found[-1:] != [] or _is_damaged(pointer)):
         found.append(pointer)
     return found
 
 
-def _is_old(file: Path) -> bool:
-    return time.time() - file.stat().st_mtime >= _MIN_AGE_SECONDS
+def _is_damaged(file: Path) -> bool:
+    is_whole = _is_parquet(file) if file.suffix == ".parquet" else _is_json(file)
+    return not is_whole and time.time() - file.stat().st_mtime >= _MIN_AGE_SECONDS
 
 
-def _is_commit(file: Path) -> bool:
+def _is_json(file: Path) -> bool:
+    """Return whether each line of a file is a JSON object, and there is one."""
     try:
         lines = file.read_text("utf-8").splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
@@ -66,13 +67,5 @@ def _is_parquet(file: Path) -> bool:
     try:
         pq.read_metadata(file)
     except (pa.ArrowInvalid, OSError):
-        return False
-    return True
-
-
-def _is_json(file: Path) -> bool:
-    try:
-        json.loads(file.read_text("utf-8"))
-    except ValueError:
         return False
     return True

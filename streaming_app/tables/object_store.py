@@ -44,12 +44,8 @@ def file_system(uri: str) -> Iterator[PyFileSystem]:
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local warehouses do not load it
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
-    try:
+    with _errors():
         yield PyFileSystem(DeltaStorageHandler(uri, STORAGE_OPTIONS))
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
-        raise OSError(describe_error(error)) from None
 
 
 def read_file(table: DeltaTable, path: str, size: int) -> bytes:
@@ -61,25 +57,29 @@ def read_file(table: DeltaTable, path: str, size: int) -> bytes:
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
     handler: Any = DeltaStorageHandler.from_table(table._table, None, {path: size})  # noqa: SLF001 - as delta-rs itself does
-    try:
+    with _errors():
         return bytes(handler.open_input_file(path).read())
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # noqa: BLE001 - as above
-        raise OSError(describe_error(error)) from None
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:
     """Write a file into a directory of a store, atomically. Raises one-line OSErrors."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
-    try:
+    with _errors():
         # Arrow's stream passes buffers, which delta-rs' stream does not accept (deltalake 1.6).
         handler: Any = DeltaStorageHandler(uri, STORAGE_OPTIONS)._handler  # noqa: SLF001
         stream = handler.open_output_stream(name, None)
         stream.write(content)
         stream.close()
-    except Exception as error:  # noqa: BLE001 - as above
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
         raise OSError(describe_error(error)) from None
 
 

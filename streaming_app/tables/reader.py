@@ -203,9 +203,9 @@ def open_table(location: Location) -> DeltaTable:
     try:
         opened = newest_table(location)
     except TableNotFoundError:
-        if location.name != _FIRST_TABLE and _is_table(location.parent / _FIRST_TABLE):
+        if location.name != _FIRST_TABLE and _has_files(location.parent / _FIRST_TABLE / "_delta_log"):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None
-        if _has_job(location.parent):
+        if _has_files(location.parent / "_jobs"):  # a job has begun to run here
             message = f"{location.parent} has no tables yet: the first job creates them when Spark has started"
             raise WarehouseError(message) from None
         raise WarehouseError(
@@ -229,17 +229,9 @@ def open_table(location: Location) -> DeltaTable:
     return opened
 
 
-def _is_table(location: Location) -> bool:
-    try:
-        return location.is_delta_table()
-    except (DeltaError, OSError):
-        return False
-
-
-def _has_job(warehouse: Location) -> bool:
-    """Return whether a job has begun to run here."""
+def _has_files(directory: Location) -> bool:
     with suppress(OSError):
-        return bool((warehouse / "_jobs").names())
+        return bool(directory.names())
     return False
 
 

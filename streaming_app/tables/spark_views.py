@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 _EXTENSIONS = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
 _CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-_MISSING_JAR = ("DATA_SOURCE_NOT_FOUND", "org.apache.spark.sql.delta", "io.delta")
+_MISSING_JAR = re.compile(
+    r"DATA_SOURCE_NOT_FOUND|ClassNotFoundException.*(org.apache.spark.sql.delta|io.delta)", re.DOTALL
+)
 # By default Delta reads the log of a table with 50 tasks, each time it has changed. The tables are small.
 _SNAPSHOT_PARTITIONS, _DEFAULT, _FEW = "spark.databricks.delta.snapshotPartitions", "50", "2"
 
@@ -29,8 +32,13 @@ def open_warehouse(spark: SparkSession, path: str | os.PathLike[str]) -> None:
         select = read_sql(definition, f"delta.`{location}`")
         try:
             rows = spark.sql(select)
-        except Exception as error:  # noqa: BLE001 - the errors of pyspark and py4j have no common base class
-            raise _without_jar(error) or error from None
+        except Exception as error:
+            if not _MISSING_JAR.search(str(error)):
+                raise
+            raise WarehouseError(
+                "The Spark session has no Delta Lake: its jar is not on the class path; create the session with "
+                "delta.configure_spark_with_delta_pip(builder), see docs/tables.md"
+            ) from None
         if definition.computed:
             spark.sql(_create_view(definition, select, rows.columns))
         else:
@@ -61,16 +69,3 @@ def require_delta(spark: SparkSession) -> None:
             f"The Spark session has no Delta Lake: it lacks {' and '.join(missing)}, which can only be set when the "
             "session is created; see docs/tables.md"
         )
-
-
-def _without_jar(error: Exception) -> Exception | None:
-    """Return an error about the class path if Spark's error comes from a missing Delta jar; else None."""
-    text = str(error)
-    if not any(word in text for word in _MISSING_JAR[:1]) and not (
-        "ClassNotFoundException" in text and any(word in text for word in _MISSING_JAR[1:])
-    ):
-        return None
-    return WarehouseError(
-        "The Spark session has no Delta Lake: its jar is not on the class path; create the session with "
-        "delta.configure_spark_with_delta_pip(builder), see docs/tables.md"
-    )

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streaming_app.errors import JobError
 from streaming_app.tables.arrow import arrow_schema, arrow_type
+from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.tables.object_store import REQUESTS, describe_error
 
@@ -41,7 +42,6 @@ _REPLACED = {  # whole tables, about every half minute: old versions would soon 
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
 ALERTS = "alerts"
 _LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
-_STATISTICS_COLUMNS = {"group_id"}  # queries filter by it; statistics of other columns would only cost time
 
 
 def prepare_tables(warehouse: Location, report: Report) -> set[str]:
@@ -158,7 +158,8 @@ def create_table(
 
 def job_properties(definition: Table) -> dict[str, str]:
     """Return the Delta properties of a table that the job writes."""
-    statistics = ",".join(name for name in definition.names if name in _STATISTICS_COLUMNS)
+    # queries filter by it; statistics of other columns would only cost time
+    statistics = BOUNDED if BOUNDED in definition.names else ""
     return {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), "delta.dataSkippingStatsColumns": statistics}
 
 

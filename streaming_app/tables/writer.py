@@ -62,15 +62,12 @@ class TableWriter:
                 one.forget()
             claimed = {one.name for one in tables()} if not self._has_claimed else new
             if self.fence and claimed:
-                self._claim(self.fence, claimed)
+                try:
+                    self.fence.claim(self.location / name for name in sorted(claimed))
+                except (DeltaError, OSError) as error:
+                    raise JobError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
+                self._has_claimed = True
             return new
-
-    def _claim(self, fence: Fence, names: Iterable[str]) -> None:
-        try:
-            fence.claim(self.location / name for name in sorted(names))
-        except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
-        self._has_claimed = True
 
     def check_owner(self) -> None:
         """Raise OtherOwnerError once another job writes the cluster."""

@@ -58,7 +58,7 @@ class VerifyHarness:
         values = self.values[kind]
         return values.pop(0) if len(values) > 1 else values[0]
 
-    def list_groups(self) -> Iterable[str]:
+    def streams_groups(self) -> Iterable[str]:
         return self._next("listed")
 
     def describe(self, group_ids: Iterable[str]) -> list[Any]:

@@ -48,7 +48,7 @@ def verify(demo_client: StreamsGroupClient) -> Callable[..., subprocess.Complete
 
 
 def server(client: StreamsGroupClient) -> str:
-    return str(client.admin.config["bootstrap_servers"])
+    return str(client.config["bootstrap_servers"])
 
 
 @pytest.mark.broker

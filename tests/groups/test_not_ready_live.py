@@ -69,7 +69,7 @@ def test_the_reason_is_the_one_that_the_broker_returns_to_members(
     with LogReader(broker.bootstrap_server) as reader:
         folded_log = FoldedLog()
         folded_log.add(reader.read())
-    counts = {topic["name"]: len(topic["partitions"]) for topic in client.admin.describe_topics()}
+    counts = {topic["name"]: len(topic["partitions"]) for topic in client.describe_topics()}
     found, _, reason = not_ready_reason(from_row(folded_log.rows[group_id]), counts).partition(": ")
     assert found == status
     expected = detail.partition("; Creation failed")[0]  # the broker appends it after it tried to create topics

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaProducer
@@ -18,7 +19,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import Admin, connect
+from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
@@ -48,7 +49,7 @@ class Rig:
         self.service = BrokerFacts(job, self.descriptions)
 
     def _connect(self, properties: Mapping[str, str]) -> Admin:
-        admin = connect(properties)
+        admin = Admin.of(properties)
         send, describe = admin.send_to_any, admin.describe_configs
 
         def away_or(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +87,7 @@ def rig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Rig:
     made = Rig(tmp_path / "w", broker.bootstrap_server)
-    monkeypatch.setattr(broker_facts, "connect", made._connect)
+    monkeypatch.setattr(broker_facts, "Admin", Mock(of=made._connect))
     topic = unique("orders")
     client.create_topic(topic, configs={"min.insync.replicas": "2"})
     made.add(unique("group"), topic)
@@ -207,7 +208,7 @@ def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_thei
 
     client.delete_topic(of_gone)
     rig.now += timedelta(minutes=10)
-    assert wait_until(lambda: of_gone not in client.admin.list_topics())
+    assert wait_until(lambda: of_gone not in client.list_topics())
     rig.service.tick()
     assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
 
@@ -231,7 +232,7 @@ def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_
     assert rig.service.topic_differences() == {}
     rig.groups[app] = replace(rig.groups[app], state="Stable")
 
-    client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, changelog, {"cleanup.policy": "compact"})])
     rig.now += timedelta(minutes=10)
     rig.service.tick()
     assert rig.service.topic_differences() == {}

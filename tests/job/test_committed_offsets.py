@@ -51,12 +51,12 @@ def offsets_of(warehouse: Path, group: str) -> dict[tuple[str, int], int]:
 
 
 def broker_offsets(client: StreamsGroupClient, group: str) -> dict[tuple[str, int], int]:
-    listed = client.admin.list_group_offsets({group: None})[group]
+    listed = client.list_group_offsets({group: None})[group]
     return {(one.topic, one.partition): known.offset for one, known in listed.items()}
 
 
 def topic_id(client: StreamsGroupClient, topic: str) -> str:
-    found = UUID(str(client.admin.describe_topics([topic])[0]["topic_id"]))
+    found = UUID(str(client.describe_topics([topic])[0]["topic_id"]))
     return base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
 
 
@@ -85,7 +85,7 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
         old.commit({TopicPartition(topic, 0): OffsetAndMetadata(8, "é", -1)})
         after = time.time()
         read()
-        listed = {group["group_id"]: group for group in client.admin.list_groups()}
+        listed = {group["group_id"]: group for group in client.list_groups()}
     for group in (classic, consumer, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
 

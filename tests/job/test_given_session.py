@@ -152,7 +152,7 @@ def test_a_source_that_returns_no_record_of_a_range_in_which_the_brokers_have_so
         require_records(properties, described, {1: 3}, described.end_offsets)
     for starts, ends in (({}, {0: 0, 1: 0}), ({1: 4}, {0: 0, 1: 4})):
         require_records(properties, described, starts, ends)
-    client.admin.delete_records({TopicPartition(topic, 1): 4})
+    client.delete_records({TopicPartition(topic, 1): 4})
     require_records(properties, described, {}, described.end_offsets)  # none is left
 
 

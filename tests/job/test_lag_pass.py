@@ -72,7 +72,7 @@ def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
     produce(topic, 7, partition=1)
     second = cluster.rows(group_id)
 
-    committed = client.admin.list_group_offsets(group_id)[group_id]
+    committed = client.list_group_offsets(group_id)[group_id]
     expected = {
         (topic, number): end - committed[TopicPartition(topic, number)].offset
         for number, end in client.end_offsets(topic).items()
@@ -124,7 +124,7 @@ def test_a_topic_that_was_created_again_is_recreated(
     cluster.read_log(group_id)
     before = cluster.rows(group_id)[topic, 0]
     with monkeypatch.context() as late:  # some time after the topic the broker deletes the commits on it
-        known = fetch_committed_offsets(client.admin, [group_id])
+        known = fetch_committed_offsets(client, [group_id])
         late.setattr(lag_pass, "fetch_committed_offsets", lambda *_: known)
         client.delete_topic(topic)
         deleted = cluster.rows(group_id)[topic, 0]
@@ -148,7 +148,7 @@ def test_records_that_were_deleted_before_they_were_read_are_lost(
     client.commit_offsets(group_id, {(topic, 0): 10})
     cluster.read_log(group_id)
     assert cluster.rows(group_id)[topic, 0].lost_offsets == 0
-    client.admin.delete_records({TopicPartition(topic, 0): 60})
+    client.delete_records({TopicPartition(topic, 0): 60})
 
     row = cluster.rows(group_id, 301)[topic, 0]  # starts are asked for every five minutes
 
@@ -205,7 +205,7 @@ def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work_and_a
     abort(transactions, topic, count, records)
 
     found = cluster.passes_with_work(group_id, 20)
-    client.admin.delete_records({TopicPartition(topic, 0): -1})
+    client.delete_records({TopicPartition(topic, 0): -1})
     deleted = cluster.passes_with_work(group_id, 20)
     abort(transactions, topic, count, records)
     produce(topic, 1)

@@ -45,7 +45,7 @@ class Passes:
         self.known: KnownUntil | None = None
         self.outcome: Outcome = self.result([])
         monkeypatch.setattr(LagPass, "run", lambda one, _admin: self._outcome(one))
-        monkeypatch.setattr(connection, "connect", Mock())
+        monkeypatch.setattr(connection.Admin, "of", Mock())
         self.service = self.start()
 
     def start(self, interval: float = 30.0) -> LagService:
@@ -191,7 +191,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
     LagTables(passes.path, "default").replace_samples(samples.samples())
 
-    monkeypatch.setattr(connection, "connect", Mock(side_effect=KafkaConnectionError("away")))
+    monkeypatch.setattr(connection.Admin, "of", Mock(side_effect=KafkaConnectionError("away")))
     service = passes.start(interval=0.01)
     service.start()
     assert wait_until(lambda: service.failures > 2)

@@ -48,7 +48,7 @@ def applications(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
 ) -> Iterator[dict[str, StreamsApplication]]:
     """One instance with each guarantee, which have processed all lines."""
-    existing = client.admin.list_topics()
+    existing = client.list_topics()
     for topic in {INPUT_TOPIC, OUTPUT_TOPIC} - {one["name"] if isinstance(one, dict) else one for one in existing}:
         client.create_topic(topic, 2)
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
@@ -82,7 +82,7 @@ def applications(
 
 def committed(client: StreamsGroupClient, group_id: str) -> dict[Partition, int]:
     try:
-        offsets = client.admin.list_group_offsets(group_id)[group_id]
+        offsets = client.list_group_offsets(group_id)[group_id]
     except KafkaError:  # the first group of a broker: it creates the topic of the offsets
         return {}
     return {(key.topic, key.partition): value.offset for key, value in offsets.items()}
@@ -105,7 +105,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
     at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
-    rows = at_rest.run(client.admin).rows
+    rows = at_rest.run(client).rows
     job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()

@@ -76,7 +76,7 @@ class SelfCheckHarness:
             raise self.error
         yield self
 
-    def list_groups(self) -> Iterable[str]:
+    def streams_groups(self) -> Iterable[str]:
         return list(self.epochs)
 
     def describe(self, group_ids: Iterable[str]) -> list[Any]:

@@ -38,7 +38,7 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
         "streams.num.warmup.replicas": "3",
         "streams.task.offset.interval.ms": "20000",
     }
-    ask = partial(group_configs, client.admin, [group_id])
+    ask = partial(group_configs, client, [group_id])
     assert internal.keys().isdisjoint(by_name(ask()))
     client.configure_group(group_id, {**internal, "streams.num.standby.replicas": "2"})
     assert wait_until(lambda: ACCEPTABLE_LAG in by_name(ask()))
@@ -49,7 +49,7 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
     assert found["streams.session.timeout.ms"] == ("300000", "broker")
     assert found["streams.assignor.name"] == ("sticky", "default")
     assert all(name.startswith("streams.") for name in found)
-    facts = configs_of_brokers(client.admin, [1])
+    facts = configs_of_brokers(client, [1])
     assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("broker_config", "1", None)}
     found = by_name(facts)
     assert found["group.coordinator.rebalance.protocols"] == ("classic,consumer,streams", "default")
@@ -57,9 +57,9 @@ def test_the_configs_in_force_of_groups_and_brokers_say_where_they_come_from(
 
     broker = start_broker(properties={f"group.{name}": value for name, value in internal.items()})
     with StreamsGroupClient(broker.bootstrap_server) as other:
-        found = by_name(group_configs(other.admin, ["any"]))
+        found = by_name(group_configs(other, ["any"]))
         assert {name: found[name] for name in internal} == {name: (value, "broker") for name, value in internal.items()}
-        assert by_name(configs_of_brokers(other.admin, [1]))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
+        assert by_name(configs_of_brokers(other, [1]))["group.streams.max.heartbeat.interval.ms"][0] == "15000"
 
 
 def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_both(
@@ -77,7 +77,7 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
         {**asked, "name": unique("app-missing")},
         {**asked, "name": right, "group_id": "another", "partitions": 5},  # it names a topic that is not its own
     ]
-    found = topic_facts(client.admin, [str(one["name"]) for one in topics], topics)
+    found = topic_facts(client, [str(one["name"]) for one in topics], topics)
     facts = [fact for fact in found if fact.kind == "internal_topic"]
     assert sorted((fact.subject, fact.name, fact.value) for fact in facts) == sorted(
         [
@@ -96,7 +96,7 @@ def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist
 ) -> None:
     topic, gone = unique("orders"), unique("gone")
     client.create_topic(topic, partitions=2, configs={"retention.ms": "3600000", "min.insync.replicas": "2"})
-    found = topic_facts(client.admin, [topic, gone])
+    found = topic_facts(client, [topic, gone])
     facts = [fact for fact in found if fact.kind == "retention"]
     assert by_name(facts) == {
         "cleanup.policy": ("delete", "default"),
@@ -128,7 +128,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
             producer.send(topic, b"1", partition=partition).get(300)
         now = datetime.now(timezone.utc)
-        ask = partial(transactions, client.admin, ["orders"])
+        ask = partial(transactions, client, ["orders"])
         assert ask(now) == []
         overdue = ask(now + timedelta(minutes=5))
         assert [(fact.kind, fact.subject, fact.name) for fact in overdue] == [
@@ -158,9 +158,9 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         for name in topics:
             producer.send(name, b"1", partition=0).get(300)
         producers.append(producer)
-    facts = [fact for fact in transactions(client.admin, []) if fact.name.startswith(application)]
+    facts = [fact for fact in transactions(client, []) if fact.name.startswith(application)]
     assert facts == [BrokerFact("writer", topic, application, "transaction", group_id=application)]
     for producer in producers:
         producer.commit_transaction()
         producer.close()
-    assert wait_until(lambda: not [one for one in transactions(client.admin, []) if one.name == application])
+    assert wait_until(lambda: not [one for one in transactions(client, []) if one.name == application])

@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, connect
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.protocol import build
@@ -60,7 +60,7 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
 @pytest.mark.broker
 def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
     with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
-        connect({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
+        Admin.of({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
 
 
 @pytest.mark.broker
@@ -122,7 +122,7 @@ def test_many_groups_are_described_in_few_requests_and_in_the_order_given(
 def test_only_the_group_whose_coordinator_is_busy_is_described_again(
     client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, requests = client.admin.send_to_coordinators, []
+    send, requests = client.send_to_coordinators, []
 
     def send_with_one_busy_coordinator(group_ids: list[str], *rest: Any) -> list[Any]:
         responses = send(group_ids, *rest)
@@ -131,7 +131,7 @@ def test_only_the_group_whose_coordinator_is_busy_is_described_again(
             responses[0][1].groups[1].error_code = 14
         return responses
 
-    monkeypatch.setattr(client.admin, "send_to_coordinators", send_with_one_busy_coordinator)
+    monkeypatch.setattr(client, "send_to_coordinators", send_with_one_busy_coordinator)
     requested = [f"{group_id}-{number}" for number in range(3)]
     assert {group["error_code"] for group in client.describe(requested)} == {69}
     assert requests[0] == requested

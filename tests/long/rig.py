@@ -179,7 +179,7 @@ class Rig(Bed):
         return str(self.client.describe([group_id])[0]["group_state"])
 
     def has_topic(self, topic: str) -> bool:
-        return topic in self.client.admin.list_topics()
+        return topic in self.client.list_topics()
 
     def _send(self) -> None:
         while not self._stop.wait(_HEARTBEAT_SECONDS):  # noqa: WAIT002 - a pause

@@ -56,7 +56,7 @@ def test_a_topic_that_is_deleted_under_an_application_is_down_and_well_again_onc
     one = rig.application("orphaned", "words", topics)
     one.produce(on=True)
     rig.await_verdict("orphaned", "Ok")
-    rig.client.admin.delete_topics(["lines"])
+    rig.client.delete_topics(["lines"])
     group = rig.compared("orphaned", one)
     group.await_equal("NotReady", answering=False)
     rig.await_verdict("orphaned", "Down")

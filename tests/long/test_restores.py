@@ -52,9 +52,7 @@ def fill(rig: Rig, topic: str) -> None:
 def throttle(rig: Rig, client_id: str, bytes_per_second: float) -> None:
     quota = {"key": "consumer_byte_rate", "value": bytes_per_second, "remove": False}
     entry = {"entity": [{"entity_type": "client-id", "entity_name": client_id}], "ops": [quota]}
-    response = rig.client.admin.send_to_any(
-        build(AlterClientQuotasRequest, {"entries": [entry], "validate_only": False})
-    )
+    response = rig.client.send_to_any(build(AlterClientQuotasRequest, {"entries": [entry], "validate_only": False}))
     assert not response.entries[0].error_code, response
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.broker
 
 def test_a_started_broker_answers_and_writes_its_log_file(broker: Broker, client: StreamsGroupClient) -> None:
     assert broker.bootstrap_server.startswith("127.0.0.1:")
-    assert client.admin.describe_cluster()["brokers"]
+    assert client.describe_cluster()["brokers"]
     if isinstance(broker, LocalBroker):
         assert "Kafka Server started" in broker.log_file.read_text()
 
@@ -36,7 +36,7 @@ def test_a_restart_keeps_data_and_port_and_a_stop_ends_the_process(start_broker:
     own.start()
     second = own.pid
     with StreamsGroupClient(server) as client:
-        assert len(client.admin.describe_topics(["kept"])[0]["partitions"]) == 3
+        assert len(client.describe_topics(["kept"])[0]["partitions"]) == 3
     own.stop()
     assert own.pid is None
     assert first != second

@@ -46,7 +46,7 @@ def test_every_group_reaches_its_state_and_is_kept_there_by_heartbeats(
     for _ in range(5):
         demo_groups.heartbeat()
         expected = {group_id: state for group_id, state in demo_groups.states.items() if state != "Dead"}
-        assert own_client.list_groups() == expected
+        assert own_client.streams_groups() == expected
 
 
 def test_the_demo_shows_every_state_that_a_group_can_have(demo_groups: DemoGroups, progress: list[str]) -> None:
@@ -102,5 +102,5 @@ def test_one_group_falls_behind_and_catches_up_and_a_member_of_another_restarts(
         return (described["group_state"], len(described["members"])) == ("Stable", 3)
 
     assert wait_until(is_stable)
-    offsets = own_client.admin.list_group_offsets("payments-enrichment")
+    offsets = own_client.list_group_offsets("payments-enrichment")
     assert {one.offset for one in offsets["payments-enrichment"].values()} == {1_000}

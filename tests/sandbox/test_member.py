@@ -75,7 +75,7 @@ def test_a_member_joins_is_assigned_every_task_and_is_described_with_its_own_val
         "topology_epoch": 0,
     }
     assert {name: described[name] for name in expected} == expected
-    assert client.list_groups()[group_id] == "Stable"
+    assert client.streams_groups()[group_id] == "Stable"
 
 
 def test_tasks_move_to_a_second_member_once_the_first_releases_them(

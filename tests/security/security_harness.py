@@ -78,10 +78,10 @@ class SecurityHarness(NamedTuple):
         The controller answers when it has stored the ACLs; the broker's authorizer gets them a moment later.
         """
         wanted = {ACL(f"User:{USER}", "*", operation, ACLPermissionType.ALLOW, at) for operation, at in allowed}
-        self.client.admin.delete_acls([_ALL_ACLS])
+        self.client.delete_acls([_ALL_ACLS])
         if wanted:
-            self.client.admin.create_acls(list(wanted))
-        assert wait_until(lambda: set(self.client.admin.describe_acls(_ALL_ACLS)[0]) == wanted)
+            self.client.create_acls(list(wanted))
+        assert wait_until(lambda: set(self.client.describe_acls(_ALL_ACLS)[0]) == wanted)
 
 
 @contextmanager

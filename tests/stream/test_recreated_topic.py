@@ -89,7 +89,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
 ) -> None:
     name = unique("offsets")
     client.create_topic(name)
-    described = client.admin.describe_topics([name])[0]
+    described = client.describe_topics([name])[0]
     checkpoint = Location.of(tmp_path / "checkpoint")
     properties = client_properties(broker.bootstrap_server, None)
     positions = LogPositions(properties, checkpoint, pytest.fail, Event())

@@ -100,7 +100,7 @@ def test_a_topic_created_again_is_refused_until_a_reset(
         write(epoch)
     run(topic)
     before = content(tmp_path)
-    client.admin.delete_topics([topic])
+    client.delete_topics([topic])
     client.create_topic(topic, 1)
     write(2)
     with pytest.raises(JobError, match=r"deleted and created again since .* --reset"):
@@ -174,7 +174,7 @@ def test_groups_whose_tombstones_are_gone_are_dropped_after_an_absence_that_is_t
     write(2)
     run(topic)
     # As if the group was deleted, and compaction had removed its records and then their tombstones.
-    client.admin.delete_records({TopicPartition(topic, 0): last})
+    client.delete_records({TopicPartition(topic, 0): last})
     heartbeat = heartbeat_path(tmp_path, "default").path
     record = json.loads(heartbeat.read_text("utf-8"))
     a_day_and_an_hour_ago = (datetime.now(timezone.utc) - timedelta(hours=25)).isoformat()
@@ -202,7 +202,7 @@ def test_partitions_that_are_added_and_tables_that_are_deleted_while_the_job_run
     write(2, "orders")  # in partition 0 of one and of three
     with job_in_thread(spark, config, tmp_path / "log") as job:
         assert job.says("batch 0"), job.lines
-        client.admin.create_partitions({topic: 3})
+        client.create_partitions({topic: 3})
         assert job.says("The topic now has 3 partitions: the stream starts again"), job.lines
         write(5, "payments", partition=2)
         assert wait_until(lambda: epochs(tmp_path) == {"orders": 2, "payments": 5}), job.lines

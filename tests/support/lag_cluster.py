@@ -63,7 +63,7 @@ class LagCluster:
     def run(self, seconds: float = 30.0) -> PassResult:
         """Make a pass `seconds` later, with the log as it is then."""
         self.now += seconds
-        return self.passes.run(self.client.admin)
+        return self.passes.run(self.client)
 
     def rows(self, group_id: str, seconds: float = 30.0) -> dict[tuple[str, int], LagRow]:
         """Make a pass, and return the rows of one group."""

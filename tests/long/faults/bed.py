@@ -21,7 +21,6 @@ from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from streaming_app.groups.partition import partition_of
-from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import quote
@@ -125,7 +124,7 @@ class FaultBed(Bed):
         if self.compacting:
             self.retention_seconds = max(_DELETE_RETENTION_SECONDS, int(2 * self.start_seconds))
             configs = {"delete.retention.ms": str(1000 * self.retention_seconds)}
-            self.client.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
+            self.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
     # What goes on besides the faults
 
@@ -275,7 +274,7 @@ class ClusterBed(FaultBed):
     def _prepare(self) -> None:
         super()._prepare()
         topics = {one: {"num_partitions": INPUT_PARTITIONS, "replication_factor": 3} for one in (*INPUTS, OUTPUT)}
-        self.client.admin.create_topics(topics, wait_for_metadata=True)
+        self.client.create_topics(topics, wait_for_metadata=True)
         self.client.configure_group(GROUP, {"streams.num.standby.replicas": 1})
         self.application = self._stack.enter_context(
             StreamsApplication(
@@ -300,7 +299,7 @@ class ClusterBed(FaultBed):
     def committed(self) -> dict[Any, Any]:
         """Return what the application has committed, by topic and partition."""
         with suppress(KafkaError, OSError):
-            return dict(self.client.admin.list_group_offsets(GROUP)[GROUP])
+            return dict(self.client.list_group_offsets(GROUP)[GROUP])
         return {}
 
     def _resume(self) -> None:
@@ -360,8 +359,8 @@ class ClusterBed(FaultBed):
 
     def reconnect(self) -> None:
         """Connect to the brokers that answer: kafka-python asks those that it knows, which may all be away."""
-        self.client.admin.close()
-        self.client.admin = Admin(bootstrap_servers=self.cluster.running_server.split(","))
+        self.client.close()
+        self.client.__init__(self.cluster.running_server.split(","))  # type: ignore[misc] # members have this object
 
     def join(self, group_id: str) -> None:
         """Let a group appear: one member joins it."""

@@ -152,7 +152,7 @@ class Operations:
         if late:
             name = self.random.choice(late)
             del self.topics[name]
-            self.client.admin.delete_topics([name])
+            self.client.delete_topics([name])
 
     def _settings(self, group_id: str) -> dict[str, Any]:
         epoch = self._topology(group_id)["epoch"]

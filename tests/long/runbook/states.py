@@ -108,7 +108,7 @@ def _without_what_was_deleted(rig: Rig, group_id: str, topic: str) -> Any:
     rig.produce(topic, 500)
     rig.commit(member, topic, 120)
     rig.drop(member)
-    rig.client.admin.delete_records({TopicPartition(topic, 0): 400})
+    rig.client.delete_records({TopicPartition(topic, 0): 400})
     return member
 
 
@@ -150,7 +150,7 @@ def application_without_its_topic(rig: Rig) -> Steps:
     first.produce(on=True)
     rig.await_verdict("word-count", "Ok")
     first.produce(on=False)
-    rig.client.admin.delete_topics(["lines"])
+    rig.client.delete_topics(["lines"])
     yield "word-count"
     assert wait_until(lambda: first.pid is None), "Kafka's client goes on: the advice to restart it is not needed"
     rig.client.create_topic("lines", 2)
@@ -181,7 +181,7 @@ def differently_partitioned(rig: Rig) -> Steps:
     member = rig.prepare("dunning", joined)
     rig.keep_as_it_is(member)
     yield "dunning"
-    rig.client.admin.create_partitions({"invoices": NewPartitions(4)})
+    rig.client.create_partitions({"invoices": NewPartitions(4)})
     rig.drop(member)
     rig.produce("invoices", 8)
     rig.produce("payments", 8)
@@ -242,7 +242,7 @@ def recreated_topic(rig: Rig) -> Steps:
     member = kept(rig, "ticketing", "tickets")
     rig.produce("tickets", 50)
     rig.commit(member, "tickets")
-    rig.client.admin.delete_topics(["tickets"])
+    rig.client.delete_topics(["tickets"])
     assert wait_until(lambda: not rig.has_topic("tickets"))
     rig.client.create_topic("tickets", 1)
     rig.produce("tickets", 5)

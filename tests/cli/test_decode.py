@@ -66,22 +66,6 @@ def test_a_byte_order_mark_is_no_part_of_the_first_record() -> None:
     assert (result.returncode, result.stdout) == (0, PRINTED)
 
 
-@pytest.mark.parametrize(
-    "stdin",
-    [
-        bytes(range(256)),
-        b"\xff\xfe" + GOOD.encode("utf-16-le"),
-        b"\0",
-        "{" * 1_000_000,
-    ],
-    ids=lambda stdin: repr(stdin[:20]),
-)
-def test_each_line_that_is_not_a_record_is_an_error_object(stdin: bytes | str) -> None:
-    result = decode_here(stdin=stdin)
-    assert (result.returncode, result.stderr) == (1, "")
-    assert set(error_kinds(result.stdout)) == {"MalformedRecord"}
-
-
 def test_the_dialect_determines_the_field_of_a_tag() -> None:
     fields = {"shipped": "failedDescriptionTopologyEpoch", "kip-1331": "storedDescriptionTopologyEpoch"}
     for dialect, field in fields.items():

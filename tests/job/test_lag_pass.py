@@ -10,9 +10,9 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming_app.job import lag_ends, lag_pass
+from streaming_app.job import lag_ends
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import fetch_committed_offsets, find_records
+from streaming_app.kafka.lag_offsets import find_records
 from streaming_app.lag.model import LagRow
 from tests.support.container import Broker
 from tests.support.lag_cluster import LagCluster
@@ -109,35 +109,6 @@ def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_
     assert first.lag_seconds_is_lower_bound is (False if age else None)
     assert later.lag_seconds_is_lower_bound is not bool(age)
     assert later.lag_seconds == pytest.approx((age or 0) + 30, rel=0.05)
-
-
-def test_a_topic_that_was_created_again_is_recreated(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    topic: str,
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    client = cluster.client
-    produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 5})
-    cluster.read_log(group_id)
-    before = cluster.rows(group_id)[topic, 0]
-    with monkeypatch.context() as late:  # some time after the topic the broker deletes the commits on it
-        known = fetch_committed_offsets(client.admin, [group_id])
-        late.setattr(lag_pass, "fetch_committed_offsets", lambda *_: known)
-        client.delete_topic(topic)
-        deleted = cluster.rows(group_id)[topic, 0]
-        client.create_topic(topic)
-        produce(topic, 100)
-        after = cluster.rows(group_id, 400)[topic, 0]
-
-    assert before.lag == 5
-    assert (deleted.status, deleted.lag) == ("UNKNOWN", None)
-    assert (after.status, after.lag) == ("RECREATED", None)
-    client.commit_offsets(group_id, {(topic, 0): 100})
-    cluster.read_log(group_id)
-    assert cluster.rows(group_id)[topic, 0].status == "OK"
 
 
 def test_records_that_were_deleted_before_they_were_read_are_lost(

@@ -93,26 +93,6 @@ def test_what_is_lost_or_restored_is_read_again_and_the_history_holds_nothing_tw
     assert content(tmp_path) == before
 
 
-def test_a_topic_created_again_is_refused_until_a_reset(
-    topic: str, client: StreamsGroupClient, write: Write, run: Run, tmp_path: Path
-) -> None:
-    for epoch in (2, 3, 4):
-        write(epoch)
-    run(topic)
-    before = content(tmp_path)
-    client.admin.delete_topics([topic])
-    client.create_topic(topic, 1)
-    write(2)
-    with pytest.raises(JobError, match=r"deleted and created again since .* --reset"):
-        run(topic)
-    assert content(tmp_path) == before
-    assert "another topic than before" in run(topic, reset=True)
-    after = content(tmp_path)
-    assert epochs(tmp_path) == {"g": 2}
-    assert len(after["quarantine"]) == len(before["quarantine"]) + 1
-    assert len(after["group_events"]) > len(before["group_events"])
-
-
 def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
     topic: str, write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
+from tests.support.waiting import MINUTES
 
 COMMAND = Path(sys.executable).with_name("streams-groups")
 KEY_20, VALUE_20 = "0014000167", "00000000000700"
@@ -25,7 +26,7 @@ def decode(*arguments: object, stdin: bytes | str = b"") -> subprocess.Completed
         [COMMAND, "decode", *map(str, arguments)],
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         capture_output=True,
-        timeout=60,
+        timeout=MINUTES,
         check=False,
     )
     assert b"Traceback" not in result.stderr

@@ -204,13 +204,6 @@ REPORTED_ORDINARY = (
         working(3),
         hang(names(3), BEGINS, 240),
     ),
-    ordinary(
-        "A thread dies of an exception and is replaced, three times in an hour",
-        steady(3),
-        start(["t"], 10, host="10.9.0.1"),
-        do(TRAFFIC, "read"),
-        *(roll(["t"], BEGINS + n * 1200, 0, 2, host="10.9.0.1") for n in range(3)),
-    ),
     # State
     chosen_ordinary(
         "A new instance restores for an hour and a half, and reports how far it is",
@@ -251,15 +244,6 @@ REPORTED_ORDINARY = (
         topics=FEW,
     ),
     ordinary(
-        "A batch in the night that takes 20, 60, 35 and 50 minutes, and begins a little earlier or later",
-        *(
-            start(["job"], day * DAY + HOUR + late) + stop(["job"], day * DAY + HOUR + late + minutes * MINUTE)
-            for day, (late, minutes) in enumerate(((0, 20), (600, 60), (-900, 35), (300, 50)))
-        ),
-        hours=24 * 4,
-        running_hours=hours_of(("01:00", "01:20")),
-    ),
-    ordinary(
         "Ten developers try an application for three minutes each, under ids that the configuration ignores",
         *TEN_TRIALS,
         hours=4,
@@ -279,15 +263,6 @@ REPORTED_ORDINARY = (
         *(do(BEGINS + n * 600, "job_down", seconds=60.0) for n in range(6)),
     ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
-    ordinary(
-        "An autoscaler with a timetable runs the application three times a day, and records come all the time",
-        windows(range(3), (8 * HOUR, 12 * HOUR, 17 * HOUR), 70 * MINUTE),
-        do(8 * HOUR + TRAFFIC, "read", rate=0.5),
-        hours=72,
-        topics=FEW,
-        watched_from=1.5 * DAY,
-        running_hours=hours_of(("08:00", "09:10"), ("12:00", "13:10"), ("17:00", "18:10")),
-    ),
     ordinary(
         "Eight instances for four partitions, half of which have nothing to do, are released",
         working(8),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -334,27 +334,6 @@ def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
 
 def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
     return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
-
-
-def texts(alerts: Iterable[Problem]) -> str:
-    return "\n".join(f"{alert.summary} {dict(alert.evidence)}" for alert in alerts)
-
-
-def test_three_topics_deleted_under_six_groups_of_two_teams_reach_each_owner_about_its_groups_only() -> None:
-    rig = Rig()
-    pairs = [(f"pay-{topic}", f"shop-{topic}", topic) for topic in ("a", "b", "c")]
-    broken = [not_ready(name, topic) for pay, shop, topic in pairs for name in (pay, shop)]
-    rig.cycle(0, *broken, work={})
-    assert groups(rig, "pay-") == ["pay-a", "pay-b", "pay-c"]
-    assert groups(rig, "shop-") == ["shop-a", "shop-b", "shop-c"]
-    assert "shop-" not in texts(alerts(rig, "pay-"))
-    assert "pay-" not in texts(alerts(rig, "shop-"))
-    for alert in alerts(rig, "pay-"):
-        topic = str(alert.group_id).removeprefix("pay-")
-        assert alert.cause == f"missing_topic:{topic}"
-        assert f"Source topics {topic} are missing" in alert.summary
-    rig.cycle(60, group(group_id="pay-a"), *broken[1:], work={})
-    assert (groups(rig, "pay-", RESOLVED), groups(rig, "shop-", RESOLVED), len(rig.problems)) == (["pay-a"], [], 5)
 
 
 def test_groups_that_miss_one_topic_have_one_cause_however_many_others_they_miss() -> None:

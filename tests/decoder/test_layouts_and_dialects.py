@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -10,43 +9,7 @@ BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
 KEY_11 = bytes.fromhex("000b 0001 67")
 KEY_15 = bytes.fromhex("000f 0001 67")
 KEY_17 = bytes.fromhex("0011 0001 67")
-UUID = "00000000000000000000000000000001"
-TOPIC = {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "topic_name": "t"}
 STORED_5_FAILED_6_OF_KIP_1331 = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 04 04 00000006")
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("key", "value", "fields", "layout"),
-    [
-        (KEY_11, "0000 00000007 00", {"epoch": 7}, "4.0"),
-        (KEY_11, "0000 00000007 0000000000000009 00", {"epoch": 7, "metadata_hash": 9}, None),
-        (KEY_15, "0000 01 01 00", {"initialized_topics": [], "deleting_topics": []}, "4.0"),
-        (
-            KEY_15,
-            f"0000 02 {UUID} 0274 02 00000003 00 01 00",
-            {"initialized_topics": [TOPIC | {"partitions": [3]}], "deleting_topics": []},
-            "4.0",
-        ),
-        (KEY_15, f"0000 01 02 {UUID} 0274 00 00", {"initialized_topics": [], "deleting_topics": [TOPIC]}, "4.0"),
-        (
-            KEY_15,
-            f"0000 01 02 {UUID} 0274 02 00000003 00 01 00",
-            {
-                "initializing_topics": [],
-                "initialized_topics": [TOPIC | {"partitions": [3]}],
-                "deleting_topics": [],
-            },
-            None,
-        ),
-    ],
-)
-def test_types_11_and_15_of_4_0_are_decoded_by_layouts_of_their_own_which_they_name(
-    decoder: Decoder, key: bytes, value: str, fields: dict[str, Any], layout: str | None
-) -> None:
-    record = decoder(key, bytes.fromhex(value))
-
-    assert (record.value, record.layout) == (fields, layout)
 
 
 @BOTH

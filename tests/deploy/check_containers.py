@@ -27,14 +27,13 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import reserve_port
 from tests.deploy import docker_engine
-from tests.deploy.docker_engine import IMAGES, ROOT, Engine
-from tests.deploy.live_group import live_group
+from tests.deploy.docker_engine import ROOT, Engine
+from tests.deploy.live_group import READY_SECONDS, first_two_columns, live_group
 from tests.support.container import BROKER_VARIABLE, ContainerBroker
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 HEALTH = "http://127.0.0.1:9464/health"
-READY_SECONDS = 600
 # As in deploy/README.md, but on the network of this machine, where the broker listens on loopback.
 OPTIONS = [
     *("--read-only", "--tmpfs", "/tmp:exec", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),  # noqa: S108
@@ -59,15 +58,6 @@ PROJECT = "streams-groups-check"
 RULES_FILE = ROOT / "deploy" / "charts" / "streams-groups" / "files" / "streams-groups.rules.yml"
 RULES = sum(len(group["rules"]) for group in yaml.safe_load(RULES_FILE.read_text("utf-8"))["groups"])
 PROMETHEUS = "http://127.0.0.1:9090"
-BOOT_SECONDS = 60
-UNIT_STOP_SECONDS = 20  # TimeoutStopSec= of the unit
-LIST_GROUPS = "/opt/streams-groups/bin/streams-groups", "list", "--state", "--warehouse", "/var/lib/streams-groups"
-# systemd needs the tree of control groups, and mounts for the unit; the network is that of the local broker.
-MACHINE_OPTIONS = [
-    *("--cgroupns", "host", "--volume", "/sys/fs/cgroup:/sys/fs/cgroup:rw", "--cap-add", "SYS_ADMIN"),
-    *("--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", "--network", "host"),
-    *("--tmpfs", "/run", "--tmpfs", "/run/lock", "--tmpfs", "/tmp:exec"),  # noqa: S108
-]
 KAFKA = f"apache/kafka:{KAFKA_VERSION}"
 SELECTION = ["tests/kafka/test_client.py", "tests/sandbox/test_member.py"]
 
@@ -87,13 +77,6 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
     yield start
     for name in started:
         engine.try_run("rm", "--force", "--volumes", name)
-
-
-@pytest.fixture
-def volume(engine: Engine) -> Iterator[str]:
-    name = engine.run("volume", "create")
-    yield name
-    engine.run("volume", "rm", "--force", name)
 
 
 def test_the_image_has_what_the_job_needs_and_no_root(
@@ -266,7 +249,7 @@ def test_the_services_work_together(compose: Callable[..., str], report: Callabl
         assert wait_until(lambda: {rule["health"] for rule in _rules()} == {"ok"}, READY_SECONDS, interval=1)
         assert len(_rules()) == RULES
         listed = compose("exec", "-T", "streams-groups", "streams-groups", "list", "--state")
-        assert _first_two_columns(listed) == [["GROUP", "STATE"], ["payments", "Stable"]]
+        assert first_two_columns(listed) == [["GROUP", "STATE"], ["payments", "Stable"]]
     assert "__consumer_offsets-0" in compose("exec", "-T", "kafka", "ls", "/var/lib/kafka/data").split()
     assert "failed " not in compose("logs", "streams-groups")
 
@@ -283,132 +266,6 @@ def _query(promql: str) -> list[str]:
 
 def _rules() -> list[dict[str, Any]]:
     return [rule for group in _get("rules")["groups"] for rule in group["rules"]]
-
-
-# --- The unit of deploy/systemd, run by a real systemd in a container
-
-
-@pytest.fixture
-def start_machine(engine: Engine, image: str, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts containers in which systemd is the first process: `start_machine(*options)` returns the id."""
-    context = tmp_path / "context"
-    shutil.copytree(ROOT / "deploy" / "systemd", context)
-    shutil.copy(IMAGES / "systemd.Dockerfile", context)
-    engine.run("tag", image, "stand-in/streams-groups")
-    engine.build("stand-in/systemd", context / "systemd.Dockerfile", context)
-    started: list[str] = []
-
-    def start(*options: str) -> str:
-        name = engine.run("run", "--detach", *MACHINE_OPTIONS, *options, "stand-in/systemd")
-        started.append(name)
-
-        def state() -> str:
-            """Return `running`, another word of systemd, or what Docker says about a container that has ended."""
-            result = engine.try_run("exec", name, "systemctl", "is-system-running")
-            return (result.stdout or result.stderr).strip()
-
-        wait_until(lambda: state() == "running" or "is not running" in state(), BOOT_SECONDS, interval=1)
-        if (last := state()) != "running":
-            pytest.skip(f"systemd does not run in a container here: {last}")
-        return name
-
-    yield start
-    for name in started:
-        engine.run("rm", "--force", "--volumes", name)
-
-
-def _configure_unit(engine: Engine, machine: str, broker: LocalBroker, directory: Path) -> str:
-    """Install the configuration of the unit; return the address of its metrics."""
-    with reserve_port() as free:
-        listen = f"127.0.0.1:{free.getsockname()[1]}"
-    config = directory / "config.yaml"
-    config.write_text(yaml.safe_dump({"bootstrap_server": broker.bootstrap_server, "metrics": {"listen": listen}}))
-    engine.run("cp", config, f"{machine}:/etc/streams-groups/config.yaml")
-    engine.run("exec", machine, "systemd-sysusers")
-    engine.run("exec", machine, "chown", "root:streams-groups", "/etc/streams-groups/config.yaml")
-    return listen
-
-
-def _first_two_columns(printed: str) -> list[list[str]]:
-    return [line.split()[:2] for line in printed.splitlines()]
-
-
-def test_systemd_starts_and_stops_the_job(
-    engine: Engine,
-    start_machine: Callable[..., str],
-    start_broker: Callable[..., LocalBroker],
-    tmp_path: Path,
-    report: Callable[[str], None],
-) -> None:
-    broker = start_broker()
-    machine = start_machine()
-    listen = _configure_unit(engine, machine, broker, tmp_path)
-    inside = partial(engine.run, "exec", machine)
-    with live_group(broker.bootstrap_server, "payments"):
-        inside("systemctl", "start", "streams-groups")
-        assert wait_until(lambda: answers(f"http://{listen}/ready"), READY_SECONDS, interval=1)
-        assert _first_two_columns(inside(*LIST_GROUPS)) == [["GROUP", "STATE"], ["payments", "Stable"]]
-    assert inside("stat", "-c", "%U", "/var/lib/streams-groups/groups/_delta_log").split() == ["streams-groups"]
-    began = time.monotonic()
-    inside("systemctl", "stop", "streams-groups")
-    seconds = time.monotonic() - began
-    assert seconds < UNIT_STOP_SECONDS  # noqa: WAIT001 - a promise: systemd kills it then
-    shown = inside("systemctl", "show", "streams-groups", "--property=Result,ExecMainStatus,NRestarts")
-    assert sorted(shown.splitlines()) == ["ExecMainStatus=0", "NRestarts=0", "Result=success"]
-    version = inside("systemctl", "--version").splitlines()[0]
-    report(f"the unit ran under {version}, and stopped in {seconds:.1f} s")
-
-
-def test_of_two_units_one_works_and_the_other_takes_over_from_it(
-    engine: Engine,
-    volume: str,
-    start_machine: Callable[..., str],
-    start_broker: Callable[..., LocalBroker],
-    tmp_path: Path,
-    report: Callable[[str], None],
-) -> None:
-    broker = start_broker()
-    names = ["replica-a", "replica-b"]
-    mount = "--volume", f"{volume}:/var/lib/streams-groups"
-    machines = [start_machine("--hostname", name, *mount) for name in names]
-    listens = [_configure_unit(engine, machine, broker, tmp_path) for machine in machines]
-
-    def is_ready(number: int) -> bool:
-        return answers(f"http://{listens[number]}/ready")
-
-    def journal(number: int) -> str:
-        command = "journalctl", "--unit", "streams-groups", "--no-pager", "--output", "cat"
-        return engine.run("exec", machines[number], *command)
-
-    def systemctl(number: int, *command: str) -> str:
-        return engine.run("exec", machines[number], "systemctl", *command)
-
-    with live_group(broker.bootstrap_server, "payments"):
-        systemctl(0, "start", "streams-groups")
-        assert wait_until(lambda: is_ready(0), READY_SECONDS, interval=1)
-        systemctl(1, "start", "streams-groups")
-        waiting = "Waiting: cluster default is written by replica-a (pid "
-        assert wait_until(lambda: waiting in journal(1), READY_SECONDS, interval=1), journal(1)
-        assert not is_ready(1)
-
-        killed = time.monotonic()
-        systemctl(0, "kill", "--signal=KILL", "--kill-whom=all", "streams-groups")
-        assert wait_until(lambda: is_ready(1), READY_SECONDS, interval=1), journal(1)
-        taken_over = time.monotonic() - killed
-        listed = engine.run("exec", machines[1], *LIST_GROUPS)
-        assert _first_two_columns(listed) == [["GROUP", "STATE"], ["payments", "Stable"]]
-
-        # systemd has started the killed job again: it must not take the rows back while the other one works.
-        waiting = "Waiting: cluster default is written by replica-b (pid "
-        assert wait_until(lambda: waiting in journal(0), READY_SECONDS, interval=1), journal(0)
-        assert "NRestarts=1" in systemctl(0, "show", "streams-groups", "--property=NRestarts")
-        assert (is_ready(0), is_ready(1)) == (False, True)
-
-        stopped = time.monotonic()
-        systemctl(1, "stop", "streams-groups")
-        assert wait_until(lambda: is_ready(0), READY_SECONDS, interval=1), journal(0)
-        handed_over = time.monotonic() - stopped
-    report(f"two units: taken over {taken_over:.0f} s after a kill, {handed_over:.0f} s after a stop (ready again)")
 
 
 # --- Tests with a broker in a container: STREAMS_GROUPS_BROKER=docker

@@ -41,6 +41,13 @@ def image(engine: Engine) -> str:
 
 
 @pytest.fixture
+def volume(engine: Engine) -> Iterator[str]:
+    name = engine.run("volume", "create")
+    yield name
+    engine.run("volume", "rm", "--force", name)
+
+
+@pytest.fixture
 def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Prints a line that pytest does not keep for itself: what was measured."""
     plugins = request.config.pluginmanager

@@ -10,6 +10,8 @@ from threading import Event
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 
+READY_SECONDS = 600
+"""The longest time until a job that has started, and what it needs, is ready."""
 _HEARTBEAT_SECONDS = 5.0
 
 
@@ -36,3 +38,8 @@ def live_group(bootstrap_server: str, group_id: str) -> Iterator[None]:
 def _send_heartbeats(member: SimulatedMember, stop: Event) -> None:
     while not stop.wait(_HEARTBEAT_SECONDS):  # noqa: WAIT002 - the interval of heartbeats
         member.step()
+
+
+def first_two_columns(printed: str) -> list[list[str]]:
+    """Return the groups and states of what `streams-groups list --state` printed."""
+    return [line.split()[:2] for line in printed.splitlines()]

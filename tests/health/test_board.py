@@ -33,18 +33,6 @@ def brief(changes: list[Change]) -> list[tuple[str, float]]:
     return [(one.verdict.verdict, (NOW - one.verdict.at).total_seconds() / 60) for one in changes]
 
 
-@pytest.mark.parametrize("minutes", [0.1, 1, 7, 60])
-def test_verdicts_and_times_do_not_depend_on_the_pace(minutes: float) -> None:
-    """Nothing happens for an hour, but a group is without members, and then deleted."""
-    one, found, at = board(), [], ago(minutes=60)
-    of_work = waiting(ago(minutes=60), ago(minutes=-1))
-    found += one.step(known(ENDED, of_work), at)
-    while at < NOW:
-        at = min(NOW, at + timedelta(minutes=minutes))
-        found += one.step(known(ENDED if at < NOW else None, of_work), at)
-    assert brief(found) == [(OFF, 60), (DOWN, 55)]
-
-
 def test_a_group_to_which_nothing_happens_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     one, of_work = board(), work(at=ago(minutes=-30))
     now = known(group(), of_work)

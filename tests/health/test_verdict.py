@@ -1,4 +1,4 @@
-"""Each verdict by its facts, what it takes to end a bad one, and what was judged wrongly before there were verdicts."""
+"""Each verdict by its facts, and what was judged wrongly before there were verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, STATE, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
-    BEHIND,
     DOWN,
     IDLE,
     LOSING,
@@ -28,7 +27,6 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
-from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import (
     LONG_AGO,
@@ -304,125 +302,6 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
-
-
-# Ends
-
-
-@pytest.mark.parametrize(
-    ("of_work", "ends"),
-    [
-        (waiting(ago(hours=1), progressed_at=ago(minutes=30)), False),
-        (waiting(ago(hours=1), progressed_at=NOW), True),
-        (work(), True),
-        (work(unknown=12), False),
-        (None, False),
-    ],
-    ids=["no offset has advanced", "offsets advance", "nothing is left", "nothing is known", "there is no lag"],
-)
-def test_members_that_are_back_end_nothing_until_offsets_advance(of_work: GroupWork | None, ends: bool) -> None:
-    found = verdict(facts(group("Stable", ago(minutes=3)), of_work), bad(DOWN, ago(hours=1)))
-    assert (found.verdict in {OK, IDLE}) is ends
-    if not ends:
-        assert (found.verdict, found.since, "not_over" in found.evidence) == (DOWN, ago(hours=1), True)
-
-
-def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> None:
-    before = bad(DOWN, ago(hours=1))
-    back = facts(group("Stable", ago(minutes=9)))
-    assert verdict(back, before).recheck_at == ago(minutes=-1)
-    assert verdict(back, verdict(back, before), at=ago(minutes=-1)).verdict == OK
-
-
-def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
-    lost = row(status="LOST", committed_offset=90, log_start_offset=790)
-    known = waiting(ago(minutes=2), lost=unmoved(NOW, offsets=700, named=(lost,)))
-    assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
-    found = verdict(facts(group("Empty", ago(minutes=2)), known))
-    assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
-
-
-@pytest.mark.parametrize("name", [LOSING, DOWN, STALLED])
-def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
-    gone = facts(group("Empty", ago(minutes=20)), waiting(ago(hours=1)), is_deleted=True)
-    found = verdict(gone, bad(name, ago(minutes=15)))
-    assert found.verdict in BAD
-
-
-@pytest.mark.parametrize("name", [OK, STALLED, LOSING])
-def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known_for_long_is_not_well(
-    name: str,
-) -> None:
-    old = work(ago(minutes=14))
-    before = replace(bad(name, ago(minutes=40)), severity="critical" if name in BAD else None)
-    found = verdict(facts(group(), old), before)
-    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
-    later = verdict(facts(group(), old), before, at=ago(minutes=-2)).verdict
-    assert later == (UNKNOWN if name == OK else name)
-
-
-@pytest.mark.parametrize(
-    ("may_be_slow", "expected"),
-    [(True, BEHIND), (False, OK)],
-    ids=["not known yet", "catches up"],
-)
-def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(*, may_be_slow: bool, expected: str) -> None:
-    known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW, may_be_slow=may_be_slow))
-    assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
-
-
-def test_unstable_is_not_over_while_the_group_becomes_not_ready_and_loses_its_members() -> None:
-    before, waits_since = bad(UNSTABLE, ago(hours=1)), waiting(ago(minutes=4))
-    for one in (group("NotReady", ago(minutes=4), not_ready_reason=MISSING), group("Empty", ago(minutes=1))):
-        history = states((ago(minutes=4), "Stable", "NotReady"), (ago(minutes=1), "NotReady", "Empty"))
-        found = verdict(facts(one, waits_since, history), before)
-        assert (found.verdict, "not_over" in found.evidence) == (UNSTABLE, True)
-    assert verdict(facts(group("Empty", ago(minutes=1)), work()), before).verdict == OFF
-
-
-def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
-    before = replace(bad(UNSTABLE, ago(hours=1)), facts_at=ago(minutes=40))
-    found = verdict(facts(group(), None), before)
-    assert (found.verdict, found.evidence["not_over"]) == (UNSTABLE, "its lag is not known now")
-    assert verdict(facts(group(), work(arrived_at=NOW)), found).verdict == OK
-    never_known = facts(group(), work(has_commits=False, uncertain=3))
-    assert verdict(never_known, replace(before, facts_at=None)).verdict == OK
-
-
-@pytest.mark.parametrize("name", [OK, IDLE])
-def test_a_group_is_not_well_for_longer_because_the_job_was_restarted_and_knows_nothing(name: str) -> None:
-    known = Verdict(name, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=14))
-    for of_work in (None, replace(work(unknown=12), known_at=0.0)):
-        found = verdict(facts(group(), of_work), known)
-        assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
-        assert verdict(facts(group(), of_work), found, at=ago(minutes=-2)).verdict == UNKNOWN
-        assert verdict(facts(group(), of_work), replace(known, facts_at=None)).verdict == UNKNOWN
-    long_away = replace(known, facts_at=ago(hours=1))
-    found = verdict(facts(group(), None, watched_since=NOW), long_away)
-    assert (found.verdict, found.recheck_at) == (name, ago(minutes=-3, microseconds=-1))
-    assert verdict(facts(group(), None, watched_since=NOW), found, at=ago(minutes=-4)).verdict == UNKNOWN
-
-
-def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> None:
-    """After a restart of the job nothing says where such a partition began to wait."""
-    never = {"topic": "orders", "partition": 0}
-    before = bad(STALLED, ago(hours=1), evidence={"partitions": [never]})
-    for committed, ends in ((None, False), (90, True)):
-        standing = Standing(row(committed_offset=committed), offset=committed)
-        known = work(progress={("orders", 0): standing}, progressed_at=NOW)
-        found = verdict(facts(group(), known), before)
-        assert (found.verdict == IDLE) is ends
-        assert ("not_over" in found.evidence) is not ends
-    assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
-
-
-def test_a_group_without_members_is_down_since_work_came_and_a_later_estimate_of_that_changes_nothing() -> None:
-    alone = group("Empty", ago(hours=3))
-    found = verdict(facts(alone, waiting(ago(minutes=20))))
-    assert (found.verdict, found.since) == (DOWN, ago(minutes=20))
-    assert "no members since 2026-11-21 00:12:00Z, and needed since 2026-11-21 02:52:00Z; " in found.why
-    again = verdict(facts(alone, waiting(ago(minutes=21))), found)
-    assert (again.since, again.why) == (found.since, found.why)
 
 
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:

@@ -97,13 +97,6 @@ EVERYDAY_INCIDENTS = (
         do(BEGINS, "change", rate=40.0),
         do(BEGINS + 1200, "change", rate=10.0),
     ),
-    incident(
-        "The application is behind for long, and the job is restarted meanwhile",
-        BEHIND,
-        working(3),
-        do(BEGINS, "change", rate=80.0),
-        do(BEGINS + HOUR, "job_down", seconds=60.0),
-    ),
     chosen_incident(
         "A log is truncated, and the application goes back by hours of records while it runs",
         "GroupOffsetsRewound",
@@ -159,13 +152,6 @@ EVERYDAY_INCIDENTS = (
         crash_loop("i0", BEGINS + 20, 20, END),
         start(["i0"], BEGINS),
     ),
-    incident(
-        "An instance crashes while the job is restarted",
-        DOWN,
-        start(names(1)),
-        crash_loop("i0", BEGINS, 20, END),
-        do(BEGINS + 250, "job_down", seconds=120.0),
-    ),
     chosen_incident(
         "The only instance crashes, and the clock of its broker is an hour behind",
         DOWN,
@@ -213,7 +199,6 @@ EVERYDAY_INCIDENTS = (
         start(names(4), host="10.0.0.1"),
         stop(names(4), BEGINS, action="kill"),
     ),
-    incident("An application is scaled to zero by mistake", DOWN, start(names(3)), stop(names(3), BEGINS)),
     chosen_incident(
         "The second outage within a week",
         DOWN,
@@ -239,13 +224,6 @@ EVERYDAY_INCIDENTS = (
         stop(names(2), BEGINS + 60, action="kill"),
     ),
     # Members
-    incident(
-        "One bad pod in fifty crashes and is started again",
-        UNSTABLE,
-        start(names(50)),
-        crash_loop("i0", BEGINS, 20, END),
-        topics={"in": 100},
-    ),
     chosen_incident(
         "One bad pod of six is killed for its memory",
         UNSTABLE,

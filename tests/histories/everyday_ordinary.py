@@ -50,10 +50,6 @@ EVERYDAY_ORDINARY = (
     # Restarts and deployments
     chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
     ordinary("Rolling restart of 6 instances", steady(6), roll(names(6), BEGINS, 60, 30)),
-    ordinary("Rolling restart of 6 instances, two at a time", steady(6), roll(names(6), BEGINS, 20, 35)),
-    ordinary(
-        "Rolling restart of 3 pods with 4 threads", steady(3, threads=4), roll(names(3), BEGINS, 90, 20, threads=4)
-    ),
     ordinary("Rolling restart of 200 instances", steady(200), roll(names(200), BEGINS, 9, 8), topics={"in": 200}),
     ordinary(
         "Rolling restart of a group of 5,000 members, pod by pod",
@@ -66,12 +62,6 @@ EVERYDAY_ORDINARY = (
         "Rolling restart of 20 static members, each away for 35 s, overlapping",
         steady(20, **PROCESS),
         roll(names(20), BEGINS, 25, 35, **PROCESS),
-        topics={"in": 40},
-    ),
-    ordinary(
-        "Rolling restart of 20 static members with new process ids",
-        steady(20, **STATIC),
-        roll(names(20), BEGINS, 25, 35, **STATIC),
         topics={"in": 40},
     ),
     chosen_ordinary(
@@ -91,38 +81,15 @@ EVERYDAY_ORDINARY = (
         start(names(4), BEGINS + 720),
     ),
     ordinary(
-        "Deployment that is rolled back after five minutes",
-        steady(6),
-        roll(names(6), BEGINS, 20, 10),
-        roll(names(6), BEGINS + 420, 20, 10),
-    ),
-    ordinary(
         "Three deployments of the only instance within half an hour",
         steady(1),
         *(roll(names(1), BEGINS + n * 600, 60, 40) for n in range(3)),
-    ),
-    ordinary(
-        "Canary for twenty minutes, then the deployment",
-        steady(4),
-        start(["canary"], BEGINS),
-        roll(names(4), BEGINS + 1200, 60, 20),
-        stop(["canary"], BEGINS + 1600),
     ),
     ordinary(
         "Deployment whose first pod needs three attempts to start",
         steady(3),
         crash_loop("i0", BEGINS, 5, BEGINS + 60),
         roll(names(3)[1:], BEGINS + 300, 60, 20),
-    ),
-    ordinary(
-        "Deployment under a new version of the application id",
-        start(["a", "b"], group="pay-v1", **STATE),
-        do(60, "read", group="pay-v1"),
-        start(["c", "d"], BEGINS, group="pay-v2", **STATE),
-        do(BEGINS + 5, "read", group="pay-v2", log_of="pay-v1"),
-        stop(["a", "b"], BEGINS + 2 * HOUR),
-        hours=40,
-        topics=TOPICS,
     ),
     ordinary(
         "Deployment under another application id",
@@ -146,7 +113,6 @@ EVERYDAY_ORDINARY = (
     chosen_ordinary(
         "Scale out from 3 to 9 instances, one after the other", steady(3), start(names(6, "extra"), BEGINS, 30)
     ),
-    ordinary("Scale in from 9 to 3 instances, one after the other", steady(9), stop(names(9)[3:], BEGINS, 30)),
     chosen_ordinary(
         "A long pause of one member: it is removed, and joins again under its id",
         steady(5),
@@ -161,11 +127,6 @@ EVERYDAY_ORDINARY = (
         *(do(BEGINS + 240, "hang", name=name, hung=False) for name in names(3)),
     ),
     # Brokers
-    ordinary(
-        "Rolling restart of the brokers: three changes of the coordinator",
-        steady(3),
-        *(do(BEGINS + n * 180, "fail_over") for n in range(3)),
-    ),
     chosen_ordinary(
         "Rolling restart of 6 static members while the group moves between brokers whose clocks are an hour apart",
         steady(6, **STATIC),
@@ -192,12 +153,6 @@ EVERYDAY_ORDINARY = (
         *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
     ),
     # Topics
-    ordinary(
-        "Partitions are added to eight input topics within ten minutes",
-        start(names(3), sources=tuple(f"in{n}" for n in range(8))),
-        *(do(BEGINS + n * 70, "set_topic", topic=f"in{n}", partitions=12) for n in range(8)),
-        topics={f"in{n}": 12 for n in range(8)},
-    ),
     chosen_ordinary(
         "The topics of a new application are created two minutes after it",
         start(names(2), BEGINS, changelogs=("log",)),
@@ -205,12 +160,6 @@ EVERYDAY_ORDINARY = (
         topics={"in": 12},
     ),
     # Descriptions
-    ordinary(
-        "The brokers get a plugin while clients of 4.4 run",
-        steady(3),
-        do(BEGINS, "set_plugin", mode="stored"),
-        hours=30,
-    ),
     ordinary(
         "Brokers are upgraded before clients, and ten applications follow one after the other",
         _upgrades(10),
@@ -239,13 +188,6 @@ EVERYDAY_ORDINARY = (
         do(BEGINS + 600, "set_plugin", mode="stored"),
     ),
     # Applications that do not run all the time
-    ordinary(
-        "A nightly job of three hours that the job has not seen before",
-        windows(range(10), (2 * HOUR,), 3 * HOUR),
-        hours=24 * 10,
-        watched_from=2 * DAY,
-        running_hours=hours_of(("02:00", "05:00")),
-    ),
     ordinary(
         "A job of five minutes every hour, which may be away for so long",
         [one for n in range(48) for one in (*start(["job"], n * HOUR + 60), *stop(["job"], n * HOUR + 360))],
@@ -360,12 +302,6 @@ EVERYDAY_ORDINARY = (
         roll(names(6), BEGINS, 15 * MINUTE, 60, **STATE),
         topics=TOPICS,
     ),
-    ordinary(
-        "Scale-out from 2 to 4 instances that restore state for twenty minutes",
-        working(2, STATE, restore_seconds=1200.0),
-        start(["i2", "i3"], BEGINS, **STATE),
-        topics=TOPICS,
-    ),
     chosen_ordinary(
         "A burst of fifteen minutes of twice what the application can process, every two hours",
         working(3),
@@ -405,17 +341,6 @@ EVERYDAY_ORDINARY = (
         "Partitions are added to a topic with records",
         working(3),
         do(BEGINS, "set_topic", topic="in", partitions=24),
-    ),
-    ordinary(
-        "The coordinator moves to a broker whose clock is an hour behind, and back",
-        working(3),
-        do(BEGINS, "fail_over", clock=-HOUR),
-        do(BEGINS + HOUR, "fail_over"),
-    ),
-    ordinary(
-        "The job is down for an hour while records are processed",
-        working(3),
-        do(BEGINS, "job_down", seconds=HOUR),
     ),
     chosen_ordinary(
         "A group that loads an archive, with an override",

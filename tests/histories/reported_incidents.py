@@ -80,12 +80,6 @@ REPORTED_INCIDENTS = (
         do(BEGINS, "change", rate=10.0),
     ),
     incident(
-        "The only instance ends with an exception, and nothing starts it again",
-        DOWN,
-        working(1),
-        stop(names(1), BEGINS, action="crash"),
-    ),
-    incident(
         "A release has a migration of eight minutes, as the two before, of an application that may be away for five",
         DOWN,
         working(2, rate=0.2),
@@ -132,13 +126,6 @@ REPORTED_INCIDENTS = (
         topics=TOPICS,
     ),
     incident(
-        "A batch is killed in the middle of its night, with half of the day's records waiting",
-        DOWN,
-        start(["job"], HOUR),
-        do(HOUR + TRAFFIC, "read", rate=30.0, capacity=40.0),
-        stop(["job"], BEGINS, action="kill"),
-    ),
-    incident(
         "An application dies, and the clock of its broker is two hours ahead",
         DOWN,
         working(2),
@@ -169,14 +156,6 @@ REPORTED_INCIDENTS = (
             do(BEGINS + n * 330 + 300, "expire", name="i0") + do(BEGINS + n * 330 + 330, "rejoin", name="i0")
             for n in range(20)
         ),
-    ),
-    incident(
-        "The disks of the brokers are full: three applications cannot commit",
-        STALLED,
-        *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
-        *(do(TRAFFIC, "read", group=app) for app in _APPS),
-        *(hang([f"{app}-a", f"{app}-b"], BEGINS, group=app) for app in _APPS),
-        *(do(BEGINS + 120, "change", rate=0.0, group=app) for app in _APPS),
     ),
     incident(
         "Green joins and processes nothing, and blue is stopped",
@@ -227,13 +206,6 @@ REPORTED_INCIDENTS = (
         do(BEGINS, "change", rate=200.0),
     ),
     incident(
-        "A warehouse is down for three hours, and the topic keeps records for one",
-        f"{STALLED} GroupLosing",
-        working(2, keeps_seconds=HOUR),
-        hang(names(2), BEGINS, 3 * HOUR),
-        hours=8,
-    ),
-    incident(
         "Offsets are reset to the beginning by mistake, and the application needs a day for what it has done before",
         f"{BEHIND} GroupOffsetsRewound",
         working(3, capacity=11.0),
@@ -249,12 +221,6 @@ REPORTED_INCIDENTS = (
         working(6),
         start(["canary"], BEGINS),
         crash_loop("canary", BEGINS + 20, 20, END),
-    ),
-    incident(
-        "A bad version is rolled out to all six pods, each of which crashes after a minute",
-        f"{UNSTABLE} {DOWN}",
-        working(6),
-        *(crash_loop(name, BEGINS + n * 60, 60, END) for n, name in enumerate(names(6))),
     ),
     incident(
         "A node is out of order every half hour for eight minutes, and the only instance with it",
@@ -372,32 +338,6 @@ REPORTED_INCIDENTS = (
     ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
     incident(
-        "A certificate expires on half of the hosts, and the other instances are too few for what comes",
-        BEHIND,
-        working(6),
-        stop(names(3), BEGINS, every=20, action="crash"),
-        do(BEGINS + 60, "change", capacity=7.0),
-        begins=BEGINS + 60,
-    ),
-    incident(
-        "A rebalance storm: each rebalance lets the liveness probe of the next of five pods fail",
-        f"{UNSTABLE} {DOWN}",
-        working(5),
-        *(stop([f"i{n % 5}"], BEGINS + n * 100) + start([f"i{n % 5}"], BEGINS + n * 100 + 40) for n in range(50)),
-    ),
-    incident(
-        "A database is so slow that every batch takes longer than max.poll.interval.ms, in all instances",
-        f"{STALLED} {UNSTABLE} {DOWN}",
-        working(3),
-        hang(names(3), BEGINS),
-        *(
-            do(BEGINS + n * 330 + 300 + k * 10, "expire", name=name)
-            + do(BEGINS + n * 330 + 320 + k * 10, "rejoin", name=name)
-            for n in range(20)
-            for k, name in enumerate(names(3))
-        ),
-    ),
-    incident(
         "The application runs twice with the same static ids, and the two fence each other once a minute",
         f"{UNSTABLE} {DOWN} {STALLED}",
         working(2, STATIC),
@@ -455,16 +395,6 @@ REPORTED_INCIDENTS = (
         steady(4, threads=2),
         do(TRAFFIC, "read"),
         *(do(BEGINS + 40 + n, "expire", name=name) for n, name in enumerate(names(4))),
-    ),
-    incident(
-        "After a restart one of three instances waits for the lock of its state directory, and processes nothing",
-        STALLED,
-        working(3, STATE),
-        stop(["i0"], BEGINS),
-        hang(["i0"], BEGINS + 1),
-        start(["i0"], BEGINS + 30, **STATE),
-        topics=TOPICS,
-        begins=BEGINS + 30,
     ),
     incident(
         "A server with three queries is killed for its memory; records come to two of them",

@@ -114,22 +114,6 @@ REPORTED_ORDINARY = (
         hours=20,
         topics=TOPICS,
     ),
-    ordinary(
-        "Nothing comes at the weekend, and records come again on Monday morning",
-        working(2, rate=5.0),
-        do(BEGINS, "change", rate=0.0),
-        do(BEGINS + 60 * HOUR, "change", rate=5.0),
-        hours=66,
-        topics=FEW,
-    ),
-    ordinary(
-        "With exactly-once, one batch of records comes every two hours, and a release is between two of them",
-        working(2, rate=0.0, transactional=True),
-        *(do(n * 7200.0, "change", rate=20.0) + do(n * 7200.0 + 60, "change", rate=0.0) for n in range(1, 6)),
-        replace_pods(names(2), names(2, "new"), 5 * HOUR, 60),
-        hours=12,
-        topics=FEW,
-    ),
     # KIP-441: while warm-up copies catch up, the coordinator assigns the tasks again every ten minutes
     ordinary(
         "After a scale-out tasks move to the new instances in steps, ten minutes apart, for an hour",
@@ -164,13 +148,6 @@ REPORTED_ORDINARY = (
     ),
     # Releases
     ordinary(
-        "Blue and green under one id: all new instances join, then all old ones leave",
-        start(names(4, "blue")),
-        do(TRAFFIC, "read"),
-        start(names(4, "green"), BEGINS),
-        stop(names(4, "blue"), BEGINS + 180),
-    ),
-    ordinary(
         "Green is given up after half an hour, and blue goes on",
         blue_then_green(begins="committed"),
         stop(["c", "d"], BEGINS + 1800),
@@ -183,21 +160,6 @@ REPORTED_ORDINARY = (
         start(names(6, "new"), BEGINS, **STATE),
         stop(names(6, "old"), BEGINS + 40),
         topics=TOPICS,
-    ),
-    ordinary(
-        "A release of the only instance, which is away for four minutes, once a day",
-        working(1, rate=1.0),
-        *(roll(names(1), day * DAY + BEGINS, 0, 240) for day in range(2)),
-        hours=30,
-        topics=FEW,
-    ),
-    ordinary(
-        "A release with a migration of eight minutes, of an application that may be away for ten",
-        working(2, rate=0.2),
-        *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
-        hours=12,
-        topics=FEW,
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"for": "10m"}}}]},
     ),
     # Nodes
     chosen_ordinary(
@@ -242,13 +204,6 @@ REPORTED_ORDINARY = (
         working(3),
         hang(names(3), BEGINS, 240),
     ),
-    ordinary(
-        "A thread dies of an exception and is replaced, three times in an hour",
-        steady(3),
-        start(["t"], 10, host="10.9.0.1"),
-        do(TRAFFIC, "read"),
-        *(roll(["t"], BEGINS + n * 1200, 0, 2, host="10.9.0.1") for n in range(3)),
-    ),
     # State
     chosen_ordinary(
         "A new instance restores for an hour and a half, and reports how far it is",
@@ -289,25 +244,6 @@ REPORTED_ORDINARY = (
         topics=FEW,
     ),
     ordinary(
-        "A batch in the night that takes 20, 60, 35 and 50 minutes, and begins a little earlier or later",
-        *(
-            start(["job"], day * DAY + HOUR + late) + stop(["job"], day * DAY + HOUR + late + minutes * MINUTE)
-            for day, (late, minutes) in enumerate(((0, 20), (600, 60), (-900, 35), (300, 50)))
-        ),
-        hours=24 * 4,
-        running_hours=hours_of(("01:00", "01:20")),
-    ),
-    ordinary(
-        "A batch on Sundays that the job has seen twice",
-        *(
-            start(["job"], week * 7 * DAY + 6 * DAY) + stop(["job"], week * 7 * DAY + 6 * DAY + 3 * HOUR)
-            for week in range(3)
-        ),
-        hours=24 * 23,
-        watched_from=14 * DAY,
-        running_hours=hours_of(("00:00", "03:00"), weekdays=["sunday"]),
-    ),
-    ordinary(
         "Ten developers try an application for three minutes each, under ids that the configuration ignores",
         *TEN_TRIALS,
         hours=4,
@@ -327,15 +263,6 @@ REPORTED_ORDINARY = (
         *(do(BEGINS + n * 600, "job_down", seconds=60.0) for n in range(6)),
     ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
-    ordinary(
-        "An autoscaler with a timetable runs the application three times a day, and records come all the time",
-        windows(range(3), (8 * HOUR, 12 * HOUR, 17 * HOUR), 70 * MINUTE),
-        do(8 * HOUR + TRAFFIC, "read", rate=0.5),
-        hours=72,
-        topics=FEW,
-        watched_from=1.5 * DAY,
-        running_hours=hours_of(("08:00", "09:10"), ("12:00", "13:10"), ("17:00", "18:10")),
-    ),
     ordinary(
         "Eight instances for four partitions, half of which have nothing to do, are released",
         working(8),
@@ -371,13 +298,6 @@ REPORTED_ORDINARY = (
         ),
         hours=52,
         topics=FEW,
-    ),
-    ordinary(
-        "Three threads are added to each of three running instances, and removed two hours later",
-        *(start([f"i{n}"], n, host=f"10.0.2.{n}") for n in range(3)),
-        do(TRAFFIC, "read"),
-        *(start([f"i{n}-t{k}" for k in range(3)], BEGINS + n * 60, 5, host=f"10.0.2.{n}") for n in range(3)),
-        *(stop([f"i{n}-t{k}" for k in range(3)], BEGINS + 2 * HOUR + n * 60, 5) for n in range(3)),
     ),
     ordinary(
         "The cluster has no leader for any partition for twelve minutes",

@@ -13,7 +13,6 @@ from kafka import KafkaProducer
 
 from offsets_decoder import encode
 from streaming_app.cli.main import main
-from streaming_app.errors import JobError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -130,10 +129,3 @@ def test_a_record_that_cannot_be_decoded_is_quarantined_and_the_job_continues(
     assert [row["error_kind"] for row in kept[:4]] == ["UnknownRecordType"] * 2 + ["UnknownValueVersion"] * 2
     assert {row["error_kind"] for row in kept[4:]} == {"MalformedRecord"}
     assert opened.rows("SELECT group_id, assignment_epoch FROM groups") == [{"group_id": "g", "assignment_epoch": 7}]
-
-
-def test_a_topic_that_does_not_exist_is_a_one_line_error(
-    broker: Broker, spark: SparkSession, empty_warehouse: Path
-) -> None:
-    with pytest.raises(JobError, match=r"has no topic no-such-topic.*\Z"):
-        run_once(spark, broker.bootstrap_server, empty_warehouse, topic="no-such-topic")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.job.alert_service import AlertService
 from streaming_app.job.services import BackgroundServices, background_services, wanted_services
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from tests.support.a_job import a_job
@@ -58,24 +56,6 @@ def running(warehouse: Path, **settings: Any) -> Iterator[tuple[BackgroundServic
     lines: list[str] = []
     with background_services(a_job(make_warehouse(warehouse), lines.append, settings)) as started:
         yield started, lines
-
-
-@pytest.mark.slow
-def test_heartbeats_go_on_while_the_evaluation_of_alerts_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    going_on = threading.Event()
-    monkeypatch.setattr(AlertService, "_evaluate", lambda _: going_on.wait())
-
-    def beat_at() -> datetime | None:
-        heartbeat = read_heartbeat(tmp_path / "w", "default")
-        return heartbeat and heartbeat.at
-
-    with running(tmp_path / "w", alerts={"interval": "1s"}):
-        try:
-            assert wait_until(lambda: beat_at() is not None)
-            first = beat_at()
-            assert wait_until(lambda: beat_at() != first)
-        finally:
-            going_on.set()
 
 
 def test_the_services_of_a_job_whose_brokers_are_away_run_and_end_with_it(tmp_path: Path) -> None:

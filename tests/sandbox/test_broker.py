@@ -1,9 +1,4 @@
-import os
-import signal
 import socket
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +10,6 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import reserve_port
 from tests.support.container import Broker
 from tests.support.processes import is_running
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -60,25 +54,6 @@ def test_a_broker_with_an_invalid_configuration_is_an_error_with_the_reason_and_
     assert str(own.log_file) in line
     assert "\n" not in line
     assert own.pid is None
-
-
-def test_a_broker_is_stopped_when_its_parent_is_killed(tmp_path: Path) -> None:
-    program = f"""
-        import time
-        from pathlib import Path
-        from streaming_app.sandbox.broker import LocalBroker
-        broker = LocalBroker(Path({str(tmp_path)!r}))
-        broker.start()
-        print(broker.pid, flush=True)
-        time.sleep(600)
-    """
-    parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
-    assert parent.stdout
-    pid = int(parent.stdout.readline())
-    assert is_running(pid)
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.communicate()
-    assert wait_until(lambda: not is_running(pid))
 
 
 def test_a_broker_whose_port_was_taken_before_it_listens_starts_on_others(

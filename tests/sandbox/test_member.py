@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from itertools import chain
 from typing import Any
 
 import pytest
@@ -27,10 +26,6 @@ def member(client: StreamsGroupClient, group_id: str, topic: str) -> Callable[..
         return SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[topic])), **settings)
 
     return make
-
-
-def state(client: StreamsGroupClient, group_id: str) -> str:
-    return str(client.describe([group_id])[0]["group_state"])
 
 
 def active(*members: SimulatedMember) -> list[list[int]]:
@@ -76,35 +71,6 @@ def test_a_member_joins_is_assigned_every_task_and_is_described_with_its_own_val
     }
     assert {name: described[name] for name in expected} == expected
     assert client.streams_groups()[group_id] == "Stable"
-
-
-def test_tasks_move_to_a_second_member_once_the_first_releases_them(
-    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
-) -> None:
-    first, second = member(), member()
-    first.join()
-    settle([first])
-    second.join()
-    settle([first, second])
-    assert sorted(chain(*active(first, second))) == PARTITIONS
-    assert [len(tasks) for tasks in active(first, second)] == [2, 2]
-    assert state(client, group_id) == "Stable"
-
-
-def test_a_group_whose_last_member_left_is_empty_and_can_be_deleted(
-    client: StreamsGroupClient, group_id: str, member: Callable[..., SimulatedMember]
-) -> None:
-    one = member()
-    one.join()
-    settle([one])
-    with pytest.raises(GroupError, match="NON_EMPTY_GROUP"):
-        client.delete_group(group_id)
-    one.leave()
-    assert state(client, group_id) == "Empty"
-    client.delete_group(group_id)
-    assert client.describe([group_id])[0]["error_code"] == 69
-    with pytest.raises(GroupError, match="GROUP_ID_NOT_FOUND"):
-        client.delete_group(group_id)
 
 
 def test_a_description_is_requested_stored_and_returned_also_one_that_nobody_asked_for(

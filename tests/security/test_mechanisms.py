@@ -18,19 +18,15 @@ from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, MissingTopicError
 from streaming_app.job.run import run_with
-from streaming_app.job_status import SelfCheckStatus
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_metadata import TopicMetadata
 from streaming_app.stream.source import WANTED_RECORDS
-from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, USER, SecurityHarness
 from tests.support.frames import read_once
 from tests.support.job_runner import run_once
 from tests.support.offsets_topic import describe_offsets_topic
-from tests.support.running_job import job_in_thread
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,39 +217,6 @@ def test_verify_names_the_acls_that_are_missing(
         assert result.exit_code == 1
         assert message in result.output
         assert result.output.count("\n") == 1, result.output
-
-
-def test_a_running_job_says_once_that_the_self_check_lacks_an_acl_and_checks_once_it_is_granted(
-    secured: SecurityHarness,
-    client_configs: Mapping[str, ClientConfig],
-    spark: SparkSession,
-    warehouse: Path,
-    tmp_path: Path,
-) -> None:
-    secured.allow(*JOB)
-    client_config = client_configs["PLAIN"]
-    address = secured.broker.address(client_config.listener)
-    settings = {
-        "bootstrap_server": address,
-        "warehouse": warehouse,
-        "command_config": write_properties(tmp_path, client_config.properties),
-        "self_check": {"interval": 0.5},
-        "alerts": {"interval": 0.2},
-    }
-    job_config = JobConfig.model_validate(settings)
-
-    def status() -> SelfCheckStatus:
-        heartbeat = read_heartbeat(warehouse, "default")
-        return heartbeat.facts.self_check if heartbeat else SelfCheckStatus()
-
-    with job_in_thread(spark, job_config, tmp_path / "spark.log") as job:
-        assert wait_until(lambda: status().failures > 2), job.lines
-        (line,) = (line for line in job.lines if line.startswith("self-check"))
-        assert line.startswith("self-check: Not authorized: the principal lacks the ACL DESCRIBE on Group:g;")
-        secured.allow(*ALL)
-        assert wait_until(lambda: status().compared == 1), job.lines
-        assert (status().differing, status().failure) == (0, None)
-    assert job.lines[-1] == "Stopped."
 
 
 def test_topics_that_may_not_be_described_are_not_taken_for_missing(

@@ -7,14 +7,12 @@ from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from unittest.mock import Mock
 
 import pytest
 from deltalake import DeltaTable
 
 import streaming_app
 from offsets_decoder import SHIPPED, encode
-from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream import groups_batch, slices
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.batch_records import BatchRecords
@@ -23,7 +21,6 @@ from streaming_app.stream.log_positions import NoPositions
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables, views
-from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
@@ -302,32 +299,6 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
     events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert events == [{"new": reason}] * 3
-
-
-def test_a_batch_that_is_killed_and_repeated_by_spark_writes_the_reason_once(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(topics: TopicLookup) -> None:
-        group = {"group_id": "one"}
-        topology = {"epoch": 0, "subtopologies": [{"subtopology_id": "0", "source_topics": ["in"]}]}
-        pairs = [
-            encode(23, group, topology),
-            encode(19, {**group, "member_id": "m"}, {"client_id": "c"}),
-            encode(17, group, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]}),
-        ]
-        rows = [(offset, START, *pair) for offset, pair in enumerate(pairs)]
-        batch_writer(spark, empty_warehouse, topics=topics)(batch(spark, rows), 7)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(GroupRows, "replace", Mock(side_effect=ConnectionError))
-        with pytest.raises(ConnectionError):
-            write(lambda _: {"other": 1})
-    limit_driver(monkeypatch, records=0)
-    write(lambda _: {"another": 1})
-    (event,) = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
-    assert event == {"new": "MISSING_SOURCE_TOPICS: Source topics in are missing."}
-    (group,) = WarehouseReader(empty_warehouse).rows("SELECT not_ready_reason FROM groups")
-    assert group["not_ready_reason"] == event["new"]
 
 
 def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(

@@ -5,110 +5,46 @@ Tables are written by delta-rs, and the checkpoint as Spark writes it. `test_sta
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from unittest.mock import Mock
 
 import pytest
 
 from streaming_app.errors import OtherOwnerError, OtherTopicError
-from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.read_again import marked
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
-from streaming_app.stream.log_positions import Cut, LogCheck
-from streaming_app.stream.slices import WHOLE
+from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, prepare_start
-from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.stream.start import QueryTables, finish_reading
+from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import group_files
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.rust_table import RustTable
+from tests.stream.stopped_job import (
+    CUT,
+    HOUR,
+    TOPIC,
+    Stopped,
+    empty,
+    forget_last_batch,
+    from_copy,
+    lose,
+    lose_and_write,
+    remove,
+)
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
 
 pytestmark = pytest.mark.slow
-
-AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
-HOUR = timedelta(hours=1)
-TOPIC = OffsetsTopic("offsets", "first-id", "kafka", {0: 40}, delete_retention_ms=24 * 3_600_000)
-PER_BATCH = 10
-"""Offsets; the last one is of a record that cannot be decoded, the one before it of an event."""
-CUT = Cut("offsets", 0, 15, 30, 7, 9, AT.isoformat())
-
-
-class Stopped:
-    """A warehouse whose job has written three batches, and has ended."""
-
-    def __init__(self, directory: Path) -> None:
-        """Take the tables in `directory`; next to it are a copy made after the second batch, and empty tables."""
-        self.directory, self.older, self._queries = directory, directory.with_name("older"), itertools.count()
-        self.created = directory.with_name("created")
-        self.writer = TableWriter(Mock(), directory, "default")  # where a job starts is decided without its session
-        self.checkpoint = checkpoint_location(self.writer.location, "default")
-
-    def write_batches(self) -> None:
-        assert self.start().message == "reading from the beginning"
-        for number in range(2):
-            self.write_batch(number)
-        copy_warehouse(self.directory, self.older)
-        self.write_batch(2)
-
-    def start(
-        self, topic: OffsetsTopic = TOPIC, *, reset: bool = False, away: timedelta | None = HOUR, **named: Any
-    ) -> StartPosition:
-        return prepare_start(self.writer, self.checkpoint, topic, reset=reset, away=away, **named)
-
-    def begin_batch(self, number: int) -> int:
-        """Write what Spark writes first; return the offset after the last one of the batch."""
-        end = PER_BATCH * (number + 1)
-        (self.checkpoint / "offsets").path.mkdir(parents=True, exist_ok=True)
-        if not (metadata := (self.checkpoint / "metadata").path).exists():
-            metadata.write_text(json.dumps({"id": f"{self.directory}-{next(self._queries)}"}), "utf-8")
-        ends = json.dumps({"offsets": {"0": end}})
-        (self.checkpoint / "offsets" / str(number)).path.write_text(f"v1\n{{}}\n{ends}\n", "utf-8")
-        return end
-
-    def write_batch(self, number: int) -> None:
-        """As a job writes a batch."""
-        end = self.begin_batch(number)
-        row = group_row("g", group_epoch=number + 2, last_offset=end - 2, cluster=self.writer.cluster)
-        event = {"group_id": "g", "kind": "state", "at": AT, "source_partition": 0, "offset": end - 2}
-        kept = {"partition": 0, "offset": end - 1, "timestamp": AT, "error_kind": "Unknown"}
-        groups = self.writer.table("groups")
-        groups.replace(groups.to_table([row]))
-        query = json.loads((self.checkpoint / "metadata").path.read_text("utf-8"))["id"]
-        appended, _ = batch_writers(self.writer.cluster, query)
-        for name, of_history in (("group_events", event), ("quarantine", kept)):
-            table = self.writer.table(name)
-            table.append(table.to_table([of_history]), Batch([f"{appended}-{name}"], WHOLE[0].version(number)))
-        TableVersions(self.writer, self.checkpoint).write()
-        (self.checkpoint / "commits").path.mkdir(exist_ok=True)
-        (self.checkpoint / "commits" / str(number)).path.write_text("v1\n{}\n", "utf-8")
-
-    def append_event(self, offset: int, batch: Batch | None = None) -> None:
-        table = self.writer.table("group_events")
-        event = {"group_id": "g", "kind": "state", "at": AT + HOUR, "source_partition": 0, "offset": offset}
-        table.append(table.to_table([event]), batch)
-
-    def epochs(self, where: str = f"last_offset > {READ_AGAIN}") -> list[int]:
-        """The epochs of the group's row, if there is one that counts."""
-        rows = WarehouseReader(self.directory).rows(f"SELECT group_epoch FROM groups WHERE {where}")
-        return [row["group_epoch"] for row in rows]
-
-    def record(self) -> dict[str, Any]:
-        return json.loads(Path(f"{self.checkpoint}.topic.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -123,47 +59,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def stopped(written: Path, tmp_path: Path) -> Stopped:
     return Stopped(copy_warehouse(written, tmp_path / "stopped") / "warehouse")
-
-
-def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None:
-    for name in names:
-        shutil.rmtree(stopped.directory / name)
-        shutil.copytree(source / name, stopped.directory / name)
-
-
-def from_copy(stopped: Stopped, *names: str) -> None:
-    """Replace tables by a copy that was made after the second batch."""
-    replace_tables(stopped, stopped.older, names)
-
-
-def lose(stopped: Stopped, *names: str) -> None:
-    """Delete tables, which the start of the job creates again."""
-    replace_tables(stopped, stopped.created, names)
-
-
-def remove(stopped: Stopped, *names: str) -> None:
-    """Delete what is next to the tables."""
-    for name in names:
-        path = Path(f"{stopped.checkpoint}{name}")
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def forget_last_batch(stopped: Stopped) -> None:
-    """Let the checkpoint be one that was copied after the second batch."""
-    for kind in ("offsets", "commits"):
-        (stopped.checkpoint / kind / "2").path.unlink()
-
-
-def empty(stopped: Stopped, kind: str) -> None:
-    """As a power cut leaves the newest file: its length is written, or not even that."""
-    (stopped.checkpoint / kind / "2").path.write_bytes(b"")
-
-
-def lose_and_write(stopped: Stopped) -> None:
-    """Lose a table that then gets more versions than it had."""
-    lose(stopped, "group_events")
-    for offset in range(5):
-        stopped.append_event(offset)
 
 
 RESUMED = "resuming from the checkpoint"

@@ -135,20 +135,3 @@ def test_two_writers_of_a_table_write_one_after_the_other(
     first.join()
     second.join()
     assert order == ["first", "second"]
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda table: table.append(rows("a")),
-        lambda table: table.delete(),
-        lambda table: table.maintain(),
-    ],
-)
-def test_a_deleted_table_is_one_line_and_is_not_created_by_a_write(
-    write: Callable[[RustTable], Any], table: RustTable, warehouse: Path
-) -> None:
-    (warehouse / NAME).rename(warehouse / "elsewhere")
-    with pytest.raises(OSError, match=rf"^Cannot write the table {NAME}: [^\n]+$"):
-        write(table)
-    assert not (warehouse / NAME / "_delta_log").exists()

@@ -57,6 +57,12 @@ def serve_page() -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture(scope="module")
+def url(serve_page: Callable[..., str], sample_template: Path) -> str:
+    """The page on the sample warehouse."""
+    return serve_page(sample_template)
+
+
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium that the tests of a module share; without one the test is skipped.
 

@@ -1,9 +1,8 @@
-"""The page in a real browser: no request elsewhere, nothing that the policy forbids, accessible, live, by keyboard."""
+"""The page in a real browser: no request elsewhere, nothing that the policy forbids, accessible, by keyboard."""
 
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,26 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from streaming_app.sandbox.process import reserve_port
-from streaming_app.web.access import Access
-from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
 from tests.support.browser import View, view
-from tests.support.sample_groups import (
-    HOSTILE,
-    NOW,
-    RICH,
-    beat,
-    clock,
-    group,
-    part,
-    replace_group,
-    rich_group,
-    task,
-    write_sample,
-)
-from tests.support.waiting import wait_until
+from tests.support.sample_groups import HOSTILE, NOW, RICH, group, part, replace_group, rich_group, task, write_sample
 from tests.support.warehouses import append
 from tests.web.sample_others import CONSUMER
 
@@ -52,11 +35,6 @@ VIEWS = {
     "alerts": "/alerts",
     "error": "/no-such-page",
 }
-
-
-@pytest.fixture(scope="module")
-def url(serve_page: Callable[..., str], sample_template: Path) -> str:
-    return serve_page(sample_template)
 
 
 @pytest.mark.parametrize("scheme", ["light"])  # and the other one in tests/long
@@ -298,86 +276,6 @@ def test_the_first_screen_answers_who_is_on_call(
             assert (box["x"] + box["width"] <= 1360, box["y"] + box["height"] <= 900) == (True, True), question
 
 
-def test_a_dozen_tabs_stay_live_over_one_connection(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
-    """A browser opens six connections to a server at most."""
-    with view(chromium, serve_page(sample)) as seen:
-        seen.open("/?q=payments-enrichment")
-        tabs = [seen.page, *(seen.page.context.new_page() for _ in range(11))]
-        for tab in tabs[1:]:
-            tab.goto(seen.page.url)
-            tab.wait_for_selector("tbody tr:has-text('payments-enrichment')")
-        replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
-        for tab in tabs:
-            tab.wait_for_selector("tbody tr:has-text('NotReady')")
-        for tab in tabs[1:]:
-            tab.close()
-        replace_group(sample, group("payments-enrichment", "Assigning", NOW, 0))
-        seen.page.wait_for_selector("tbody tr:has-text('Assigning')")
-
-
-_STUB = """
-async () => {
-  globalThis.sources = [];
-  globalThis.EventSource = class extends EventTarget {
-    constructor() { super(); this.readyState = 1; sources.push(this); }
-    close() { this.readyState = 2; }
-  };
-  globalThis.heard = [];
-  const { follow } = await import("/static/events.js");
-  follow("/events", (kind) => heard.push(kind));
-}
-"""
-
-
-def test_a_connection_that_is_silent_since_the_machine_slept_is_opened_again(chromium: Browser, url: str) -> None:
-    with view(chromium, url, own_context=True) as seen:  # whose clock is another one
-        seen.page.clock.install()
-        seen.page.route("**/favicon.ico", lambda route: route.fulfill(status=204))  # a picture names no icon of its own
-        seen.open("/static/icon.svg")
-        seen.page.evaluate(_STUB)
-        seen.page.clock.run_for(30_000)
-        seen.page.evaluate("() => { sources[0].dispatchEvent(new Event('alive')); }")
-        seen.page.clock.run_for(40_000)
-        assert seen.page.evaluate("() => [sources.length, heard]") == [1, []]
-        seen.page.clock.fast_forward(3_600_000)  # asleep
-        seen.page.clock.run_for(6_000)
-        assert seen.page.evaluate("() => [sources.length, sources[0].readyState, heard]") == [2, 2, ["lost"]]
-        seen.page.evaluate("() => sources[1].onopen()")
-        assert seen.page.evaluate("() => heard") == ["lost", "open"]  # and the page loads what has changed meanwhile
-
-
-def test_a_page_catches_up_when_its_server_is_back(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
-    """As after a sleep: the connection is gone, and the tables have changed meanwhile."""
-    with reserve_port() as kept:  # and until the end nobody else gets it
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # but for the server
-        listen = f"127.0.0.1:{kept.getsockname()[1]}"
-        server = PageServer(sample, "default", Access(listen=listen), clock=clock)
-        server.start()
-        assert wait_until(lambda: server._server.started)
-        with view(chromium, server.url) as seen:
-            beat(sample, NOW)
-            seen.open("/?q=payments-enrichment")
-            seen_at = NOW - timedelta(seconds=1)
-            beat(sample, seen_at)  # the stream of events brings it
-            times = seen.page.locator("#success time")
-            expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
-            server.stop()
-            server._thread.join()
-            expect(seen.page.locator("#connection")).not_to_have_text("")
-            expect(seen.page.locator("main")).to_have_css("filter", re.compile("grayscale"))
-            replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
-            beat(sample, NOW)
-            serve_page(sample, listen=listen)
-            seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
-            expect(seen.page.locator("#connection")).to_have_text("")
-            expect(seen.page.locator("main")).to_have_css("filter", "none")
-            seen.problems = [one for one in seen.problems if "ERR_" not in one]
-
-
 def _wide() -> list[dict[str, object]]:
     """Return a subtopology that feeds 30, and each of these three."""
     parts = [part("0", sources=["orders"], writes=[f"a-{n}" for n in range(30)])]
@@ -491,36 +389,3 @@ def test_without_javascript_groups_are_found_and_an_instant_is_shown_by_a_form(c
         seen.page.get_by_label("Instant, UTC").fill("1m")
         seen.page.get_by_role("button", name="Show").click()
         assert "no event of this group" in seen.page.inner_text("#instant")
-
-
-def test_a_change_appears_while_somebody_types(chromium: Browser, serve_page: Callable[..., str], sample: Path) -> None:
-    with view(chromium, serve_page(sample)) as seen:
-        seen.open("/")
-        search = seen.page.get_by_label("Group", exact=True)
-        search.press_sequentially("payments-e", delay=30)
-        seen.page.wait_for_selector("tbody tr:has-text('payments-enrichment')")
-        expect(seen.page.locator("tbody tr")).to_have_count(1)
-        search.press("Home")
-        replace_group(sample, group("payments-enrichment", "NotReady", NOW, 0))
-        seen.page.wait_for_selector("tbody tr:has-text('NotReady')")
-        search.press("x")
-        assert search.input_value() == "xpayments-e"
-        assert seen.page.evaluate("document.activeElement.name") == "q"
-
-
-def test_a_change_keeps_what_is_open_selected_and_scrolled(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
-    with view(chromium, serve_page(sample)) as seen:
-        seen.open("/group?id=fraud-detection")
-        seen.wait_for_picture()
-        seen.page.locator("details summary").first.click()
-        seen.page.locator("#picture .node").first.click()
-        seen.page.evaluate("scrollTo(0, 200)")
-        drawn = seen.page.evaluate_handle("document.querySelector('#picture svg')")
-        replace_group(sample, group("fraud-detection", "Stable", NOW, 0))
-        seen.page.wait_for_selector("p.lead :text('Stable')")
-        assert seen.page.locator("details").first.evaluate("one => one.open")
-        assert abs(seen.page.evaluate("scrollY") - 200) < 150  # what is above may be shorter now
-        assert drawn.evaluate("one => one.isConnected")
-        assert seen.page.locator("#picture .node.selected").count() == 1

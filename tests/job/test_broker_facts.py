@@ -120,7 +120,7 @@ def test_a_pass_notes_whether_brokers_have_a_plugin_for_descriptions_and_nobody_
     rig.service.tick()
     assert (rig.descriptions.known_since, rig.descriptions.removed_at) == (NOW, None)
     without = Rig(tmp_path / "without", start_broker(version="4.3.1").bootstrap_server)
-    monkeypatch.setattr(broker_facts, "connect", without._connect)
+    monkeypatch.setattr(broker_facts, "Admin", Mock(of=without._connect))
     without.service.tick()
     assert (without.descriptions.known_since, without.descriptions.removed_at) == (None, NOW)
 

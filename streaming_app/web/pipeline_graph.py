@@ -8,7 +8,7 @@ from typing import Any
 from streaming_app.health.verdict import BAD
 from streaming_app.queries.pipelines import Pipelines, Read
 from streaming_app.text import first_of
-from streaming_app.web.graph import Graph, Node, rate_text
+from streaming_app.web.graph import MAX_NODES, Graph, Node, rate_text
 from streaming_app.web.lag import Lag
 from streaming_app.web.words import NOTHING, health_meaning, short_name
 
@@ -55,13 +55,15 @@ def pipelines_graph(found: Pipelines, groups: Mapping[str, Row], group_url: Call
         node.lines = [verdict or (summary["group_type"] if summary else "group")]
         node.tone = tone if tone in _TONES else ""
         node.href = group_url(group_id)
-        node.facts = _group_facts(found, summary, group_id)
     for topic in found.topics:
         node = _topic(graph, found, topic)
         for one in found.writers(topic):
             graph.connect(nodes[one], node)
         for read in found.reads_of(topic):
             graph.connect(node, nodes[read.group_id], lag=_lag(read))
+    if len(graph.nodes) <= MAX_NODES:  # of more nothing is drawn, and each needs a walk over the picture
+        for group_id, node in nodes.items():
+            node.facts = _group_facts(found, groups.get(group_id), group_id)
     if not graph.nodes:
         graph.problem = "No group is known to read or write a topic yet."
     return graph

@@ -206,8 +206,8 @@ class Reading(Generic[_Result]):
         self.count = 0
         """How often it has changed."""
 
-    def newest(self, versions: object, wait: float | None = None) -> _Result:
-        """Return what was read last, a new object whenever it has changed. Other versions start a new reading.
+    def newest(self, versions: object, wait: float | None = None) -> tuple[_Result, int]:
+        """Return what was read last, and how often it has changed until then. Other versions start a new reading.
 
         Waits at most `wait` seconds for a reading that is under way; None: until its end.
         """
@@ -220,15 +220,16 @@ class Reading(Generic[_Result]):
             thread = self._thread
         if thread is not None:
             thread.join(wait)
-        return self._known
+        with self._lock:
+            return self._known, self.count
 
     def _run(self, versions: object) -> None:
         begin = time.monotonic()
         try:
             found, self.error = self._read(), None
             if found != self._known:
-                self._known = found
-                self.count += 1
+                with self._lock:
+                    self._known, self.count = found, self.count + 1
             self.versions = versions
         except Exception as error:  # noqa: BLE001 - for whoever asks
             self.error = error
@@ -281,11 +282,11 @@ class SnapshotSource:
     def _check(self) -> Snapshot:
         try:
             heartbeat = read_heartbeat(self._location, self.cluster)
-            others = self._others.newest(
+            others, changes = self._others.newest(
                 self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self.readings else _FIRST_WAIT
             )
             self._mutes.refresh()
-            streams = self._streams.newest(self._table_versions(_WATCHED))
+            streams, _ = self._streams.newest(self._table_versions(_WATCHED))
             if self._streams.error:
                 raise self._streams.error
         except WarehouseError as error:
@@ -294,15 +295,11 @@ class SnapshotSource:
             return replace(self._snapshot, problem=problem, tag=digest(self._snapshot.tag + problem, 16))
         behind = heartbeat.facts.behind if heartbeat else None  # ignores the times, which each heartbeat changes
         stale = find_staleness(heartbeat, self.cluster, self._clock(), MAX_AGE)
-        tag = digest(repr((self._streams.versions, self._others.count, behind, stale, self._mutes.all)), 16)
-        if tag == self._snapshot.tag:
-            return (
-                self._snapshot
-                if heartbeat == self._snapshot.heartbeat
-                else replace(self._snapshot, heartbeat=heartbeat)
-            )
-        groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
-        return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
+        tag = digest(repr((self._streams.versions, changes, behind, stale, self._mutes.all)), 16)
+        if tag != self._snapshot.tag:
+            groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
+            return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
+        return self._snapshot if heartbeat == self._snapshot.heartbeat else replace(self._snapshot, heartbeat=heartbeat)
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:
         """Return the id and the version of each of these tables. Raises WarehouseError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.web import live, snapshot
 from streaming_app.web.live import Live
-from streaming_app.web.snapshot import Reading, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import NOTHING_KNOWN, Reading, Snapshot, SnapshotSource
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 
@@ -53,10 +54,9 @@ def test_what_could_not_be_read_is_read_again_though_no_table_has_changed() -> N
         return list(results[0])
 
     reading = Reading(read, ["old"], rest=0.0)
-    assert (reading.newest("version 1"), str(reading.error)) == (["old"], "a file is missing")
-    found = reading.newest("version 1")
-    assert (found, reading.error) == (["new"], None)
-    assert reading.newest("version 2") is found  # a new object only if the content is another one
+    assert (reading.newest("version 1"), str(reading.error)) == ((["old"], 0), "a file is missing")
+    assert (reading.newest("version 1"), reading.error) == ((["new"], 1), None)
+    assert reading.newest("version 2") == (["new"], 1)  # the content is the same
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,28 @@ def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
     before = snapshots.current()
     append(warehouse, name, row)
     assert wait_until(lambda: snapshots.current().tag != before.tag)
+
+
+def test_groups_of_other_types_that_come_during_a_check_are_shown_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Event()
+
+    def read(*_: object) -> list[Any]:
+        assert begin.wait(MINUTES)
+        return [{**NOTHING_KNOWN, "group_id": "other", "group_type": "consumer"}]
+
+    monkeypatch.setattr(snapshot, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(snapshot, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(snapshot, "read_other_groups", read)
+    snapshots = SnapshotSource(make_warehouse(tmp_path / "warehouse"), "default", lambda: NOW)
+    refresh = snapshots._mutes.refresh
+
+    def refresh_late() -> None:
+        begin.set()
+        assert wait_until(lambda: snapshots._others._thread is None)
+        refresh()
+
+    monkeypatch.setattr(snapshots._mutes, "refresh", refresh_late)
+    snapshots.current()
+    assert "other" in snapshots.current().groups

@@ -10,7 +10,7 @@ uses them.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -226,3 +226,24 @@ def pipelines(
 
 def _names(topics: Iterable[Mapping[str, Any]] | None) -> set[str]:
     return {one["name"] for one in topics or ()}
+
+
+# --- Groups that are drawn as one -------------------------------------------------------------------------------------
+
+
+_FAMILY = 3  # the least number of groups
+
+
+def families(group_ids: Iterable[str], label: Callable[[str], str | None]) -> Iterator[tuple[str, list[str]]]:
+    """Yield families of three or more groups: those with the same label, or without a label a common prefix."""
+    found = defaultdict[str, list[str]](list)
+    for group_id in group_ids:
+        found[label(group_id) or _begin(group_id)].append(group_id)
+    for name, members in sorted(found.items()):
+        if len(members) >= _FAMILY:
+            yield name, members
+
+
+def _begin(group_id: str) -> str:
+    end = next((place for place, sign in enumerate(group_id) if sign in "-._/:" and place), len(group_id))
+    return group_id[:end]

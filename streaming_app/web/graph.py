@@ -57,6 +57,8 @@ class Node:
     """A page about it, as a relative URL."""
     holds: list[str] = field(default_factory=list)
     """Of a closed box, the names of the nodes in it; empty in a huge picture."""
+    counts: str = "node"
+    """Of a box: it counts nodes of this kind; `node` for all kinds."""
     is_open: bool | None = None
     """Of a box: None if the picture is not folded, since nobody can close the box then."""
 
@@ -115,16 +117,16 @@ class Graph:
         old = self._edges.get(key, Edge(*key, None))
         self._edges[key] = Edge(*key, sum_of(one for one in (old.lag, lag) if one is not None))
 
-    def folded(self, is_open: Callable[[str], bool]) -> Graph:
+    def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
         """Return the picture with each closed box as one node, if the picture has many nodes.
 
         `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all
-        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. A box with one
-        node is left out.
+        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users`
+        it joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
         """
         if len(self.nodes) <= FOLDED_ABOVE:
             return self
-        box_of = self._gathered()
+        box_of = self._gathered(all_users=all_users)
         held = defaultdict[str | None, list[Node]](list)
         for node in self.nodes:
             held[box_of[node.id]].append(node)
@@ -145,17 +147,18 @@ class Graph:
                 place[node.id] = replace(node, id=f"n{len(result.nodes)}", box=opened[own.id] if own else None)
                 result.nodes.append(place[node.id])
                 continue
-            names = [one.name for one in held[own.id]]
-            fields = {"facts": own.facts, "tone": own.tone, "holds": names if has_names else []}
-            lines = [count(len(names), "node"), *own.lines]
-            place[node.id] = result.add("folded", own.name, own.title, lines=lines, **fields)
+            counted = [one for one in held[own.id] if own.counts in {one.kind, "node"}]
+            fields = {"facts": own.facts, "tone": own.tone, "href": own.href}
+            names = [one.name for one in held[own.id]] if has_names else []
+            lines = [count(len(counted), own.counts), *own.lines]
+            place[node.id] = result.add("folded", own.name, own.title, lines=lines, holds=names, **fields)
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":
                 result.connect(start, end, edge.kind, edge.lag)
         return result
 
-    def _gathered(self) -> Mapping[str, str | None]:
+    def _gathered(self, *, all_users: bool) -> Mapping[str, str | None]:
         """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
@@ -163,7 +166,7 @@ class Graph:
             after[edge.start].add(box_of[edge.end])
             before[edge.end].add(box_of[edge.start])
         for node in self.nodes:
-            users = after[node.id] or before[node.id]
+            users = after[node.id] | before[node.id] if all_users else after[node.id] or before[node.id]
             if node.box is None and len(users) == 1:
                 (box_of[node.id],) = users
         return box_of

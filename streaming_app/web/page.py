@@ -165,9 +165,11 @@ class Page:
 
     def _graph(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
+        is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
             group_url = partial(_group_url, parameters.get("cluster"))
-            return JSONResponse(pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url).to_json())
+            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
+            return JSONResponse(graph.to_json())
         known = self._known(request, snapshot)
         shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
@@ -187,7 +189,7 @@ class Page:
         else:
             graph = Graph(level, problem="The tables have no description of this group.")
         graph.notes[:0] = notes
-        return JSONResponse(graph.folded(_opened_boxes(parameters.get("open"))).to_json())
+        return JSONResponse(graph.folded(is_open).to_json())
 
     async def _events(self, request: Request) -> Response:
         _, live = await self._cluster(request)

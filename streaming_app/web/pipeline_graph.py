@@ -1,22 +1,27 @@
-"""The page of the pipelines: groups and topics as one picture with the lag on edges, and where trouble begins. Pure."""
+"""The page of the pipelines: groups and topics as one picture, lag and rates on edges, and where trouble begins. Pure.
+
+In a large picture groups are in boxes by families (see `queries.pipelines.families`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from streaming_app.health.verdict import BAD
-from streaming_app.queries.pipelines import Pipelines, Read
+from streaming_app.queries.pipelines import Pipelines, Read, families
 from streaming_app.text import first_of
 from streaming_app.web.graph import MAX_NODES, Graph, Node, rate_text
-from streaming_app.web.lag import Lag
-from streaming_app.web.words import NOTHING, health_meaning, short_name
+from streaming_app.web.lag import Lag, sum_of
+from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300
 SHOWN_GROUPS = 12
 _TITLE = 36  # characters of a name in a box
 _TONES = ("bad", "warning", "busy")
-"""Those that a group is drawn with."""
+"""Those that a box is drawn with, the worst first."""
+Link = Callable[[str], str]
 Row = Mapping[str, Any]
 
 _NOTES = {
@@ -44,26 +49,32 @@ def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> dict[str, Any
     }
 
 
-def pipelines_graph(found: Pipelines, groups: Mapping[str, Row], group_url: Callable[[str], str]) -> Graph:
-    """Return the picture; `group_url` links to a group."""
+def pipelines_graph(
+    found: Pipelines, groups: Mapping[str, Row], group_url: Link, is_open: Callable[[str], bool]
+) -> Graph:
+    """Return the picture; `is_open` says which families are drawn group by group, `group_url` links to a group."""
     graph = Graph("pipelines", notes=_notes(found))
-    nodes = {one: graph.add("group", one, short_name(one, _TITLE)) for one in found.group_ids}
+    box_of = {}
+    for name, members in families(found.group_ids, partial(_label, groups)):
+        box = _family(graph, name, members, groups)
+        box_of.update(dict.fromkeys(members, box.id))
+    nodes = {one: graph.add("group", one, short_name(one, _TITLE), box=box_of.get(one)) for one in found.group_ids}
     for group_id, node in nodes.items():
         summary = groups.get(group_id)
         verdict = summary["verdict"] if summary else None
-        tone = health_meaning(verdict).tone if verdict else ""
         node.lines = [verdict or (summary["group_type"] if summary else "group")]
-        node.tone = tone if tone in _TONES else ""
-        node.href = group_url(group_id)
+        node.tone = _tone([verdict])
     for topic in found.topics:
         node = _topic(graph, found, topic)
         for one in found.writers(topic):
             graph.connect(nodes[one], node)
         for read in found.reads_of(topic):
             graph.connect(node, nodes[read.group_id], lag=_lag(read))
-    if len(graph.nodes) <= MAX_NODES:  # of more nothing is drawn, and each needs a walk over the picture
-        for group_id, node in nodes.items():
-            node.facts = _group_facts(found, groups.get(group_id), group_id)
+    graph = graph.folded(is_open, all_users=True)
+    for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
+        if node.kind == "group":
+            node.href = group_url(node.name)
+            node.facts = _group_facts(found, groups.get(node.name), node.name)
     if not graph.nodes:
         graph.problem = "No group is known to read or write a topic yet."
     return graph
@@ -97,6 +108,26 @@ def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[t
     ]
 
 
+def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
+    known = [groups[one] for one in members if one in groups]
+    bad = [one["group_id"] for one in known if one["verdict"] in BAD]
+    lag = sum_of(map(Lag.of, known))
+    trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
+    return graph.add_box(
+        name,
+        short_name(name, _TITLE),
+        lines=[trouble, f"lag {lag.text if lag else Lag().text}"],
+        facts=[("Groups", _names(members)), ("In trouble", _names(bad) if bad else "none")],
+        tone=_tone([one["verdict"] for one in known]),
+        counts="group",
+    )
+
+
+def _tone(verdicts: Sequence[str | None]) -> str:
+    tones = {health_meaning(one).tone for one in verdicts if one}
+    return next((tone for tone in _TONES if tone in tones), "")
+
+
 def _names(group_ids: Sequence[str]) -> str:
     return first_of([short_name(one, 60) for one in group_ids[:SHOWN_GROUPS]], SHOWN_GROUPS, len(group_ids))
 
@@ -108,6 +139,11 @@ def lag_text(read: Read) -> str:
 
 def _lag(read: Read) -> Lag:
     return Lag(read.lag, read.lag_seconds, read.is_lower_bound, read.unknown_partitions)
+
+
+def _label(groups: Mapping[str, Row], group_id: str) -> str | None:
+    summary = groups.get(group_id)
+    return label_text(summary["labels"][0]) if summary and summary["labels"] else None
 
 
 def _notes(found: Pipelines) -> list[str]:

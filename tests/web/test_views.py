@@ -14,10 +14,12 @@ from starlette.datastructures import URL, QueryParams
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
+from streaming_app.queries.pipelines import Pipelines, Read
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.lag import Lag
 from streaming_app.web.overview import Query, overview
+from streaming_app.web.pipeline_graph import pipelines_graph
 from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
 from streaming_app.web.task_matrix import task_matrix
 from streaming_app.web.topology_graph import TopologyGraph
@@ -283,6 +285,31 @@ def test_every_name_is_short_visible_and_apart_from_others(name: str) -> None:
 )
 def test_a_lag_says_which_of_its_numbers_are_lower_bounds(lag: Lag, text: str) -> None:
     assert lag.waiting == text
+
+
+def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
+    ids = [f"{name}-{number:02}" for name in ("orders", "billing") for number in range(40)]
+    reads = [Read(one, f"to-{one}", 5, 2.0) for one in ids] + [Read("audit", "billing-out", unknown_partitions=1)]
+    writes = ("orders-00", "to-billing-00"), ("billing-01", "billing-out"), ("orders-01", "to-orders-02")
+    found = Pipelines(tuple(reads), writes)
+
+    def graph(*opened: str) -> Graph:
+        return pipelines_graph(found, {}, lambda one: f"group?{one}", lambda name: name in opened)
+
+    closed = graph()
+    named = {node.id: node.name for node in closed.nodes}
+    assert set(named.values()) == {"orders", "billing", "audit", "to-billing-00", "billing-out"}
+    edges = {(named[one.start], named[one.end]): one.lag.waiting for one in closed.edges if one.lag}
+    assert (edges["to-billing-00", "billing"], edges["billing-out", "audit"]) == ("5 · 2 s", "lag not known")
+    orders = next(node for node in closed.nodes if node.name == "orders")
+    assert orders.lines == ["40 groups", "none in trouble", "lag not known"]
+    assert {"orders-07", "to-orders-02"} <= set(orders.holds)
+    opened = graph("billing")
+    nodes = {node.name: node for node in opened.nodes}
+    assert nodes["orders"].kind == "folded"
+    assert nodes["billing-07"].href == "group?billing-07"
+    assert [(box.name, box.is_open) for box in opened.boxes] == [("billing", True)]
+    assert "to-orders-02" not in nodes
 
 
 @given(st.sets(st.integers(0, 9)), st.lists(st.tuples(st.integers(0, 79), st.integers(0, 79)), max_size=200))

@@ -80,7 +80,7 @@ class GroupsBatchWriter:
 
         `topics` finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
         `positions` are asked before and after the records of a batch are read; they raise if the records may be of
-        `free_heap` is called after one that Spark kept.
+        two logs. `free_heap` is called after a batch of which Spark kept a copy.
         """
         self._writer = writer
         self._options, self._cluster = options, options.cluster

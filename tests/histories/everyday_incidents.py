@@ -90,13 +90,6 @@ EVERYDAY_INCIDENTS = (
         working(3),
         do(BEGINS, "change", rate=80.0),
     ),
-    incident(
-        "After a burst the application is just as fast as the producers, and does not catch up",
-        BEHIND,
-        working(3, capacity=10.0),
-        do(BEGINS, "change", rate=40.0),
-        do(BEGINS + 1200, "change", rate=10.0),
-    ),
     chosen_incident(
         "A log is truncated, and the application goes back by hours of records while it runs",
         "GroupOffsetsRewound",
@@ -145,12 +138,6 @@ EVERYDAY_INCIDENTS = (
         f"{DOWN} {UNSTABLE}",
         start(names(1)),
         crash_loop("i0", BEGINS, 240, END, pauses=(20.0,) * 99),
-    ),
-    incident(
-        "A new application crashes from its first start",
-        DOWN,
-        crash_loop("i0", BEGINS + 20, 20, END),
-        start(["i0"], BEGINS),
     ),
     chosen_incident(
         "The only instance crashes, and the clock of its broker is an hour behind",
@@ -229,9 +216,6 @@ EVERYDAY_INCIDENTS = (
         UNSTABLE,
         start(names(6)),
         crash_loop("i0", BEGINS, 120, END, action="kill"),
-    ),
-    incident(
-        "One bad static pod of six", UNSTABLE, start(names(6), **STATIC), crash_loop("i0", BEGINS, 30, END, **STATIC)
     ),
     incident(
         "The only static instance crashes, and is back before its session ends",

@@ -49,7 +49,6 @@ def _burst(at: float, seconds: float) -> Operations:
 EVERYDAY_ORDINARY = (
     # Restarts and deployments
     chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
-    ordinary("Rolling restart of 6 instances", steady(6), roll(names(6), BEGINS, 60, 30)),
     ordinary("Rolling restart of 200 instances", steady(200), roll(names(200), BEGINS, 9, 8), topics={"in": 200}),
     ordinary(
         "Rolling restart of a group of 5,000 members, pod by pod",
@@ -79,11 +78,6 @@ EVERYDAY_ORDINARY = (
         steady(4),
         stop(names(4), BEGINS),
         start(names(4), BEGINS + 720),
-    ),
-    ordinary(
-        "Three deployments of the only instance within half an hour",
-        steady(1),
-        *(roll(names(1), BEGINS + n * 600, 60, 40) for n in range(3)),
     ),
     ordinary(
         "Deployment whose first pod needs three attempts to start",
@@ -264,15 +258,6 @@ EVERYDAY_ORDINARY = (
         copies(BEGINS + 2_400, BEGINS + 2 * HOUR, has_standbys=False),
     ),
     ordinary(
-        "A burst of writes that standbys need five minutes to follow, every hour",
-        steady(3),
-        do(60, "configure", num_standby_replicas="1"),
-        *(
-            [*copies(n * HOUR, n * HOUR + 300, lags={"i1": 80_000}), *copies(n * HOUR + 300, (n + 1) * HOUR)]
-            for n in range(1, 5)
-        ),
-    ),
-    ordinary(
         "An application with standbys is scaled in to one instance over night",
         steady(3),
         do(60, "configure", num_standby_replicas="1"),
@@ -287,7 +272,6 @@ EVERYDAY_ORDINARY = (
         do(BEGINS, "change", rate=0.0),
         hours=8,
     ),
-    ordinary("An idle group whose topic gets no records", working(3), do(HOUR, "change", rate=0.0)),
     ordinary(
         "A nightly job of half an hour that processes the records of the day",
         windows(range(2), (2 * HOUR,), 1800),
@@ -306,15 +290,6 @@ EVERYDAY_ORDINARY = (
         "A burst of fifteen minutes of twice what the application can process, every two hours",
         working(3),
         *(_burst(n * 2 * HOUR, 900) for n in range(1, 3)),
-    ),
-    ordinary(
-        "Deployment of the only instance, which catches up for four hours",
-        working(1),
-        stop(names(1), BEGINS),
-        start(names(1), BEGINS + 600),
-        do(BEGINS + 540, "change", capacity=10.42),
-        hours=6.6,
-        settings={"rules": {"StreamsGroupDown": {"for": "12m"}}},
     ),
     chosen_ordinary(
         "Offsets are reset to the beginning with Kafka's tools while the application is stopped",

@@ -104,12 +104,6 @@ REPORTED_INCIDENTS = (
         *(stop([f"{app}-a", f"{app}-b"], BEGINS + 60, every=15, action="crash") for app in _APPS),
         begins=BEGINS + 60,
     ),
-    incident(
-        "A StatefulSet is deleted: all static members go",
-        DOWN,
-        working(4, STATIC),
-        stop(names(4), BEGINS),
-    ),
     chosen_incident(
         "A release names a source topic that does not exist, and the old instances are gone",
         DOWN,
@@ -362,13 +356,6 @@ REPORTED_INCIDENTS = (
         *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
         stop(_in_zone(("orders", "prices", "users"), "a"), BEGINS, action="kill"),
         topics={"in": 12, "log": 12},
-    ),
-    incident(
-        "A database becomes a little slower than what comes, which shows after hours",
-        BEHIND,
-        working(3),
-        do(BEGINS, "change", capacity=9.0),
-        hours=8,
     ),
     incident(
         "All instances are stopped by mistake, as the coordinator moves to a broker with a clock three minutes behind",

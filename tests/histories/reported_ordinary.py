@@ -11,7 +11,6 @@ from tests.histories.history import (
     FEW,
     HOUR,
     MINUTE,
-    PROCESS,
     STATE,
     STATIC,
     TOPICS,
@@ -168,11 +167,6 @@ REPORTED_ORDINARY = (
         stop(names(3), BEGINS, action="kill"),
         start(names(3, "n"), BEGINS + 240),
     ),
-    ordinary(
-        "Three pods of a StatefulSet with volumes move to other nodes, five minutes each",
-        working(3, PROCESS),
-        roll(names(3), BEGINS, 10 * MINUTE, 300, **PROCESS),
-    ),
     # Brokers
     chosen_ordinary(
         "Three brokers restart one after the other, each for two minutes, while records come",
@@ -264,23 +258,12 @@ REPORTED_ORDINARY = (
     ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
     ordinary(
-        "Eight instances for four partitions, half of which have nothing to do, are released",
-        working(8),
-        roll(names(8), BEGINS, 45, 20),
-        topics={"in": 4},
-    ),
-    ordinary(
         "A new application is loaded with what was written in thirty hours, and needs five for it",
         working(2),
         start(["l0", "l1"], 30 * HOUR, group="loader"),
         do(30 * HOUR + 10, "read", group="loader", log_of="app", capacity=70.0),
         hours=37,
         topics=FEW,
-    ),
-    ordinary(
-        "The garbage collector lets each of four instances stand still for 40 s every three minutes",
-        working(4),
-        *(hang([f"i{n}"], BEGINS + n * 25 + time, 40) for n in range(4) for time in range(0, 7200, 180)),
     ),
     ordinary(
         "Maintenance: producers are stopped, the application is paused for two hours, and both go on",
@@ -334,17 +317,6 @@ REPORTED_ORDINARY = (
         ),
         hours=8,
         topics=TOPICS,
-    ),
-    ordinary(
-        "The partitions of a topic are doubled in the middle of a release",
-        working(6),
-        roll(names(6), BEGINS, 60, 30),
-        do(BEGINS + 150, "set_topic", topic="in", partitions=24),
-    ),
-    ordinary(
-        "A new application is started an hour before the first record is written to its topics",
-        working(3, rate=0.0),
-        do(HOUR, "change", rate=10.0),
     ),
     ordinary(
         "Eight static pods are moved, 40 s each and overlapping, and two of them are removed for good later",

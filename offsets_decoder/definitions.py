@@ -135,7 +135,7 @@ class Dialect:
     tags: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecordDefinition:
     """One record type. `planned` records were never shipped and have neither key nor value.
 
@@ -146,10 +146,10 @@ class RecordDefinition:
     type: int
     name: str
     about: str
-    since: str
-    until: str
-    kip: int | None
-    planned: bool
+    since: str = ""
+    until: str = ""
+    kip: int | None = None
+    planned: bool = False
     key: Body
     value: Body
     structs: Mapping[str, tuple[Field, ...]]
@@ -181,7 +181,7 @@ def records() -> Mapping[int, RecordDefinition]:
 def record(record_type: int) -> RecordDefinition | None:
     """Return the definition of one record type, or None. It reads one file, so a short run does not read all."""
     file = _files().get(record_type)
-    return None if file is None else _record(load_toml(file), record_type)
+    return None if file is None else _record(load_toml(file))
 
 
 @cache
@@ -189,21 +189,15 @@ def _files() -> Mapping[int, Traversable]:
     return {int(file.name.split("_")[0]): file for file in schemas("records").iterdir() if file.name.endswith(".toml")}
 
 
-def _record(data: dict[str, Any], number: int) -> RecordDefinition:
-    return RecordDefinition(
-        type=number,
-        name=data["name"],
-        about=data["about"],
-        since=data.get("since", ""),
-        until=data.get("until", ""),
-        kip=data.get("kip"),
-        planned=data.get("planned", False),
-        key=_body(data.get("key"), data),
-        value=_body(data.get("value"), data),
-        structs={name: _fields(struct, data) for name, struct in data.get("structs", {}).items()},
-        layouts={name: _body(layout, data) for name, layout in data.get("layouts", {}).items()},
-        dialects={name: _dialect(name, dialect, data) for name, dialect in data.get("dialects", {}).items()},
-    )
+def _record(data: dict[str, Any]) -> RecordDefinition:
+    parts = {
+        "key": _body(data.get("key"), data),
+        "value": _body(data.get("value"), data),
+        "structs": {name: _fields(struct, data) for name, struct in data.get("structs", {}).items()},
+        "layouts": {name: _body(layout, data) for name, layout in data.get("layouts", {}).items()},
+        "dialects": {name: _dialect(name, dialect, data) for name, dialect in data.get("dialects", {}).items()},
+    }
+    return RecordDefinition(**{**data, **parts})
 
 
 def _body(data: dict[str, Any] | None, record_data: dict[str, Any]) -> Body:

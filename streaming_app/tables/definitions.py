@@ -48,9 +48,9 @@ class Table:
     name: str
     about: str
     columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    view_of: str | None
-    nested: bool
+    key: tuple[str, ...] = ()
+    view_of: str | None = None
+    nested: bool = False
     also: tuple[str, ...] = ()
     """For a view over a nested column: the further columns that it takes from its table."""
     order: int = 0
@@ -96,26 +96,14 @@ def table(name: str) -> Table:
 
 
 def _table(data: dict[str, Any]) -> Table:
-    columns, sql = _columns(data["columns"]), data.get("query")
-    if summed := data.get("sums_of"):
-        sql = sums_sql(summed, [column.name for column in columns], data.get("where"))
+    columns, sql = _columns(data.pop("columns")), data.pop("query", None)
+    if summed := data.pop("sums_of", None):
+        sql = sums_sql(summed, [column.name for column in columns], data.pop("where", None))
         columns += _sums_of(summed).columns
-    return Table(
-        name=data["name"],
-        about=data["about"],
-        columns=columns,
-        key=tuple(data.get("key", ())),
-        view_of=data.get("view_of"),
-        nested=data.get("nested", False),
-        also=tuple(data.get("also", ())),
-        order=data.get("order", 0),
-        expires_by=data.get("expires_by"),
-        partition_column=data.get("partition_column"),
-        sql=sql,
-        computed=_columns(data.get("computed", ())),
-        read_as=data.get("read_as"),
-        sums=Sums(_columns(data["summed"]), data["sums"].strip(), data["sums_where"]) if "sums" in data else None,
-    )
+    if "sums" in data:
+        data["sums"] = Sums(_columns(data.pop("summed")), data["sums"].strip(), data.pop("sums_where"))
+    data |= {name: tuple(data[name]) for name in ("key", "also") if name in data}
+    return Table(columns=columns, sql=sql, computed=_columns(data.pop("computed", ())), **data)
 
 
 def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str = "") -> str:

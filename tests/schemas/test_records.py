@@ -13,7 +13,7 @@ def load_definition(**changes: object) -> RecordDefinition:
         "key": {"fields": [{"name": "GroupId", "type": "string", "about": "The group."}]},
         "value": {"versions": "0-1", "flexible": "1+", "fields": []},
     }
-    return _record(data | changes, 99)
+    return _record(data | changes)
 
 
 def all_fields() -> list[tuple[str, Field]]:

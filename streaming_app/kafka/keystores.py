@@ -96,10 +96,11 @@ def _open(properties: Properties, store: str, location: str) -> pkcs12.PKCS12Key
     password = properties.get(f"ssl.{store}.password")
     key_password = properties.get("ssl.key.password", password) if store == "keystore" else password
     try:
-        if not content.startswith(_JKS_MAGIC):  # in PKCS12 the key has the password of the store
+        if not content.startswith(_JKS_MAGIC) and key_password == password:
             return pkcs12.load_pkcs12(content, password.encode() if password else None)
         random_password = secrets.token_hex()
-        converted = _convert_with_keytool(location, password, key_password, random_password)
+        store_type = "JKS" if content.startswith(_JKS_MAGIC) else "PKCS12"
+        converted = _convert_with_keytool(location, store_type, password, key_password, random_password)
         return pkcs12.load_pkcs12(converted, random_password.encode())
     except (ValueError, TypeError, UnsupportedAlgorithm):
         extra = " or ssl.key.password" if "ssl.key.password" in properties and store == "keystore" else ""
@@ -108,15 +109,17 @@ def _open(properties: Properties, store: str, location: str) -> pkcs12.PKCS12Key
         ) from None
 
 
-def _convert_with_keytool(location: str, password: str | None, key_password: str | None, new_password: str) -> bytes:
-    """Return a JKS store as PKCS12 under `new_password`. Raises ValueError if keytool does not accept the passwords."""
+def _convert_with_keytool(
+    location: str, store_type: str, password: str | None, key_password: str | None, new_password: str
+) -> bytes:
+    """Return the store as PKCS12 under `new_password`. Raises ValueError if keytool does not accept the passwords."""
     try:
         keytool = java_home() / "bin" / "keytool"
     except SetupError as error:
         raise SecurityError(f"a JKS store needs Java's keytool; use PEM or PKCS12, or install Java: {error}") from None
     with tempfile.TemporaryDirectory() as directory:  # mode 700
         target = Path(directory, "store.p12")
-        command = [str(keytool), "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", "JKS"]
+        command = [str(keytool), "-importkeystore", "-noprompt", "-srckeystore", location, "-srcstoretype", store_type]
         command += ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", "NEW_PASSWORD"]
         environment = {**os.environ, "NEW_PASSWORD": new_password}
         if password:  # without one keytool reads a trust store unchecked, as Kafka's Java client does

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
-from streaming_app.alerts.facts import DescriptionSupport, TopicDifference
+from streaming_app.alerts.facts import TopicDifference
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
@@ -30,7 +30,6 @@ from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, Row
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.kafka.releases import DESCRIPTION_PLUGIN
 from streaming_app.lag.work import retention_seconds
 from streaming_app.tables.rust_table import RustTable
 
@@ -80,13 +79,9 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(self, job: Job, descriptions: DescriptionSupport) -> None:
-        """Prepare for the groups of a job; the facts of its cluster are in the table.
-
-        `descriptions` notes whether the configuration of the brokers names a plugin.
-        """
+    def __init__(self, job: Job) -> None:
+        """Prepare for the groups of a job; the facts of its cluster are in the table."""
         super().__init__("broker facts", job, _NEEDS)
-        self._descriptions = descriptions
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
@@ -97,7 +92,11 @@ class BrokerFacts(Poller):
                 lambda admin, asked: read.group_configs(admin, asked.groups),
                 lambda asked: asked.groups,
             ),
-            _Source([kinds.BROKER_CONFIG], self._configs_of_brokers, lambda _: None),
+            _Source(
+                [kinds.BROKER_CONFIG],
+                lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()),
+                lambda _: None,
+            ),
             _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
             _Source([kinds.COORDINATOR], lambda admin, asked: read.coordinators(admin, asked.groups)),
             _Source([kinds.GROUP_STATE], lambda admin, _: read.group_states(admin)),
@@ -176,16 +175,6 @@ class BrokerFacts(Poller):
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
         return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal)
-
-    def _configs_of_brokers(self, admin: Admin, _: _Asked) -> list[BrokerFact]:
-        """Return the configs of the brokers; note whether they have a description plugin, if that is known."""
-        brokers = admin.broker_ids()
-        found = read.configs_of_brokers(admin, brokers)
-        if any(fact.name == DESCRIPTION_PLUGIN and fact.value for fact in found):
-            self._descriptions.plugin_found(self._now())
-        elif {fact.subject for fact in found} == set(map(str, brokers)):  # brokers before 4.4 have no such config
-            self._descriptions.plugin_absent(self._now())
-        return found
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""

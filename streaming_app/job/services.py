@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
@@ -26,11 +27,10 @@ from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
-from streaming_app.job.watchdog import Disks, watchdog
+from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import SinkStatus
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
-from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.web.monitoring import monitoring_server
@@ -68,8 +68,17 @@ class BackgroundServices:
     group_cache: GroupCache
     read_again: GroupsToReadAgain
     _alerts: AlertService
+    _descriptions: DescriptionSupport
     _watchdogs: Sequence[Service]
     _lag: LagService | None = None
+
+    def description_plugin(self, *, exists: bool | None) -> None:
+        """Record whether the brokers' configuration names a plugin for topology descriptions; None: not known."""
+        now = datetime.now(timezone.utc)
+        if exists:
+            self._descriptions.plugin_found(now)
+        elif exists is not None:
+            self._descriptions.plugin_absent(now)
 
     def finish(self) -> None:
         """After the last batch, make a lag pass, evaluate the rules once more, and send due notifications."""
@@ -99,7 +108,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     heartbeat, disks = Heartbeat(job, descriptions), Disks(config)
     wanted = wanted_services(config)
     lag = LagService(job) if config.lag.enabled else None
-    facts = BrokerFacts(job, descriptions) if FACTS in wanted else None
+    facts = BrokerFacts(job) if FACTS in wanted else None
     copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if COPIES in wanted else None
     stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
     read_again = GroupsToReadAgain(job)
@@ -147,11 +156,11 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
-        beats = [watchdog(job, sink) for sink in config.sinks if isinstance(sink, WatchdogSink)]
+        beats = watchdogs(job)
         own = (heartbeat, *(one for one in (lag, copies, facts, stored, check) if one and one.name in wanted))
         for service in (*own, *(() if config.once else beats)):  # with `once` there is one heartbeat at the end
             running.start(service)
-        yield BackgroundServices(group_cache, read_again, alerts, beats, lag)
+        yield BackgroundServices(group_cache, read_again, alerts, descriptions, beats, lag)
 
 
 def engine_settings(config: JobConfig) -> EngineSettings:

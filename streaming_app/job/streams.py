@@ -11,7 +11,9 @@ process, describes the topic, creates missing tables and decides where to read f
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +25,7 @@ from streaming_app.errors import OtherOwnerError, StreamChangedError, WarehouseE
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
+from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream import newest_records, source
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.location import Location
     from streaming_app.tables.writer import TableWriter
 
+_READ_PLUGIN_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost
 _LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
 _MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
@@ -291,13 +295,21 @@ class GroupsStream(TopicStream):
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
         self._read_again = services.read_again
+        self._plugin_read_at = -math.inf
 
     def check(self) -> None:
-        """Check as every stream does, and whether groups must be read again."""
+        """Check as every stream does, and sometimes read again whether the brokers have a description plugin."""
         super().check()
         with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
             if due := self._read_again.due():
                 raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
+        if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
+            self._read_plugin()
+
+    def _read_plugin(self) -> None:
+        """Read again whether the brokers have a description plugin: it may have been configured or removed."""
+        self._plugin_read_at = time.monotonic()
+        self._services.description_plugin(exists=has_description_plugin(self._properties))
 
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
@@ -306,6 +318,7 @@ class GroupsStream(TopicStream):
         self._read_again.done(group_ids)
         if position.read_again:
             self._rows_changed()
+        self._read_plugin()
         size = f"{topic.partitions} partitions, {topic.offsets:,} offsets"
         self.report(f"{topic.name} at {self.config.bootstrap_server}: {size}; {position.message}")
 

@@ -29,6 +29,11 @@ _LOW = 10  # a disk is almost full if less than a tenth is free
 _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow store, may take long
 
 
+def watchdogs(job: Job) -> list[Service]:
+    """Return the services that send the heartbeats of a job, one for each sink that gets them."""
+    return [watchdog(job, sink) for sink in job.config.sinks if isinstance(sink, WatchdogSink)]
+
+
 def watchdog(job: Job, sink: WatchdogSink) -> Service:
     """Return the service that sends the heartbeats of a sink, starting with the first evaluation of the alerts.
 

@@ -22,7 +22,8 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
+from streaming_app.kafka.properties import SecurityError
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
@@ -211,6 +212,23 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
     if errors and len(errors) == len(names):
         raise errors[0]
     return facts
+
+
+def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
+    """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
+
+    False only if the config of every broker was read; brokers before 4.4 have no such config. `properties` are Kafka
+    client properties.
+    """
+    try:
+        with Admin.of(properties, IMPATIENT_CONNECT_SECONDS) as admin:
+            brokers = admin.broker_ids()
+            facts = configs_of_brokers(admin, brokers)
+    except (KafkaError, OSError, ValueError, SecurityError):
+        return None
+    if any(fact.name == releases.DESCRIPTION_PLUGIN and fact.value for fact in facts):
+        return True
+    return False if {fact.subject for fact in facts} == set(map(str, brokers)) else None
 
 
 def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

@@ -14,13 +14,11 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.alerts.facts import DescriptionSupport
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
-from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
 from tests.support.container import Broker
@@ -44,9 +42,7 @@ class Rig:
 
     def restart(self) -> None:
         of_test = {"groups": lambda: self.groups, "now": lambda: self.now}
-        self.descriptions = DescriptionSupport("auto")
-        job = a_job(self.warehouse, pytest.fail, server=self.server, **of_test)
-        self.service = BrokerFacts(job, self.descriptions)
+        self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, server=self.server, **of_test))
 
     def _connect(self, properties: Mapping[str, str]) -> Admin:
         admin = Admin.of(properties)
@@ -107,22 +103,6 @@ def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_w
     rig.groups = {group_id: replace(rig.groups[group_id], state="Dead")}
     rig.service.tick()
     assert rig.rows("group_config") == []
-
-
-def test_a_pass_notes_whether_brokers_have_a_plugin_for_descriptions_and_nobody_knows_while_they_are_away(
-    rig: Rig, tmp_path: Path, start_broker: Callable[..., LocalBroker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig.away = True
-    with pytest.raises(KafkaConnectionError):
-        rig.service.tick()
-    assert (rig.descriptions.known_since, rig.descriptions.removed_at) == (None, None)
-    rig.away = False
-    rig.service.tick()
-    assert (rig.descriptions.known_since, rig.descriptions.removed_at) == (NOW, None)
-    without = Rig(tmp_path / "without", start_broker(version="4.3.1").bootstrap_server)
-    monkeypatch.setattr(broker_facts, "Admin", Mock(of=without._connect))
-    without.service.tick()
-    assert (without.descriptions.known_since, without.descriptions.removed_at) == (None, NOW)
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:

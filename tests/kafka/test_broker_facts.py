@@ -14,6 +14,7 @@ from streaming_app.kafka.broker_facts import (
     BrokerFact,
     configs_of_brokers,
     group_configs,
+    has_description_plugin,
     topic_facts,
     transactions,
 )
@@ -164,3 +165,14 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         producer.commit_transaction()
         producer.close()
     assert wait_until(lambda: not [one for one in transactions(client, []) if one.name == application])
+
+
+def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
+    broker: Broker, start_broker: Callable[..., LocalBroker]
+) -> None:
+    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
+    without = start_broker(version="4.3.1")
+    properties = {"bootstrap.servers": without.bootstrap_server}
+    assert has_description_plugin(properties) is False
+    without.stop()
+    assert has_description_plugin(properties) is None

@@ -314,7 +314,10 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     reader = open_cluster(warehouse, cluster)
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
     if row is None:
-        raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
+        raise WarehouseError(
+            f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
+            "`streams-groups list` shows all groups with a verdict"
+        )
     problem = health.problem_with(reader, cluster, group_id)
     times = health.stream_time(reader, cluster, group_id)
     if as_json:

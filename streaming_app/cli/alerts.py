@@ -1,4 +1,4 @@
-"""The command `alerts`, which shows the problems; `alerts end`, which ends one, and `alerts mute`, which sends none."""
+"""The command `alerts` shows open alerts; `alerts end` ends one; `alerts mute` stops notifications for some groups."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ def _to_json(mute: Mute | None) -> dict[str, Any] | None:
 )
 @handle_errors
 def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
-    """End the problem with the health of a group that has this ID.
+    """End the open alert with this ID. It must be about the verdict on a group.
 
-    The job notes it at its next evaluation, and tells the sinks.
+    The job ends it at its next evaluation, and notifies the sinks.
     """
     from streaming_app.alerts.problem import HEALTH  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415
@@ -145,7 +145,7 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
     if not found or alert_id in files.reasons():
         raise WarehouseError(f"No open alert {alert_id!r}: `streams-groups alerts` lists them")
     if found[0].subject != HEALTH:
-        raise WarehouseError(f"{alert_id} is of the rule {found[0].rule}: it ends when its condition is over")
+        raise WarehouseError(f"{alert_id} has the rule {found[0].rule}: it ends by itself when its condition is over")
     files.end(alert_id, reason, user_name(), datetime.now(timezone.utc))
     echo(f"{alert_id} has ended: {reason}.")
 
@@ -157,10 +157,10 @@ def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
 @click.option("--reason", metavar="TEXT", default="", help="Why; people see it next to the alerts.")
 @handle_errors
 def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, reason: str) -> None:
-    """Do not send the alerts of groups whose whole id matches PATTERN for a while.
+    """For some time, do not send the alerts of groups whose whole id matches PATTERN.
 
-    They fire, and are shown, all the same. One that still fires at the end is then sent. A later mute of the same
-    PATTERN takes the place of this one, so --for 0s ends it.
+    The alerts still open, and commands and the page show them. An alert that is open at the end of the mute is sent
+    then. A later mute with the same PATTERN replaces this one, so --for 0s ends it.
     """
     from streaming_app.notify.mutes import Mutes, new_mute  # noqa: PLC0415 - not loaded by --help
 
@@ -179,7 +179,7 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 
 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
-    """Return what the mute is about now, so that a pattern that matches too much, or nothing, is noticed."""
+    """Return how many groups and alerts match now, so that a user notices a pattern that matches too many or none."""
     from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""The commands about groups as they are now: `list`, `describe`, `why` and `lag`.
+"""The commands about the current state of groups: `list`, `describe`, `why` and `lag`.
 
-All that they print comes from the tables.
+Everything that they print comes from the tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
 _OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
-"""The tables that `describe` reads of named groups."""
+"""Option of `describe` -> the tables that it reads for named groups."""
 
 
 _BY = {
@@ -39,7 +39,7 @@ _BY = {
     "topic": ("group_id", "topic"),
     "partition": ("group_id", "topic", "partition"),
 }
-"""What lag is summed by, and the columns of it that are printed; of a task, some follow from the others."""
+"""Value of `lag --by` -> the printed columns."""
 
 
 @click.command("list", short_help="List groups and the verdict on each.")
@@ -194,7 +194,7 @@ def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str,
 
 
 def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> set[str]:
-    """Print the verdicts on groups; return of which there is one."""
+    """Print the verdicts on groups. Return the groups that have one."""
     from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
 
     verdicts = health.read_verdicts(reader, cluster, group_ids)
@@ -212,7 +212,7 @@ def _print_aspect(  # noqa: PLR0913 - as for all of it
     verbose: bool,
     with_configs: bool,
 ) -> None:
-    """Print the states, the members or the topologies of groups, of which these are the rows."""
+    """Print the states, the members or the topologies of groups, given as rows of `groups`."""
     from streaming_app.queries import facts, groups, topics  # noqa: PLC0415 - not loaded by --help
 
     if aspect == "state":
@@ -246,7 +246,7 @@ def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, An
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
-    """Print everything known of the groups."""
+    """Print everything that is known about the groups, as JSON."""
     from streaming_app.queries import facts, groups, health, topics  # noqa: PLC0415 - not loaded by --help
 
     ids = [row["group_id"] for row in rows]
@@ -272,7 +272,10 @@ def _print_states(
     verbose: bool,
     with_configs: bool,
 ) -> None:
-    """Print the verdicts, the states, with `verbose` what the groups wait for, their configs, and what is unknown."""
+    """Print verdicts and states, why a state is Unknown, and with `verbose` the members that rebalances wait for.
+
+    `with_configs`: also configs, and when offsets of Empty groups expire.
+    """
     from streaming_app.queries import facts, groups  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
 
@@ -294,7 +297,7 @@ def _print_states(
 
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
-    """Print the description that the job fetched last. Exits with 1, after a line that says why, if there is none."""
+    """Print the description that the job fetched last. If there is none, print why, and exit with 1."""
     from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
 
     found = facts.find_description(reader, cluster, group_id)
@@ -309,20 +312,23 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
     echo_error(facts.description_origin(found))
 
 
-@click.command(short_help="Say whether and why a group processes or not.")
+@click.command(short_help="Explain whether a group processes its input.")
 @warehouse_options()
 @one_group_option
 @json_option
 @handle_errors
 def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
-    """Say whether a group processes what it should, and if not, since when, why, and what will be lost."""
+    """Explain whether a group processes its input, and if not, since when, why, what will be lost, and what to do."""
     from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.alerts_table import to_json  # noqa: PLC0415
 
     reader = open_cluster(warehouse, cluster)
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
     if row is None:
-        raise WarehouseError(f"There is no verdict on a group {group_id!r} in cluster {cluster!r}")
+        raise WarehouseError(
+            f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
+            "`streams-groups list` shows all groups with a verdict"
+        )
     problem = health.problem_with(reader, cluster, group_id)
     times = health.stream_time(reader, cluster, group_id)
     if as_json:
@@ -337,7 +343,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
 @warehouse_options()
 @group_options
 @click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest lags.")
 @json_option
 @handle_errors
 def lag(  # noqa: PLR0913, PLR0917 - one per option
@@ -348,7 +354,7 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     top: int | None,
     as_json: bool,
 ) -> None:
-    """Show the lag of committed offsets, of each GROUP or of all, the largest first, in offsets and in seconds."""
+    """Show the lag of committed offsets in offsets and seconds, the largest first. Without GROUP: of all groups."""
     from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
 
     sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, _BY[by])[:top]

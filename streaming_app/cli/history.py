@@ -1,4 +1,4 @@
-"""The command `history`: what happened to a group, and how it was at a time."""
+"""The command `history`: what happened to a group, and its state at a time in the past."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Print at most so many of the newest lines; with --topology so many changes.",
 )
-@click.option("--topology", is_flag=True, help="Show what the newest topology gained and lost against the one before.")
+@click.option("--topology", is_flag=True, help="Show the changes of the newest topology since the one before.")
 @click.option(
     "--from",
     "since",

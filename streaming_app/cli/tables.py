@@ -38,7 +38,7 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
     "released",
     multiple=True,
     metavar="GROUP",
-    help="Only ask the running job to read a group again that is set aside.",
+    help="Only ask the running job to read the records of this group, which is set aside, again.",
 )
 @json_option
 @handle_errors
@@ -132,13 +132,13 @@ _CHILD = "import sys; sys.path[:] = sys.argv[1:]; from streaming_app.cli.tables 
 _POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
 _OUT_OF_MEMORY = ("Resources exhausted", "MemoryError")
 _KILLED_BY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGKILL, -signal.SIGSEGV}
-"""Exit codes of a process whose native code was refused memory."""
+"""Exit codes of a process whose native code got no memory."""
 
 
 def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, memory: int) -> tuple[list[str], Any]:
-    """Return the columns and rows of a query that another process runs: whatever it takes ends with that process.
+    """Return the columns and rows of a query. A child process runs it, so its memory and threads end with the process.
 
-    Raises WarehouseError if the query is refused, fails, or takes too long or too much memory.
+    Raises WarehouseError if the query is invalid, fails, or needs too much time or memory.
     """
     command = [sys.executable, "-c", _CHILD, *sys.path]
     with TemporaryDirectory(prefix="streams-groups-sql-") as directory:  # a process that is killed removes no files
@@ -155,23 +155,23 @@ def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, mem
         except subprocess.TimeoutExpired:
             done = None
     if done is None or done.returncode == -signal.SIGALRM:
-        raise WarehouseError(f"The query took more than {format_duration(timeout)}: --timeout gives it longer")
+        raise WarehouseError(f"The query took more than {format_duration(timeout)}: raise --timeout")
     lines, error, found = pickle.loads(done.stdout) if done.returncode == 0 else ("", None, None)  # noqa: S301 - our own
     for line in lines.splitlines():
         echo_error(line)
     if done.returncode:
-        error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "its process ended without a word"
+        error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "its process gave no reason"
     if done.returncode in _KILLED_BY or (error and any(words in error for words in _OUT_OF_MEMORY)):
-        raise WarehouseError(f"The query needs more than {gibibytes(memory)} of memory: --memory gives it more")
+        raise WarehouseError(f"The query needs more than {gibibytes(memory)} of memory: raise --memory")
     if error:
         raise WarehouseError(f"The query failed: {error}" if done.returncode else error)
     return found or ([], [])
 
 
 def answer_parent() -> None:
-    """Run the query that the parent process asks for within its limits, and answer; for `sql`."""
+    """Run the query of the parent process within its limits, and return the result on standard output (for `sql`)."""
     warehouse, cluster, query, memory, timeout = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
-    signal.setitimer(signal.ITIMER_REAL, timeout)  # also where the parent is killed
+    signal.setitimer(signal.ITIMER_REAL, timeout)  # in case the parent is killed
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -1,4 +1,4 @@
-"""What commands that read the tables share: they open those of a known cluster, and say if they are not up to date."""
+"""Common parts of commands that read the tables: open those of a known cluster, and report if they are out of date."""
 
 from __future__ import annotations
 

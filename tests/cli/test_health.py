@@ -158,4 +158,4 @@ def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pyte
 def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
     said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
-    assert "it ends when its condition is over" in said
+    assert "it ends by itself when its condition is over" in said

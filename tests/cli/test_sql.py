@@ -146,13 +146,13 @@ def test_an_error_in_a_query_is_named_with_its_place(query: str, words: str, war
 @pytest.mark.parametrize(
     ("query", "options", "words"),
     [
-        ("SELECT repeat('x', 2000000000) AS x", [], "needs more than 4.0 GiB of memory: --memory gives it more"),
+        ("SELECT repeat('x', 2000000000) AS x", [], "needs more than 4.0 GiB of memory: raise --memory"),
         (
             "SELECT array_length(array_agg(a.value)) AS n FROM generate_series(1, 400000000) AS a",
             ["--memory", "1g", "--timeout", "10m"],
             "needs more than 1.0 GiB of memory",
         ),
-        (ENDLESS, ["--timeout", "3s"], "took more than 3s: --timeout gives it longer"),
+        (ENDLESS, ["--timeout", "3s"], "took more than 3s: raise --timeout"),
     ],
     ids=["a text", "values in one row", "time"],
 )

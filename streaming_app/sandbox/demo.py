@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -109,10 +111,19 @@ def run_demo(
     _print_tables(WarehouseReader(warehouse), name)
     seconds = time.monotonic() - started
     progress(f"\nDone in {seconds:.0f} s. All processes are stopped, the tables remain. Query them with:")
+    if activate := to_activate():
+        progress(f"  {activate}")
     for command in ("list --state", "describe --all-groups --members", 'sql "SELECT * FROM group_events LIMIT 20"'):
         progress(f"  streams-groups {command} --warehouse {warehouse} --cluster {name}")
     progress("See them in a browser with:")
     progress(f"  streams-groups web --warehouse {warehouse} --cluster {name}")
+
+
+def to_activate() -> str | None:
+    """Return the shell command that makes `streams-groups` available; None if the shell finds it already."""
+    script = Path(sys.prefix, "bin", "activate")
+    is_found = shutil.which("streams-groups") or not script.exists()
+    return None if is_found else f". {os.path.relpath(script)}"
 
 
 def _print_tables(reader: WarehouseReader, cluster: str) -> None:

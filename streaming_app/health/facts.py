@@ -164,9 +164,8 @@ class Facts:
     @property
     def caught_up_at(self) -> datetime | None:
         """When no record will wait if the rate stays the same; None if it is not known."""
-        work = self.work
-        seconds = work.catch_up_seconds if work.waiting else None
-        return None if seconds is None else to_time(work.known_at + seconds)
+        seconds = self.work.catch_up_seconds
+        return None if seconds is None else to_time(self.work.known_at + seconds)
 
     @property
     def losing_at(self) -> datetime | None:

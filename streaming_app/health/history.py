@@ -39,7 +39,6 @@ KINDS = tuple(_LISTS)
 """The kinds of events that are kept."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
 """The columns of `group_events` that a `Row` needs."""
-_INITIAL_EPOCH = 1  # the assignment epoch of a group without assignments; before Kafka 4.3 it is 0
 
 Row = Mapping[str, Any]
 """An event with the columns `COLUMNS`."""
@@ -98,8 +97,6 @@ def _event(row: Row) -> Event | None:
         return None
     if kind == ASSIGNED and None in {old, new}:
         return None  # the first known epoch, or the group was deleted
-    if kind == ASSIGNED and int(new) <= _INITIAL_EPOCH < int(old):
-        return None  # the group was deleted and created again
     place = None
     if kind in {JOINED, LEFT}:
         place = intern(row.get("instance_id") or host_of(row.get("client_host")) or new or old or "")

@@ -50,7 +50,7 @@ def test_the_others_are_asked_and_who_is_away_is_named(
 
     assert results[f"broker {first}"].status == FAILED
     assert f"does not answer at {address}" in results[f"broker {first}"].text
-    assert "it leads" in results[f"broker {first}"].text
+    assert "partitions that need it" in results[f"broker {first}"].text
     assert "fenced" in results[f"broker {first}"].text
     assert f"{address} does not (" in failure.line
     assert failure.some_answer

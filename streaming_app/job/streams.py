@@ -11,6 +11,7 @@ process, describes the topic, creates missing tables and decides where to read f
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
@@ -338,10 +339,13 @@ class GroupsStream(TopicStream):
         )
 
     def _free_heap(self) -> None:
-        """Let the JVM collect garbage after a large batch, and return the memory; it rarely does so by itself.
+        """Return the memory of a large batch: glibc and the JVM rarely do so by themselves.
 
-        In a user's session the heap may be large, and a collection would pause the user's work.
+        With 300,000 groups glibc kept 390 MB until the end of the first evaluation. In a user's session the heap of the
+        JVM may be large, and a collection would pause the user's work.
         """
+        with suppress(AttributeError, OSError):  # another libc
+            ctypes.CDLL(None).malloc_trim(0)
         if not self.config.given_session:
             self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
 

@@ -81,6 +81,7 @@ class Page:
         self._source, self._settings, self._clock = source, settings, clock
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
+        self._rendering: dict[tuple[str, int], asyncio.Task[Rendered]] = {}
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
@@ -117,7 +118,11 @@ class Page:
             if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
             key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
-            rendered = await asyncio.to_thread(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
+            if key not in self._rendering:  # who waits for a page takes no thread from other pages
+                render = partial(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
+                self._rendering[key] = asyncio.create_task(asyncio.to_thread(render))
+                self._rendering[key].add_done_callback(lambda _: self._rendering.pop(key))
+            rendered = await asyncio.shield(self._rendering[key])
             return rendered.answer(request, etag)
 
         return handle

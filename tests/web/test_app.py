@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import html
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -21,7 +25,7 @@ from streaming_app.web.page import Page
 from streaming_app.web.snapshot import SnapshotSource, read_other_groups
 from streaming_app.web.words import group_query, short_name
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
-from tests.support.waiting import wait_until
+from tests.support.waiting import MINUTES, wait_until
 from tests.support.warehouses import append, make_warehouse
 from tests.web import sample_others
 
@@ -364,6 +368,34 @@ def test_an_error_of_a_page_is_one_line_for_the_reader_and_one_for_the_job(
         assert "Traceback" not in response.text
     assert lines == ["The page could not be made: ZeroDivisionError: division by zero"]
     assert client.get("/alerts").status_code == 200
+
+
+def test_readers_who_wait_for_the_same_slow_page_keep_no_other_page_waiting(
+    sample_template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Page(SnapshotSource(sample_template, "default", clock), Access(), clock)
+    is_slow, may_end = threading.Event(), threading.Event()
+
+    def wait(_: object) -> list[object]:
+        is_slow.set()
+        assert may_end.wait(MINUTES)
+        return []
+
+    monkeypatch.setattr("streaming_app.web.page.alerts_by_rule", wait)
+
+    async def look_at_both() -> list[int]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(page.app), base_url=LOCAL) as client:
+            await client.get("/")
+            slow = [asyncio.create_task(client.get("/alerts")) for _ in range(12)]
+            try:
+                assert await asyncio.to_thread(is_slow.wait, MINUTES)
+                other = await asyncio.wait_for(client.get("/?sort=name"), MINUTES)
+            finally:
+                may_end.set()
+            return [other.status_code, *(answer.status_code for answer in await asyncio.gather(*slow))]
+
+    assert asyncio.run(look_at_both()) == [200] * 13
 
 
 def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sample: Path) -> None:

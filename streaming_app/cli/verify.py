@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
-from streaming_app.cli.printing import echo, echo_json
+from streaming_app.cli.printing import echo, echo_error, echo_json
 from streaming_app.tables.location import Location
 from streaming_app.text import first_of
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
 _GROUPS_PER_LINE = 10  # named; of more, the number is printed
+_PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a terminal
 
 
 @click.command(short_help="Compare the tables with the brokers.")
@@ -39,8 +42,6 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     bootstrap_server: str, command_config: Path | None, warehouse: Location, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
-    from rich.console import Console  # noqa: PLC0415 - --help needs none of these
-
     from streaming_app.checks.verification import Verification, WarehouseTables  # noqa: PLC0415 - --help needs none
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
     from streaming_app.kafka.connection import CONNECT_SECONDS  # noqa: PLC0415
@@ -53,12 +54,33 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     patience = min(max(timeout, _SHORTEST_CONNECT_SECONDS), CONNECT_SECONDS)
     with (
         errors_as_lines(properties, _NEEDS),
-        Console(stderr=True).status("comparing ...") as progress,  # nothing, where stderr is not a terminal
+        _progress() as progress,
         StreamsGroupClient.of(properties, patience) as client,
     ):
-        report = Verification(client, tables, timeout, progress.update).run()
+        report = Verification(client, tables, timeout, progress).run()
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show progress on stderr: on a terminal one line that is updated, otherwise a line every few seconds."""
+    from rich.console import Console  # noqa: PLC0415 - --help needs none of these
+
+    console = Console(stderr=True)
+    printed_at = time.monotonic()
+
+    def print_line(text: str) -> None:
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
+            printed_at = time.monotonic()
+            echo_error(text)
+
+    if console.is_terminal:
+        with console.status("comparing ...") as status:
+            yield status.update
+    else:
+        yield print_line
 
 
 def _print(report: Report, *, as_json: bool) -> None:

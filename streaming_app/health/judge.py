@@ -33,6 +33,7 @@ from streaming_app.health.verdict import (
     LOSING,
     OFF,
     OK,
+    PENDING,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -40,6 +41,7 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     UNSTABLE,
     Verdict,
+    pending_evidence,
 )
 from streaming_app.lag.work import NO_WORK
 from streaming_app.text import utc
@@ -50,7 +52,6 @@ _ASSIGNS_LATER = (
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
-_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _JUST_CAME = timedelta(minutes=1)
 _GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
@@ -164,7 +165,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
     evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
     if pending and f"{_due(pending)} " in why:
-        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
+        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
@@ -200,7 +201,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 
 def _said_before(previous: Verdict) -> str:
-    return "It has members again." if _PENDING in previous.evidence else previous.why
+    return "It has members again." if PENDING in previous.evidence else previous.why
 
 
 def _good_until(facts: Facts) -> datetime | None:

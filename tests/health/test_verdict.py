@@ -12,7 +12,7 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import Progress, Report, TaskCopy
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import ASSIGNED, STATE, Event, GroupHistory
+from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
     DOWN,
@@ -234,15 +234,6 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
     assert (found.verdict, found.severity) == (DOWN, "critical")
     assert "it does not stay up" in found.why
-
-
-def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
-    """That is kept for two weeks, and what came after it for two hours."""
-    one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
-    gave_up = Event(ago(days=3), -1, STATE, "NotReady", "Empty")
-    found = [verdict(facts(one, of_work, GroupHistory(changes))) for changes in (lately, [gave_up, *lately])]
-    assert found[0].verdict == DOWN
-    assert found[1] == found[0]
 
 
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:

@@ -30,9 +30,7 @@ class Compaction:
         head = [one for one in world.log if one.at <= until]
         newest = {_key(one): one for one in head}
         kept = [
-            one
-            for one in head
-            if newest[_key(one)] is one and (self.keeps_tombstones or one.record.value is not None)
+            one for one in head if newest[_key(one)] is one and (self.keeps_tombstones or one.record.value is not None)
         ]
         return replace(world, log=[*kept, *world.log[len(head) :]])
 
@@ -49,7 +47,7 @@ def _key(one: Appended) -> tuple[str, int, str]:
 
 
 def moments(history: History) -> list[float]:
-    """Return when jobs begin to read: before anything goes wrong, in the middle of it, and shortly before it is over."""
+    """Return when jobs begin to read: before anything goes wrong, in its middle, and shortly before it is over."""
     begins = min(history.begins, history.seconds) - 5 * MINUTE
     found = [begins]
     problems = [one for one in told(OUTCOMES[history.name]) if one.rule in HEALTH_RULES]
@@ -57,4 +55,6 @@ def moments(history: History) -> list[float]:
         found += [middle(history), (problems[-1].ended_at or history.seconds) - 15 * MINUTE]
     else:
         found.append(random_of("C", history.name).uniform(history.watched_from, history.seconds))
-    return sorted({max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE})
+    return sorted(
+        {max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE}
+    )

@@ -188,7 +188,11 @@ def _failed(group_id: str, error: GroupError | KafkaError) -> Fields:
         message = "" if error.message == group_id else error.message
         return {"group_id": group_id, "error_code": error.code, "error_message": message}
     code = getattr(error, "errno", None)
-    return {"group_id": group_id, "error_code": code or UNKNOWN_SERVER_ERROR, "error_message": " ".join(map(str, error.args))}
+    return {
+        "group_id": group_id,
+        "error_code": code or UNKNOWN_SERVER_ERROR,
+        "error_message": " ".join(map(str, error.args)),
+    }
 
 
 def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped

@@ -198,7 +198,8 @@ class Standing:
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
         self._take_owner(owner.member_id, one)
-        self._take_commit(commit, now, is_new=is_new)
+        if commit.is_known:
+            self._take_commit(commit, now, is_new=is_new)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
         found = self._measure(commit, ends, samples, one, rests=rests)
@@ -213,7 +214,7 @@ class Standing:
             *owner,
             commit.offset,
             commit.leader_epoch,
-            None if commit.offset is None else self.committed_at,
+            None if commit.offset is None else self.committed_at if commit.is_known else commit.committed_at,
             commit.partition_time,
             ends.start,
             ends.end,
@@ -284,6 +285,10 @@ class Standing:
         self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
     ) -> _Lag:
         committed, end, start = commit.offset, ends.end, ends.start
+        if not commit.is_known:
+            return _Lag()
+        if committed is None and end is not None and start is not None and end <= start:
+            return _Lag(0, waits=False)
         if committed is None:  # the commit has expired, or there never was one
             ahead = 0 if end is None or self.baseline is None else end - self.baseline
             is_known = end is not None and self.offset is None

@@ -194,7 +194,10 @@ def test_a_state_that_a_4_1_log_does_not_contain_is_counted_and_is_not_a_differe
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(29, "TOPIC_AUTHORIZATION_FAILED; grant Describe on its topics"), (30, "GROUP_AUTHORIZATION_FAILED; grant Describe on it")],
+    [
+        (29, "TOPIC_AUTHORIZATION_FAILED; grant Describe on its topics"),
+        (30, "GROUP_AUTHORIZATION_FAILED; grant Describe on it"),
+    ],
 )
 def test_a_missing_acl_is_reported_at_once_instead_of_asked_for_until_the_timeout(error: int, text: str) -> None:
     harness = VerifyHarness(rows=[row()], descriptions=[description(error=error)])

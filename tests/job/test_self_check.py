@@ -247,7 +247,9 @@ def test_a_missing_acl_of_every_group_is_a_failure_and_of_some_a_line(harness: S
     for _ in range(2):
         harness.turn(INTERVAL)
     assert harness.status.failures == 2
-    assert harness.lines[1:] == ["self-check: no group can be compared: TOPIC_AUTHORIZATION_FAILED; grant Describe on its topics"]
+    assert harness.lines[1:] == [
+        "self-check: no group can be compared: TOPIC_AUTHORIZATION_FAILED; grant Describe on its topics"
+    ]
 
 
 def test_a_start_before_the_second_comparison_is_followed_by_one_of_all_groups(harness: SelfCheckHarness) -> None:

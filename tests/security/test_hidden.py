@@ -102,4 +102,7 @@ def test_a_group_with_a_topic_that_may_not_be_described_is_not_idle_and_its_sum_
         cluster.now += 30
         result = cluster.passes.run(limited)
         assert {row.topic for row in result.rows if row.is_unknown} == {hidden, never}
-        assert verdict(facts(group(), result.work[group_id], at=cluster.time()), at=cluster.time()).verdict not in {IDLE, OK}
+        assert verdict(facts(group(), result.work[group_id], at=cluster.time()), at=cluster.time()).verdict not in {
+            IDLE,
+            OK,
+        }

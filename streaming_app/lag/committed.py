@@ -109,7 +109,7 @@ class CommittedOffsets:
                 merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
             for key in in_log.keys() - answer.commits.keys():
                 if group_id not in fetched or key[0] not in shown:
-                    merged[group_id, *key] = in_log[key]._replace(is_known=False)
+                    merged[(group_id, *key)] = in_log[key]._replace(is_known=False)
         self._merged = merged
         return merged
 

@@ -202,7 +202,7 @@ class Standing:
             self._take_commit(commit, now, is_new=is_new)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
-        found = self._measure(commit, ends, samples, one, rests=rests)
+        found = self._measure(commit, ends, samples, one, rests=rests) if commit.is_known else _Lag()
         self._take_lag(found, commit, ends, samples, one)
         self.arrived = not (is_new or rests) and samples is not None and len(samples) > 1
         row = LagRow(
@@ -285,14 +285,12 @@ class Standing:
         self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
     ) -> _Lag:
         committed, end, start = commit.offset, ends.end, ends.start
-        if not commit.is_known:
-            return _Lag()
-        if committed is None and end is not None and start is not None and end <= start:
-            return _Lag(0, waits=False)
         if committed is None:  # the commit has expired, or there never was one
             ahead = 0 if end is None or self.baseline is None else end - self.baseline
-            is_known = end is not None and self.offset is None
-            return _Lag(waits=ahead > one.allowed and (ahead > _MARKER or not rests) if is_known else None)
+            waits = ahead > one.allowed and (ahead > _MARKER or not rests)
+            is_empty = end is not None and start is not None and end <= start
+            is_known = is_empty or (end is not None and self.offset is None)
+            return _Lag(0 if is_empty else None, waits=waits and not is_empty if is_known else None)
         is_recreated, is_beyond = _is_recreated(commit, ends), end is not None and committed > end
         was_beyond = self.row.log_end_offset is not None and (self.row.committed_offset or 0) > self.row.log_end_offset
         if is_recreated or (is_beyond and was_beyond):

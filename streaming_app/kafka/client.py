@@ -67,8 +67,8 @@ class StreamsGroupClient(Admin):
     def describe(self, group_ids: Collection[str], *, include_topology_description: bool = False) -> list[Fields]:
         """Return each group as in StreamsGroupDescribe, in the order given; one request describes up to 100 groups.
 
-        A group that is not a streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state. One that may not
-        be described, or whose coordinator did not answer, has the code of that error. Raises the error if none answered.
+        A group that is not a streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state. One that may
+        not be described, or whose coordinator did not answer, has the code of that error. Raises it if none answered.
         """
         requested = list(dict.fromkeys(group_ids))
         fields = {"include_topology_description": True} if include_topology_description else {}

@@ -75,7 +75,7 @@ class AlertEngine:
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             self._judge(observed, now)  # if the job reads records late, every verdict stays as it is
         self._watched.update(observed.groups)
-        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
+        facts = Facts(now, observed, self.lifecycle.open, self._descriptions, self.board.failed)
         truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
         self.without_alerts = len(left_out)
         for key, truth in truths.items():

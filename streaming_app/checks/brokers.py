@@ -20,7 +20,7 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
+from streaming_app.kafka.error_lines import REQUEST_ERRORS, grant_command, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.releases import BrokerRelease
@@ -36,9 +36,14 @@ _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.ve
 _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
     "DescribeConfigs on Topic:{topic}": ("delete.retention.ms is taken to be Kafka's default, 24 hours", ""),
-    "Describe on Group:*": ("verify and the self-check can describe only groups that other ACLs allow", "VERIFY"),
+    "Describe on Group:*": (
+        "groups that no other ACL allows are not compared by verify and the self-check, and their commits come from the "
+        "log, where those of aborted transactions count",
+        "VERIFY",
+    ),
     "Describe on Topic:*": (
-        "the reason why a group is NotReady is known only for topics that other ACLs allow",
+        "the lag of topics that no other ACL allows is unknown, and their readers are neither Idle nor Ok; the reason of "
+        "a NotReady group may be unknown",
         "APPLICATIONS",
     ),
     "DescribeConfigs on Group:*": (
@@ -56,6 +61,8 @@ _OPTIONAL_ACLS = {
     ),
 }
 """Optional ACL -> what is missing without it, and the variable with which deploy/kafka/acls.sh grants it."""
+_OPTIONS = {"Group": "group", "Topic": "topic", "Cluster": "cluster", "TransactionalId": "transactional-id"}
+"""Type of a resource -> the option of kafka-acls.sh."""
 
 
 def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
@@ -206,8 +213,11 @@ def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:
     check, (without, variable) = f"ACL {acl.replace('{topic}', topic)}", _OPTIONAL_ACLS[acl]
     if granted:
         return ok(check, "granted")
-    script = f" ({variable}=yes deploy/kafka/acls.sh grants it)" if variable else ""
-    return warning(check, f"missing (optional): without it {without}{script}")
+    operation, _, resource = acl.replace("{topic}", topic).partition(" on ")
+    kind, _, name = resource.partition(":")
+    remedy = grant_command(operation, [(_OPTIONS[kind], f"'{name}'" if name == "*" else name)])
+    script = f", or with {variable}=yes deploy/kafka/acls.sh" if variable else ""
+    return warning(check, f"missing (optional): without it {without}", f"{remedy}{script}")
 
 
 def _has(described: Mapping[str, Any], operation: str) -> bool:

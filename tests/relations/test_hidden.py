@@ -1,0 +1,40 @@
+"""Relation H over a tenth of the histories; `tests/long` plays all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.histories.history import History
+from tests.histories.judged import name_of
+from tests.histories.world import World
+from tests.relations.engine import a_tenth, play, random_of, told, verdicts
+from tests.relations.hidden import KINDS, out_of_order, violations
+
+pytestmark = pytest.mark.slow
+
+
+def check_hidden(history: History) -> None:
+    """Hide each kind of part from the start on, and from the middle on."""
+    world, whole = World.of(history), play(history)
+    for kind in KINDS:
+        for share in (0.0, 0.5):
+            begin, name = history.watched_from + share * (history.seconds - history.watched_from), (history.name, kind)
+            hidden = kind.groups(world, random_of(*name), begin)
+            if hidden:
+                other = play(
+                    history,
+                    transform=lambda one, kind=kind, begin=begin, name=name: kind.of(one, random_of(*name), begin),
+                )
+                found = list(violations(whole, other, kind, hidden, begin, history.seconds))
+                assert not found, (kind.name, begin, found)
+
+
+@pytest.mark.parametrize("history", a_tenth("hidden"), ids=name_of)
+def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history: History) -> None:
+    check_hidden(history)
+
+
+@pytest.mark.parametrize("history", a_tenth("out of order")[::3], ids=name_of)
+def test_the_order_of_the_answers_changes_nothing(history: History) -> None:
+    whole, other = play(history), play(history, transform=lambda one: out_of_order(one, random_of(history.name)))
+    assert (told(whole), verdicts(whole)) == (told(other), verdicts(other))

@@ -37,13 +37,13 @@ _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
     "DescribeConfigs on Topic:{topic}": ("delete.retention.ms is taken to be Kafka's default, 24 hours", ""),
     "Describe on Group:*": (
-        "groups that no other ACL allows are not compared by verify and the self-check, and their commits come from the "
-        "log, where those of aborted transactions count",
+        "verify and the self-check do not compare groups that no other ACL allows, and their commits come from the log, "
+        "where those of aborted transactions count",
         "VERIFY",
     ),
     "Describe on Topic:*": (
-        "the lag of topics that no other ACL allows is unknown, and their readers are neither Idle nor Ok; the reason of "
-        "a NotReady group may be unknown",
+        "the lag of topics that no other ACL allows is unknown, and their readers are neither Idle nor Ok; the reason "
+        "of a NotReady group may be unknown",
         "APPLICATIONS",
     ),
     "DescribeConfigs on Group:*": (

@@ -13,7 +13,7 @@ from streaming_app.text import count, escape, first_of
 _NAMED = 3
 _GROUP = "group "
 _SAID = {
-    ("Describe", "group"): "whether their transactions were aborted is unknown, as their commits are read from the log",
+    ("Describe", "group"): "verify does not compare them, and their commits are read from the log alone",
     ("Describe", "topic"): "the lag of their readers is unknown, and these are neither Idle nor Ok",
     ("Read", "topic"): "whether records or only markers of transactions wait at their ends is unknown",
 }

@@ -53,7 +53,7 @@ class LagService(Poller):
         self._store = LagTables(config.warehouse, config.cluster, job.fence)
         patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
         tracker = LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)
-        self._clock, self._pass = clock, LagPass(self._store, tracker, clock, self._read_until)
+        self._clock, self._pass = clock, LagPass(self._store, tracker, clock, self._read_until, config.topic)
         self._is_restored = False
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""

@@ -154,6 +154,12 @@ class Standing:
         """Return whether records have waited for `patience` seconds while the offset did not move."""
         return self.waits_since is not None and (self.known_at or 0.0) - self.unmoved_since >= patience
 
+    def is_doubtful(self, commit: Commit, now: float) -> bool:
+        """Return whether a commit that may have been aborted would end a wait, or has stayed as it is."""
+        if commit.offset == self.offset:
+            return self.known_at is not None
+        return self.waits_since is not None and now - self.unmoved_since >= _COMMITS_SECONDS
+
     def may_restore(self, stateful: Collection[str]) -> bool:
         """Return whether the task may restore state: it is stateful, and got a new owner after the offset last moved.
 
@@ -200,6 +206,8 @@ class Standing:
         self._take_owner(owner.member_id, one)
         if commit.is_known:
             self._take_commit(commit, now, is_new=is_new)
+        elif self.offset is not None:
+            commit = commit._replace(offset=self.offset, committed_at=self.committed_at)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
         found = self._measure(commit, ends, samples, one, rests=rests) if commit.is_known else _Lag()

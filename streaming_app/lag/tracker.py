@@ -96,6 +96,15 @@ class LagTracker:
                 found[key[1:]].add(max(offset, one.start or 0))
         return found
 
+    def doubtful(self, commits: Mapping[CommitKey, Commit], now: float) -> tuple[list[CommitKey], list[CommitKey]]:
+        """Return which of these commits would end a wait, unless they were aborted, and which stayed as they are."""
+        ends, rests = list[CommitKey](), list[CommitKey]()
+        for key, commit in commits.items():
+            one = self._standings.get(key)
+            if one is not None and commit.offset is not None and one.is_doubtful(commit, now):
+                (rests if commit.offset == one.offset else ends).append(key)
+        return ends, rests
+
     def samples(self) -> Mapping[TopicPartition, EndSamples]:
         """Return the samples of each partition."""
         return self._samples

@@ -79,6 +79,18 @@ class LagTables:
             found.update(zip(keys, map(Commit, *values), strict=True))
         return found
 
+    def records_of_commits(
+        self, reader: WarehouseReader, keys: Collection[CommitKey]
+    ) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the offsets topic of these commits."""
+        if not keys:
+            return {}
+        groups = of_groups(self._cluster, sorted({group_id for group_id, *_ in keys}))
+        names = "group_id, topic, partition, source_partition, last_offset"
+        rows = reader.rows(f"SELECT {names} FROM offsets WHERE {groups}")  # noqa: S608 - quoted
+        found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
+        return {key: found[key] for key in keys if key in found}
+
     def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
         """Yield the existing streams groups, each with a hash that changes when its row changes.
 

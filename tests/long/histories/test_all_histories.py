@@ -25,8 +25,14 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
+from tests.relations.test_hidden import check_hidden
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("history", ALL, ids=name_of)
+def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history: History) -> None:
+    check_hidden(history)
 
 
 @pytest.mark.parametrize("history", ORDINARY, ids=name_of)

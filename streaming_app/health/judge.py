@@ -37,6 +37,7 @@ from streaming_app.health.verdict import (
     OFF,
     OK,
     OVER,
+    PENDING,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -44,6 +45,7 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     UNSTABLE,
     Verdict,
+    pending_evidence,
 )
 from streaming_app.lag.work import NO_WORK
 from streaming_app.text import count, utc
@@ -60,7 +62,6 @@ _OF_SOME = {
     OFF: "nothing waits in them; it has no members",
 }
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
-_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
 _JUST_CAME = timedelta(minutes=1)
 _GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
 
@@ -187,7 +188,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if is_over and (is_part or facts.waits is None):
         evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
-        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
+        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
@@ -235,7 +236,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 
 def _said_before(previous: Verdict) -> str:
-    return "It has members again." if _PENDING in previous.evidence else previous.why
+    return "It has members again." if PENDING in previous.evidence else previous.why
 
 
 def _good_until(facts: Facts) -> datetime | None:

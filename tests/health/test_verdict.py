@@ -119,11 +119,45 @@ def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_wa
         assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
 
 
-def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
-    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
-        found = verdict(facts(group(), known))
-        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
-        assert "it is not known whether work waits" in found.why
+@pytest.mark.parametrize(
+    ("known", "name", "says"),
+    [
+        (work(unknown=3), IDLE, "nothing waits in them"),
+        (work(unknown=3, arrived_at=NOW), OK, "offsets advance in them"),
+        (waiting(ago(seconds=20), progressed_at=NOW, unknown=3), OK, "offsets advance in them"),
+    ],
+)
+def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_work_waits(
+    known: GroupWork, name: str, says: str
+) -> None:
+    found = verdict(facts(group(), known))
+    text = f"9 of 12 partitions known: {says}. Of the others it is not known whether work waits."
+    assert (found.verdict, found.why, found.evidence["unknown_partitions"]) == (UNKNOWN, text, 3)
+    well = Verdict(name, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=14))
+    for each in (known, replace(known, complete_at=ago(minutes=14).timestamp())):
+        stays = verdict(facts(group(), each), well)
+        assert (stays.verdict, stays.facts_at, stays.recheck_at) == (
+            name,
+            ago(minutes=14),
+            ago(minutes=-1, microseconds=-1),
+        )
+        later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
+        assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
+
+
+def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
+    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
+    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
+
+
+def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
+    one = group("NotReady", ago(minutes=50), not_ready_reason=MISSING)
+    before = verdict(facts(one, work()))
+    for known in (work(unknown=1), work(unknown=12), None):
+        assert [verdict(facts(one, known), each).severity for each in (before, None)] == ["warning", "critical"]
+    assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -342,9 +376,11 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
-    assert "it is not known whether work waits" in found.why
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
 
 
 def assigned_for_nothing() -> GroupHistory:

@@ -39,7 +39,8 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.outcome import NOT_OF_RECORDS, FoldOptions, GroupOutcome, LeftoverRecord, LogRow
+from streaming_app.stream.failures import NOT_OF_RECORDS
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow, UnfoldableRecord
 from streaming_app.stream.outputs import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.tables.arrow import to_datetimes
 
@@ -95,6 +96,21 @@ def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> I
     """
     gc.set_threshold(_COLLECTED_AFTER)
     yield from fold_stream(batches, options)
+
+
+def set_record_aside(record: pa.Table, stored: pa.Table | None, options: FoldOptions, reason: str) -> BatchRows:
+    """Return the rows that set the group of one record aside, which cannot be folded even alone.
+
+    `record` has the columns of a raw record, without key and value: their bytes may be the cause. If its key names no
+    group, the record goes to quarantine, as it is here.
+    """
+    one, error = _Group(options), UnfoldableRecord(reason)
+    for row in _rows(sort_for_fold(record, stored).to_batches()):
+        one.note(row)
+        if row[1] != STORED_OFFSET and not row[0]:
+            one.outcome.refuse(row, error)
+            return _to_rows([one.undecodable()], options.history_offsets)
+    return BatchRows({}) if one.is_set_aside else _to_rows([one.set_aside(error)], options.history_offsets)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
@@ -245,7 +261,7 @@ class _Group:
         self._last_offset = -1
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
-        self._is_set_aside = False
+        self.is_set_aside = False
         self._error: Exception | None = None  # the reason why the fold has failed as a whole
         self.outcome = GroupOutcome(options)
 
@@ -259,11 +275,21 @@ class _Group:
             except Exception as error:  # noqa: BLE001 - whatever error one group causes, the others continue
                 self._error = error
 
+    def note(self, row: LogRow) -> None:
+        """Take the stored row, or a record, without folding it."""
+        *_, stored = row
+        if stored is None:
+            self._newest = row
+        else:
+            self._stored = stored
+            self.is_set_aside = bool(stored.get("set_aside_reason")) and not is_marked(stored)
+
     def _read(self, row: LogRow) -> None:
         _, _, partition, _, _, _, stored = row
         if stored is not None:
+            self.note(row)
             self._restore(stored)
-        elif not self._is_set_aside:
+        elif not self.is_set_aside:
             self._newest = row
             if record := self.outcome.decode(row):
                 self._add(Raw(partition or 0, row, record))
@@ -281,12 +307,10 @@ class _Group:
 
     def _restore(self, stored: dict[str, Any]) -> None:
         """Continue from the stored row, unless the group is read again."""
-        self._stored = stored
         if is_marked(stored):
             return
         self._partition = stored["source_partition"]
-        self._is_set_aside = bool(stored.get("set_aside_reason"))
-        if not self._is_set_aside:
+        if not self.is_set_aside:
             self._group = self._fold_of(stored["group_id"], stored["source_partition"], stored)
 
     def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:

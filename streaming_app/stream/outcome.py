@@ -46,8 +46,6 @@ def group_of_key(key: bytes | None) -> str | None:
         return None
 
 
-NOT_OF_RECORDS = (MemoryError, OSError)
-"""Errors that say nothing about a record or a group, wherever they are raised: they fail the batch."""
 _REASON = 500  # the most characters of the reason why a group is set aside
 
 

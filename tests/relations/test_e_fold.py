@@ -18,8 +18,8 @@ from streaming_app.groups.fold import Fold
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream import fold_stage, outcome
 from streaming_app.stream.batch_rows import join
+from streaming_app.stream.failures import NOT_OF_RECORDS
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
-from streaming_app.stream.outcome import NOT_OF_RECORDS
 from streaming_app.stream.outputs import APPENDED, QUARANTINE, RETRACTED
 from tests.stream.test_fold_stage import OPTIONS, RAW, fold, group, records
 from tests.support.encoded import metadata_record

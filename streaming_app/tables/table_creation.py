@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from streaming_app.tables.arrow import arrow_schema, arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
 from streaming_app.tables.object_store import REQUESTS, describe_error
+from streaming_app.threads import in_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -79,9 +79,8 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
     Uses delta-rs, which opens a table in milliseconds; Spark would run a job for each.
     """
     places = [warehouse / definition.name for definition in tables()]
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        found = zip(places, threads.map(_open, places), strict=True)
-        return {location.name: opened for location, opened in found if opened is not None}
+    found = zip(places, in_parallel(_open, places, REQUESTS), strict=True)
+    return {location.name: opened for location, opened in found if opened is not None}
 
 
 def _open(location: Location) -> DeltaTable | None:

@@ -15,6 +15,7 @@ from deltalake.exceptions import DeltaError
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.definitions import tables
+from streaming_app.tables.features import ADVICE, unwritable_feature
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
@@ -66,7 +67,10 @@ def check_format(location: Location) -> Result:
     try:
         for definition in tables():
             place = location / definition.name
-            names = {field.name for field in open_table(place).schema().fields} if place.is_delta_table() else set()
+            table = open_table(place) if place.is_delta_table() else None
+            names = {field.name for field in table.schema().fields} if table else set()
+            if table and (reason := unwritable_feature(table)):
+                return failed(check, f"{place} {reason}", ADVICE)
             if unknown := sorted(names - set(definition.names)):
                 return failed(
                     check,

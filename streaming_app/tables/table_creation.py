@@ -14,6 +14,7 @@ from streaming_app.errors import JobError
 from streaming_app.tables.arrow import arrow_schema, arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
+from streaming_app.tables.features import ADVICE, unwritable_feature
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.threads import in_parallel
 
@@ -74,7 +75,7 @@ def prepare_tables(warehouse: Location, report: Report) -> set[str]:
 
 
 def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
-    """Return the tables that exist, by name. Raises JobError if one cannot be read or has another format.
+    """Return the tables that exist, by name. Raises JobError if one cannot be read or written, or has another format.
 
     Uses delta-rs, which opens a table in milliseconds; Spark would run a job for each.
     """
@@ -104,6 +105,8 @@ def _open(location: Location) -> DeltaTable | None:
             f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
             "choose another --warehouse, or the release that created it"
         )
+    if reason := unwritable_feature(opened):
+        raise JobError(f"{location} {reason}: {ADVICE}")
     return opened
 
 

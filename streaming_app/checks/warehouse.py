@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError, reason_of
@@ -67,7 +68,7 @@ def check_format(location: Location) -> Result:
     try:
         for definition in tables():
             place = location / definition.name
-            table = open_table(place) if place.is_delta_table() else None
+            table = _find_table(place)
             names = {field.name for field in table.schema().fields} if table else set()
             if table and (reason := unwritable_feature(table)):
                 return failed(check, f"{place} {reason}", ADVICE)
@@ -86,6 +87,17 @@ def check_format(location: Location) -> Result:
     if older:
         return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
     return ok(check, f"{existing}, of this release's format")
+
+
+def _find_table(place: Location) -> DeltaTable | None:
+    """Return the table at a place; None if there is none. Raises as `open_table`."""
+    try:
+        place.delta_table()
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError):  # `open_table` says more
+        pass
+    return open_table(place)
 
 
 def _check_job(location: Location, cluster: str) -> Result:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
@@ -49,13 +50,15 @@ def run_until_signal(
         result = in_thread(job, "job")
         result.add_done_callback(lambda _: events.put(_END))
         # The kernel may deliver a signal to another thread, which does not wake this one: so look at intervals.
+        looked_at = time.monotonic()
         while (event := _next(events, _LOOK_SECONDS)) is None:
-            pass
+            looked_at = time.monotonic()
         if event is _SIGNAL:
             # Report first, so that this line comes first. The output may have no reader, or be blocked.
             wait([in_thread(lambda: report("Stopping ..."))], _SAY_SECONDS)
             stop.set()
-            event = _next(events, _TERMINATE_SECONDS)
+            # A library that holds Python's lock while it waits for a store delays this thread: it came since then.
+            event = _next(events, looked_at + _TERMINATE_SECONDS - time.monotonic())
             if event is None:
                 jvm.terminate()
                 event = _next(events, STOP_SECONDS - _TERMINATE_SECONDS)
@@ -68,7 +71,7 @@ def run_until_signal(
 def _next(events: _Events, seconds: float) -> str | None:
     """Return the next event; None if there is none within this time."""
     try:
-        return events.get(timeout=seconds)
+        return events.get(timeout=max(0.0, seconds))
     except queue.Empty:
         return None
 

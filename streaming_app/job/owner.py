@@ -38,7 +38,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import JobError, WarehouseError, reason_of
+from streaming_app.errors import JobError, StorageError, WarehouseError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
@@ -275,8 +275,8 @@ def _opened(place: Location) -> Iterator[KeptTable]:
 
 @contextmanager
 def _errors(place: Location) -> Iterator[None]:
-    """Raise the errors of delta-rs, and of files, as JobError in one line."""
+    """Raise the errors of delta-rs, and of files, as StorageError in one line."""
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise JobError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None
+        raise StorageError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables.definitions import tables
+from streaming_app.tables.features import ADVICE, unwritable_feature
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
@@ -66,7 +68,10 @@ def check_format(location: Location) -> Result:
     try:
         for definition in tables():
             place = location / definition.name
-            names = {field.name for field in open_table(place).schema().fields} if place.is_delta_table() else set()
+            table = _find_table(place)
+            names = {field.name for field in table.schema().fields} if table else set()
+            if table and (reason := unwritable_feature(table)):
+                return failed(check, f"{place} {reason}", ADVICE)
             if unknown := sorted(names - set(definition.names)):
                 return failed(
                     check,
@@ -82,6 +87,17 @@ def check_format(location: Location) -> Result:
     if older:
         return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
     return ok(check, f"{existing}, of this release's format")
+
+
+def _find_table(place: Location) -> DeltaTable | None:
+    """Return the table at a place; None if there is none. Raises as `open_table`."""
+    try:
+        place.delta_table()
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError):  # `open_table` says more
+        pass
+    return open_table(place)
 
 
 def _check_job(location: Location, cluster: str) -> Result:

@@ -40,12 +40,14 @@ class Told(NamedTuple):
         return "\n".join([f"{len(self.told)} told, {len(self.missed)} missed, {len(self.false)} false", *lines])
 
 
-def told(histories: Sequence[WrittenHistory], warehouse: Path) -> Told:
+def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "default") -> Told:
     """Compare the open problems in a warehouse with what the histories are to bring."""
-    reader = WarehouseReader(warehouse)
-    health = {one["group_id"]: one for one in reader.rows("SELECT group_id, verdict, why FROM group_health")}
+    reader, of_cluster = WarehouseReader(warehouse), f"WHERE cluster = '{cluster}'"
+    health = {one["group_id"]: one for one in reader.rows(f"SELECT * FROM group_health {of_cluster}")}
     rules = ", ".join(f"'{one}'" for one in HEALTH_RULES)
-    opened = f"SELECT group_id FROM alerts WHERE ended_at IS NULL AND opened_at IS NOT NULL AND rule IN ({rules})"
+    opened = (
+        f"SELECT group_id FROM alerts {of_cluster} AND ended_at IS NULL AND opened_at IS NOT NULL AND rule IN ({rules})"
+    )
     open_groups = {one["group_id"] for one in reader.rows(opened)}
     found = Told([], [], [])
     for history in histories:

@@ -34,6 +34,8 @@ from tests.support.internal_topic import PARTITIONS, TimedRecord, group_record, 
 from tests.support.offsets_log import RawRecord, read_log
 from tests.support.waiting import wait_until
 
+ENDED_SECONDS = 20 * MINUTE
+"""How long ago histories end: longer than the patience of every rule."""
 _COMMIT, _METADATA, _TARGET, _TOPOLOGY = 1, 17, 21, 23
 _EVERY = 2 * MINUTE  # between two records of a partition of a topic, and two commits of it
 _LONGEST, _MOST_RECORDS = 12 * HOUR, 5_000
@@ -119,12 +121,12 @@ class WrittenHistory:
 
     @property
     def bad(self) -> dict[str, str]:
-        """By group: the verdict, of those that are Down or Stalled when it ends, and somebody was told."""
+        """By group that exists when it ends: the verdict, if it is Down or Stalled, and somebody was told."""
         open_groups = {one.group_id for one in self.outcome.problems if one.opened_at and not one.ended_at}
         return {
             self.group(one): verdict
             for one, verdict in self._verdicts.items()
-            if verdict in {DOWN, STALLED} and one in open_groups
+            if verdict in {DOWN, STALLED} and one in open_groups and self.simulation._groups[one].exists
         }
 
     @property

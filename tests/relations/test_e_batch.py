@@ -85,7 +85,7 @@ def write_until_done(write: Callable[[], Callable[..., None]], records: Any, num
 def failure_of(write: Callable[..., None], records: Any, number: int) -> Exception | None:
     try:
         write(records, number)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - as Spark does
         return error
     return None
 

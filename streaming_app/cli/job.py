@@ -101,7 +101,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     class_archive: bool,
     as_json: bool,
 ) -> None:
-    """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
+    """Check what the job needs before its first start. Exits with 1 if a check fails.
 
     Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
     clocks, the warehouse, the sinks. It has the options of run.

@@ -188,5 +188,5 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     yield from check_brokers(properties, settings.topic)
-    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
+    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)

@@ -20,6 +20,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
 from xml.sax.saxutils import escape
 
 _HOST, _BUCKET = "127.0.0.1", "bucket"
@@ -70,8 +71,8 @@ class S3Server:
         return self._in_mode(_EXPIRED)
 
     def answering_busy(self, times: int) -> AbstractContextManager[None]:
-        """Answer the first requests with 503 SlowDown: so many for each kind and key."""
-        return self._in_mode(f"{_BUSY} {times}")
+        """Answer so many requests with 503 SlowDown, the first ones in the block."""
+        return self._in_mode(f"{_BUSY} {times} {uuid4()}")
 
     @contextmanager
     def _in_mode(self, mode: str) -> Iterator[None]:
@@ -107,7 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
     log: ClassVar[Path]
     mode: ClassVar[Path]
     lock = threading.Lock()
-    answered_busy: ClassVar[Counter[tuple[str, str]]] = Counter()
+    answered_busy: ClassVar[Counter[str]] = Counter()
+    """How many requests were answered so, by what the mode says."""
     parts: ClassVar[dict[str, bytes]] = {}
     """By key, the content of a multipart upload: one part, since delta-rs completes it with the next request."""
 
@@ -115,11 +117,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer at once in the modes that refuse all requests."""
         if not super().parse_request():
             return False
-        mode, _, times = self._current_mode().partition(" ")
+        mode, *rest = self._current_mode().split(" ")
         if mode == _EXPIRED:
             refusal = 400, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
-        elif mode == _BUSY and self.answered_busy[self.command, self.path] < int(times):
-            self.answered_busy[self.command, self.path] += 1
+        elif mode == _BUSY and self.answered_busy[rest[1]] < int(rest[0]):
+            self.answered_busy[rest[1]] += 1
             refusal = 503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
         else:
             return True

@@ -101,7 +101,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     class_archive: bool,
     as_json: bool,
 ) -> None:
-    """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
+    """Check what the job needs before its first start. Exits with 1 if a check fails.
 
     Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
     clocks, the warehouse, the sinks. It has the options of run.
@@ -188,5 +188,5 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     yield from check_brokers(properties, settings.topic)
-    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
+    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)

@@ -123,7 +123,8 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     facts = job["facts"]
     process = f"process {job['pid']} on {job['host']}, since {utc(facts['started_at'])}"
     if not job["running"]:
-        reason = "stopped" if job["stopped"] else "died"
+        reason = f"ended by an error: {job['ended_by'].rstrip('.')}" if job["ended_by"] else "stopped"
+        reason = reason if job["stopped"] else "died"
         return f"not running: {reason}, last heartbeat {ago(job['at'], now)} ({process})"
     waiting = job["notifications_waiting"]
     problems = [

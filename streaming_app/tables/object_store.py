@@ -74,7 +74,7 @@ def in_directory(uri: str, do: Callable[[Any], R], seconds: int = 5) -> R:
     patience = Retrying(
         retry=retry_if_exception(_may_pass),
         stop=stop_after_delay(_PATIENCE_SECONDS),
-        wait=wait_exponential(multiplier=0.25, max=5),
+        wait=wait_exponential(multiplier=0.25, max=1),
         reraise=True,
     )
     with _errors():

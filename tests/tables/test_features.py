@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from deltalake.exceptions import CommitFailedError
 from streaming_app.checks.result import FAILED
 from streaming_app.checks.warehouse import check_format
 from streaming_app.cli.main import main
+from streaming_app.errors import JobError
+from streaming_app.job.owner import Owner, owner_location
 from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.features import WRITABLE
 from streaming_app.tables.fence import Fence
@@ -69,3 +72,12 @@ def test_a_feature_that_is_added_while_the_job_runs_fails_the_write_with_the_nam
     add(of_feature("domainMetadata"), tmp_path / "lag")
     with pytest.raises(OSError, match=r"Cannot write the table lag: .*DomainMetadata"):
         table.append(table.to_table([{"group_id": "g"}]))
+
+
+def test_an_owner_whose_heartbeats_cannot_be_committed_says_so_and_does_not_try_for_ever(tmp_path: Path) -> None:
+    place = owner_location(Location.of(tmp_path), "default")
+    owner = Owner(place, "default", 1, lambda: 0.0, Event())
+    owner.sign()
+    add(of_feature("rowTracking"), place.path)
+    with pytest.raises(JobError, match=r"Cannot read or write .*_jobs: .*RowTracking"):
+        owner.sign()

@@ -21,7 +21,7 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
-from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
@@ -196,8 +196,11 @@ def stalled(facts: Facts) -> Verdict | None:
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
     least = one.at_least if since == to_time(one.since) else ""
-    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
+    leave = flapping(facts)  # so nothing hangs: they end
+    leavers = f"; {leave.why}" if leave else ""
+    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
     evidence = {
+        **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,

@@ -339,6 +339,18 @@ def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_p
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
 
 
+def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
+    None
+):
+    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
+    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
+    assert {one.verdict for one in found} == {STALLED}
+    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
+    assert found[1].why == found[2].why
+    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
+
+
 def assigned_for_nothing() -> GroupHistory:
     return GroupHistory(
         assignments=[Event(ago(minutes=9) + timedelta(seconds=n), n, ASSIGNED, cause="unknown") for n in range(10)]
@@ -354,14 +366,22 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: start the application."),
+        (facts(*ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
         (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
-        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
             facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
             "No member has the tasks",
+        ),
+        (
+            facts(
+                group(),
+                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
+                out_of_memory(2, 5, other_host=False),
+            ),
+            "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),

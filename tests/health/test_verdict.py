@@ -228,6 +228,26 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     assert "it does not stay up" in found.why
 
 
+@pytest.mark.parametrize(
+    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
+)
+def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
+    last: tuple[str, str], *, named: bool
+) -> None:
+    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
+    began = NOW - timedelta(minutes=20)
+    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
+    for number in range(5):
+        at = began + timedelta(seconds=60 + 200 * number)
+        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
+    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
+    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
+    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
+    assert "NotReady 0s" not in found.why
+    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
+    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states

@@ -17,11 +17,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables import features
+from streaming_app.tables.alerts_upgrade import is_of_020
 from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.tables.table_creation import ALERTS
 from streaming_app.text import gibibytes
 
 _FREE_BYTES = 1 << 30
@@ -89,7 +91,8 @@ def check_format(location: Location) -> Result:
             names = {field.name for field in table.schema().fields} if table else set()
             if table and (reason := features.unwritable_feature(table)):
                 return failed(check, f"{place} {reason}", features.ADVICE)
-            if unknown := sorted(names - set(definition.names)):
+            is_old = definition.name == ALERTS and is_of_020(names)
+            if not is_old and (unknown := sorted(names - set(definition.names))):
                 return failed(
                     check,
                     f"{place} has a column {unknown[0]} that this release does not know",

@@ -150,7 +150,7 @@ class AlertService(Service):
         """Name the groups whose verdict could not be decided, once each."""
         failed = self._engine.board.failed
         if new := sorted(failed.keys() - self._named):
-            groups, why = first_of(map(escape, new[:_NAMED]), _NAMED, len(new)), escape(failed[new[0]])
+            groups, why = first_of([escape(one) for one in new[:_NAMED]], _NAMED, len(new)), escape(failed[new[0]])
             self.report(f"alerts: no verdict on {count(len(new), 'group')}, the others go on: {groups}. {why}")
         self._named.update(new)
 

@@ -84,6 +84,8 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
     group = facts.observed.groups.get(group_id)
     try:
         truth = CONDITIONS[subject].truth(group_id, group, facts)
+    except MemoryError:  # no error of the group: the evaluation fails, and is repeated
+        raise
     except Exception as error:  # noqa: BLE001 - see above
         aside = ProblemKey(SET_ASIDE, group_id)
         if not isinstance(truths.get(aside), Finding):

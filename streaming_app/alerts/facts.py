@@ -49,6 +49,8 @@ class EngineSettings:
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     is_muted: Callable[[Problem], object] = lambda _one: False
     """Whether a problem is muted now."""
+    first_started_at: datetime | None = None
+    """When the job first started on the cluster; None: not known, and no problem is old."""
 
 
 class LostDescription(NamedTuple):

@@ -42,6 +42,7 @@ from streaming_app.alerts.problem import (
     Problem,
     ProblemKey,
     end_of,
+    is_old,
     severity_rank,
     with_delivery,
 )
@@ -235,7 +236,9 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in sinks if sink not in {d.sink for d in kept}))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        self._change(end_of(one, at, by, self._settings.sinks, is_muted=bool(self._settings.is_muted(one))))
+        first = self._settings.first_started_at  # what ends before the message about old problems is not in it
+        is_quiet = bool(self._settings.is_muted(one)) or (first is not None and is_old(one, first))
+        self._change(end_of(one, at, by, self._settings.sinks, is_muted=is_quiet))
 
     def _change(self, one: Problem) -> None:
         """Replace a problem, which is then unsaved, and may be sent after `publish`."""

@@ -28,6 +28,7 @@ from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
+from streaming_app.tables.heartbeat_file import first_started_at
 from streaming_app.text import count, escape, first_of
 
 _NAMED = 5  # groups in a line
@@ -66,7 +67,8 @@ class AlertService(Service):
         self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
         self._ended = EndedProblems(config.warehouse, config.cluster)
         names = tuple(sink.name for sink in sinks)
-        self._settings = replace(settings, sinks=names, is_muted=self._mutes.find)
+        first = first_started_at(config.warehouse, config.cluster, datetime.now(timezone.utc))
+        self._settings = replace(settings, sinks=names, is_muted=self._mutes.find, first_started_at=first)
         verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in self._health_tables.rows():
             verdicts[row.group_id] = row.verdict
@@ -75,7 +77,7 @@ class AlertService(Service):
         self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
         # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
-        outboxes = [Outbox(sink, problems) for sink in sinks]
+        outboxes = [Outbox(sink, problems, first) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, job.report)
 
     def problems(self) -> tuple[Problem, ...]:

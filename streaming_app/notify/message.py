@@ -24,6 +24,7 @@ from streaming_app.alerts.problem import (
     severity_rank,
 )
 from streaming_app.health.verdict import ENDS
+from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
@@ -72,6 +73,11 @@ def format_next(problem: Problem, event: str) -> str:
         return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
     if problem.subject == HEALTH and problem.group_id is not None:
         return f"Next: {_command('streams-groups why --group GROUP_ID', problem)}"
+    if problem.rule == OLD_PROBLEMS:
+        end = "streams-groups alerts end --match PATTERN --reason retired"
+        return (
+            f"Next: {_command('streams-groups alerts', problem)}; for those that nobody needs: {_command(end, problem)}"
+        )
     rule = rules().get(problem.rule)
     shows_it = rule.confirm if rule and (problem.group_id or GROUP_ID not in rule.confirm) else "streams-groups alerts"
     return f"Next: {_command(shows_it, problem)}, and the runbook of {problem.rule}"

@@ -270,6 +270,26 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     assert "it does not stay up" in found.why
 
 
+@pytest.mark.parametrize(
+    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
+)
+def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
+    last: tuple[str, str], *, named: bool
+) -> None:
+    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
+    began = NOW - timedelta(minutes=20)
+    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
+    for number in range(5):
+        at = began + timedelta(seconds=60 + 200 * number)
+        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
+    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
+    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
+    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
+    assert "NotReady 0s" not in found.why
+    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
+    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
@@ -383,6 +403,18 @@ def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_p
     assert verdict(facts(ended(600)[0], known), off).verdict == OFF
 
 
+def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
+    None
+):
+    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
+    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
+    assert {one.verdict for one in found} == {STALLED}
+    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
+    assert found[1].why == found[2].why
+    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
+
+
 def assigned_for_nothing() -> GroupHistory:
     return GroupHistory(
         assignments=[Event(ago(minutes=9) + timedelta(seconds=n), n, ASSIGNED, cause="unknown") for n in range(10)]
@@ -398,14 +430,22 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: start the application."),
+        (facts(*ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
         (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
-        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
             facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
             "No member has the tasks",
+        ),
+        (
+            facts(
+                group(),
+                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
+                out_of_memory(2, 5, other_host=False),
+            ),
+            "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),

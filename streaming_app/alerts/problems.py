@@ -177,7 +177,9 @@ class Problems:
             worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
             one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
         else:
-            since = min(finding.since or at, before.since)  # it has held since then, also if its record is written again
+            since = min(
+                finding.since or at, before.since
+            )  # it has held since then, also if its record is written again
             patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
             is_due = at - max(since, last_ended_at or since) >= patience
             one = replace(one, since=since, opened_at=at if is_due else None)

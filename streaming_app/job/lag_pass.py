@@ -167,7 +167,7 @@ class LagPass:
         of_log = {key: one for key, one in commits.items() if key[0] in groups}
         ends, rests = (self._committed.without_proof(commits, those) for those in self.tracker.doubtful(of_log, now))
         asked = (ends + rests)[:_MOST_PROOFS]
-        records = self._store.records_of_commits(reader, asked)
+        records = self._store.records_of_commits(reader, asked) if asked else {}
         known = are_committed(admin, self._topic, records.values()) if records else {}
         proofs = {key: known[at] for key, at in records.items() if at in known}
         self._committed.prove(commits, {*ends, *asked}, proofs)

@@ -83,8 +83,6 @@ class LagTables:
         self, reader: WarehouseReader, keys: Collection[CommitKey]
     ) -> dict[CommitKey, tuple[int, int]]:
         """Return the partition and offset in the offsets topic of these commits."""
-        if not keys:
-            return {}
         groups = of_groups(self._cluster, sorted({group_id for group_id, *_ in keys}))
         names = "group_id, topic, partition, source_partition, last_offset"
         rows = reader.rows(f"SELECT {names} FROM offsets WHERE {groups}")  # noqa: S608 - quoted

@@ -81,6 +81,13 @@ def test_a_store_that_respects_the_condition_is_not_refused(store: S3Server) -> 
     assert written(store) == []
 
 
+def test_a_store_that_refuses_the_commits_of_the_check_is_one_line(store: S3Server) -> None:
+    with store.refusing_commits(but_written=False):
+        found = commits(Location.of(store.uri(uuid4().hex)))
+    assert (found.status, "\n" in found.text) == (FAILED, False)
+    assert "AccessDenied: as the test wants it" in found.text
+
+
 def without_links(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.support.no_links", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

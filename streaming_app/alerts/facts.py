@@ -185,3 +185,5 @@ class Facts:
     open: Mapping[ProblemKey, Problem] = field(default_factory=dict)
     """The pending and open problems."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    """Group whose verdict could not be decided -> the error."""

@@ -46,7 +46,7 @@ from streaming_app.alerts.problem import (
     severity_rank,
     with_delivery,
 )
-from streaming_app.health.verdict import GOOD, OFF
+from streaming_app.health.verdict import ENDS, OFF
 from streaming_app.text import digest, rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
@@ -283,7 +283,7 @@ class Problems:
 def calm_until(one: Problem) -> datetime | None:
     """Return when a problem will end if its group continues to process; None if its group does not process now."""
     last = one.timeline[-1] if one.timeline and one.ended_at is None else None
-    return last.at + CALM if last and last.verdict in GOOD else None
+    return last.at + CALM if last and last.verdict in ENDS else None
 
 
 def _kind(one: Problem) -> _Kind:

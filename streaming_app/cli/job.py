@@ -101,7 +101,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     class_archive: bool,
     as_json: bool,
 ) -> None:
-    """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
+    """Check what the job needs before its first start. Exits with 1 if a check fails.
 
     Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
     clocks, the warehouse, the sinks. The last one says how many groups would be Down, Stalled or Unknown now. It has the
@@ -195,7 +195,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     for one in check_brokers(properties, settings.topic):
         of_brokers.append(one.status)
         yield one
-    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
+    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
     if result.FAILED in of_brokers:
         yield result.skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")

@@ -102,9 +102,9 @@ class LogTables:
 
     def _add_commit(self, row: Mapping[str, Any]) -> None:
         if row.get("committed_offset") is not None:
-            times = (None if row[name] is None else row[name] / 1e6 for name in ("committed_at", "partition_time"))
+            committed_at, time = (row[name] and row[name] / 1e6 for name in ("committed_at", "partition_time"))
             values = row["committed_offset"], row["topic_id"], row["leader_epoch"]
-            self._commits[row["group_id"], row["topic"], row["partition"]] = Commit(*values, *times)
+            self._commits[row["group_id"], row["topic"], row["partition"]] = Commit(*values, committed_at, time)
 
     def reader(self) -> None:
         """Return nothing: there are no files."""

@@ -23,7 +23,7 @@ from streaming_app.alerts.problem import (
     Problem,
     severity_rank,
 )
-from streaming_app.health.verdict import GOOD
+from streaming_app.health.verdict import ENDS
 from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
@@ -94,7 +94,7 @@ def _why_over(problem: Problem) -> str:
     if problem.ended_by and problem.ended_by != BY_EVIDENCE:
         return by_settings.get(problem.ended_by, f"A person ended it: {problem.ended_by}.")
     last = problem.timeline[-1] if problem.timeline else None
-    return last.why if last and last.verdict in GOOD else "Its condition does not hold any more."
+    return last.why if last and last.verdict in ENDS else "Its condition does not hold any more."
 
 
 def format_message(problem: Problem, event: str, links: Links) -> str:

@@ -34,7 +34,9 @@ class HeartbeatRecord(BaseModel):
     """Records of all types read since the start."""
     last_batch_seconds: float
     stopped: bool = False
-    """The job was stopped cleanly."""
+    """The job was stopped cleanly, or has ended by an error."""
+    ended_by: str | None = None
+    """The error that ended the job, in one line; None: none did."""
     notifications_waiting: int = 0
     descriptions_since: datetime | None = None
     """Since when the job knows that the cluster stores topology descriptions."""

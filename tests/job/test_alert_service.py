@@ -15,6 +15,10 @@ from deltalake import DeltaTable
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
+from streaming_app.health import board
+from streaming_app.health.facts import Facts
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import Verdict
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
@@ -72,7 +76,7 @@ class Harness:
     """A service about groups that the test sets; it can be stopped and started again, or be killed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.groups, self.lines = path, GroupsOfTest(), []
+        self.path, self.groups, self.lines, self.runs = path, GroupsOfTest(), [], 0
         self.job = JobStatus(NOW, caught_up=True)
         self.settings: Mapping[str, Any] = SETTINGS
         self.labels: Mapping[str, str] = {}
@@ -95,6 +99,7 @@ class Harness:
         self.service.start()
 
     def observe(self, failing: Sequence[SinkStatus]) -> Observed:
+        self.runs += 1
         snapshots = self.groups.snapshots  # first: a test breaks the groups before it changes them
         if self.groups.broken:
             raise OSError("No space left on device")
@@ -267,6 +272,23 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
     assert harness.stored()[0].state == FIRING
     harness.groups.broken = False
     assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
+
+
+def test_a_group_that_cannot_be_judged_is_named_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(facts: Facts) -> Verdict:
+        if facts.group.group_id == "bad":
+            raise ValueError("why")
+        return judge(facts)
+
+    monkeypatch.setattr(board, "judge", fails)
+    harness.job = replace(harness.job, caught_up_at=NOW + timedelta(days=1))
+    for n in range(3):  # each time with other facts
+        harness.groups.snapshots = {one: replace(failed_group(one), last_offset=n) for one in ("bad", "good")}
+        runs = harness.runs
+        assert wait_until(lambda runs=runs: harness.runs > runs + 2)
+    assert harness.service.verdicts().keys() == {"bad", "good"}
+    line = "alerts: no verdict on 1 group, the others go on: bad. The verdict cannot be decided: ValueError: why"
+    assert harness.lines.count(line) == 1
 
 
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:

@@ -112,13 +112,12 @@ def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from
     settle([member])
     secured.client.commit_offsets(group_id, {(topic, 0): 0}, member.member_id, member.epoch)
     config = JobConfig.model_validate({"bootstrap_server": properties["bootstrap.servers"]})
-    hidden_topic, hidden_group = (*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS)), REQUIRED
-    for allowed, named in ((hidden_topic, topic), (hidden_group, group_id)):
+    for allowed in ((*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS)), REQUIRED):  # the topic is hidden, then all is
         secured.allow(*allowed)
         found = look(properties, config, [].append)
         assert found.status == WARNING
         assert "for lack of Describe" in found.text
-        assert f"grant Describe on {topic}" in found.remedy or named in found.remedy or " more" in found.remedy
+        assert found.remedy.startswith("grant Describe on ")
     secured.allow(*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS), (ACLOperation.DESCRIBE, ALL_TOPICS))
     found = look(properties, config, [].append)
     assert "for lack of" not in found.text

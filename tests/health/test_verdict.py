@@ -27,6 +27,7 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import (
     LONG_AGO,
@@ -197,6 +198,20 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     assert verdict(for_long).verdict == DOWN
 
 
+def test_a_group_whose_offsets_a_tool_sets_back_is_needed_since_then_and_has_its_time() -> None:
+    """Seen: reset at 15:49, "Down since 15:35:45" at once: its oldest record that waits now is from before."""
+    for minutes, expected in ((4, UNKNOWN), (5, DOWN)):
+        reset = ago(minutes=minutes).timestamp()
+        one = Standing(row(), offset=0, waits_since=reset, moved_at=reset)
+        known = waiting(ago(hours=2), progress={("orders", 0): one})
+        found = verdict(facts(ended(14)[0], known), Verdict(OFF, ago(minutes=14), ago(minutes=14), "Nothing waits."))
+        assert found.verdict == expected
+        if expected == DOWN:
+            assert (found.since, found.at) == (ago(minutes=5), NOW)
+        untimed = replace(known, progress={("orders", 0): replace(one, is_untimed=True)})
+        assert verdict(facts(ended(14)[0], untimed)).since == ago(minutes=14)
+
+
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
@@ -288,7 +303,7 @@ def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: 
 
 
 def test_a_broker_that_is_away_is_evidence() -> None:
-    progress = {("orders", n): None for n in range(3)}
+    progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
     one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}

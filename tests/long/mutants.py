@@ -160,7 +160,9 @@ def main() -> None:
         caught, text = is_caught(file, number, tests)
         alive += not caught
         print("caught " if caught else "ALIVE  ", f"{count:4} {time.monotonic() - begun:6.0f} s", text, flush=True)
-    print(f"{arguments.room}: {alive} of {min(arguments.mutants, len(chosen))} mutants are alive, of {len(chosen)} sites")
+    print(
+        f"{arguments.room}: {alive} of {min(arguments.mutants, len(chosen))} mutants are alive, of {len(chosen)} sites"
+    )
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
             {"stopped": True, "facts": ended_at(600)},
             "The job of cluster 'default' is not running: the tables are as of",
         ),
-        ({"facts": JobStatus(AT)}, "is late (0 offsets behind): the tables are not complete yet."),
+        ({"facts": JobStatus(AT)}, "is late (still reading): the tables are not complete yet."),
         ({"facts": ended_at(600, behind=7)}, "is late (7 offsets behind): the tables are as of "),
         (
             {"facts": ended_at(600, brokers_away_since=AT)},

@@ -10,7 +10,6 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from kafka.errors import (
@@ -28,6 +27,7 @@ from streaming_app.kafka.connection import Admin, silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
+from streaming_app.threads import in_parallel
 
 _CONNECT_SECONDS = 3.0
 _RESPONSE_SECONDS = 5.0
@@ -183,8 +183,7 @@ def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]
         return Failure(line, some_answer=False, may_pass=cause in _MAY_PASS)
 
     names = [part.strip() for part in servers.split(",")]
-    with ThreadPoolExecutor(CONNECTIONS) as threads:  # a paused server takes a whole time-out
-        return dict(zip(names, threads.map(try_server, names), strict=True))
+    return dict(zip(names, in_parallel(try_server, names, CONNECTIONS), strict=True))  # a paused one takes a time-out
 
 
 def of_one_broker(line: str) -> str:

@@ -207,6 +207,32 @@ def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pyte
     assert "No open alert" in run(warehouse, *end, "planned", code=1)
 
 
+def test_the_problems_of_many_groups_are_ended_by_one_request_which_lists_them(warehouse: Path) -> None:
+    old = [replace(ALERT, alert_id=f"{number:03}", group_id=f"old-{number}") for number in range(200)]
+    other = replace(ALERT, alert_id="stale", group_id="old-1", rule="StreamsGroupMembersStale")
+    AlertsTable(warehouse, "default").save([*old, other])
+    end = ("alerts", "end", "--match", "old-.*", "--reason", "retired")
+    lines = run(warehouse, *end).splitlines()
+    assert sorted(line.split()[0] for line in lines)[:200] == [one.alert_id for one in old]
+    assert lines[-1] == "200 alerts have ended: retired."
+    assert len([*(warehouse / "_jobs" / "default.incidents").iterdir()]) == 1
+    assert EndedProblems(warehouse, "default").reasons() == {one.alert_id: "retired" for one in old}
+    left = run(warehouse, "alerts")
+    assert "old-2" not in left
+    assert ALERT.alert_id in left
+    assert "stale" in left
+    assert run(warehouse, *end, code=1).splitlines()[1:] == [  # the first is about the job
+        "Error: No group with an open alert that can be ended matches 'old-.*': `streams-groups alerts` lists them"
+    ]
+    printed = run(warehouse, "alerts", "end", "--match", ".*", "--json", "--reason", "planned")
+    assert [row["group"] for row in json.loads(printed[printed.index("[") :])] == ["payments"]
+
+
+@pytest.mark.parametrize("words", [[], ["abc", "--match", ".*"], ["--match", "a-*"], ["--match", "("]])
+def test_neither_an_id_nor_a_pattern_or_both_or_no_pattern_is_wrong_usage(warehouse: Path, words: list[str]) -> None:
+    assert run(warehouse, "alerts", "end", *words, "--reason", "retired", code=2).count("\n") == 1
+
+
 def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
     said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)

@@ -120,11 +120,45 @@ def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_wa
         assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
 
 
-def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
-    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
-        found = verdict(facts(group(), known))
-        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
-        assert "it is not known whether work waits" in found.why
+@pytest.mark.parametrize(
+    ("known", "name", "says"),
+    [
+        (work(unknown=3), IDLE, "nothing waits in them"),
+        (work(unknown=3, arrived_at=NOW), OK, "offsets advance in them"),
+        (waiting(ago(seconds=20), progressed_at=NOW, unknown=3), OK, "offsets advance in them"),
+    ],
+)
+def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_work_waits(
+    known: GroupWork, name: str, says: str
+) -> None:
+    found = verdict(facts(group(), known))
+    text = f"9 of 12 partitions known: {says}. Of the others it is not known whether work waits."
+    assert (found.verdict, found.why, found.evidence["unknown_partitions"]) == (UNKNOWN, text, 3)
+    well = Verdict(name, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=14))
+    for each in (known, replace(known, complete_at=ago(minutes=14).timestamp())):
+        stays = verdict(facts(group(), each), well)
+        assert (stays.verdict, stays.facts_at, stays.recheck_at) == (
+            name,
+            ago(minutes=14),
+            ago(minutes=-1, microseconds=-1),
+        )
+        later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
+        assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
+
+
+def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
+    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
+    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
+
+
+def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
+    one = group("NotReady", ago(minutes=50), not_ready_reason=MISSING)
+    before = verdict(facts(one, work()))
+    for known in (work(unknown=1), work(unknown=12), None):
+        assert [verdict(facts(one, known), each).severity for each in (before, None)] == ["warning", "critical"]
+    assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -179,12 +213,20 @@ def test_a_group_that_will_be_down_keeps_its_verdict_until_then_and_says_when_an
     assert verdict(facts(ended(5)[0], waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
 
 
-@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (waiting(NOW), "work waited for it")])
-def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork, text: str) -> None:
-    """It never had members, so it is not Down. The broker deletes a group also because its offsets expire."""
-    for known, said in ((waits, text), (None, "it is not known whether work waited")):
-        found = verdict(facts(group("Empty", first_seen_at=LONG_AGO), known, is_deleted=True))
-        assert (found.verdict, said in found.why) == (OFF, True)
+@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (None, "not known whether work waited")])
+def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork | None, text: str) -> None:
+    """The broker deletes a group also because its offsets expire."""
+    found = verdict(facts(group("Empty", LONG_AGO), waits, is_deleted=True))
+    assert (found.verdict, text in found.why) == (OFF, True)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(14, UNKNOWN), (15, DOWN)])
+def test_a_group_without_a_commit_that_the_broker_deletes_before_it_is_down_becomes_down(
+    minutes: float, expected: str
+) -> None:
+    """The first deployment that fails: brokers delete a group without members and commits within ten minutes."""
+    never = work(waiting=0, has_commits=False, uncertain=12)
+    assert verdict(facts(ended(minutes)[0], never, is_deleted=True)).verdict == expected
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(4, UNKNOWN), (6, DOWN)])
@@ -221,7 +263,7 @@ def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
 def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
     at = ago(minutes=5)
     history = states((at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reason=MISSING)
-    one = group("Empty", at, first_seen_at=ago(minutes=6))
+    one = group("Empty", at, validated_topology_epoch=-1, readiness_recorded=True)
     for of_work in (None, work(), work(unknown=12)):
         found = verdict(facts(one, of_work, history))
         assert (found.verdict, found.evidence["reason"]) == (DOWN, MISSING)
@@ -369,9 +411,11 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
-    assert "it is not known whether work waits" in found.why
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
 
 
 def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (

@@ -145,14 +145,14 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("HYPOTHESIS_PROFILE", "quick")
     import hypothesis  # noqa: F401, PLC0415 - as in `_run_tests`
-    import pyarrow  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
     import pydantic  # noqa: F401, PLC0415
     import pytest  # noqa: F401, PLC0415
 
-    pyarrow.set_cpu_count(1)
+    pa.set_cpu_count(1)
     tests = tuple(dict.fromkeys(one for one in TESTS[arguments.room] if (ROOT / one).exists()))
     chosen = [*sites(arguments.room)]
-    random.Random(arguments.seed).shuffle(chosen)
+    random.Random(arguments.seed).shuffle(chosen)  # noqa: S311 - no secret
     alive, begun = 0, time.monotonic()
     if is_caught(chosen[0][0], -1, tests)[0]:
         sys.exit("The tests fail without a change")

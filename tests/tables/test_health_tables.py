@@ -74,9 +74,10 @@ def test_the_first_verdicts_are_appended_since_merges_of_a_million_take_minutes(
 def test_who_ends_a_problem_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
     ended = EndedProblems(tmp_path, "prod")
     assert ended.reasons() == {}
-    ended.end("abc", "retired", "somebody", NOW)
+    ended.end(["abc"], "retired", "somebody", NOW)
+    ended.end(["d", "e"], "planned", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
-    assert EndedProblems(tmp_path, "prod").reasons() == {"abc": "retired"}
+    assert EndedProblems(tmp_path, "prod").reasons() == {"abc": "retired", "d": "planned", "e": "planned"}
 
 
 def test_a_change_is_written_once_whatever_became_of_the_write_and_of_the_job(

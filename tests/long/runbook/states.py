@@ -17,8 +17,8 @@ from kafka.admin import NewPartitions
 from streaming_app.alerts.catalog import rules
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.long.hostile.requests import raw_key, write_internal
 from tests.long.rig import JobRig, Rig
+from tests.support.internal_topic import raw_key, write_internal
 from tests.support.receivers import Response
 from tests.support.waiting import await_topics, wait_until
 

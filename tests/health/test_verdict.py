@@ -305,6 +305,13 @@ def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_we
     assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
 
 
+def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_transaction() -> None:
+    why = "an open transaction holds back 1 partition since 2026-11-21 03:00:00Z: orders-0"
+    step = rules()["StreamsGroupStalled"].step_for(why).text
+    assert step.startswith("A producer holds a transaction open")
+    assert "kafka-transactions.sh describe-producers --topic" in step
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states

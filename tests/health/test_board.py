@@ -14,7 +14,9 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
+from streaming_app.lag.progress import Standing
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
+from tests.support.lag_harness import row
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -100,7 +102,7 @@ def test_what_became_due_before_a_person_ended_a_problem_is_judged_all_the_same(
 
 
 def test_which_broker_is_away_is_known_at_each_judgment() -> None:
-    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): None})
+    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): Standing(row())})
     now = known(replace(ENDED, state_since=ago(minutes=2)), of_work)
     for each in (now, replace(now, away={"b1": ["orders-0"]})):
         one.step(each, NOW + timedelta(minutes=4 if each.away else 0))

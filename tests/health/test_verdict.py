@@ -27,6 +27,7 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import (
     LONG_AGO,
@@ -239,6 +240,20 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     assert verdict(for_long).verdict == DOWN
 
 
+def test_a_group_whose_offsets_a_tool_sets_back_is_needed_since_then_and_has_its_time() -> None:
+    """Seen: reset at 15:49, "Down since 15:35:45" at once: its oldest record that waits now is from before."""
+    for minutes, expected in ((4, UNKNOWN), (5, DOWN)):
+        reset = ago(minutes=minutes).timestamp()
+        one = Standing(row(), offset=0, waits_since=reset, moved_at=reset)
+        known = waiting(ago(hours=2), progress={("orders", 0): one})
+        found = verdict(facts(ended(14)[0], known), Verdict(OFF, ago(minutes=14), ago(minutes=14), "Nothing waits."))
+        assert found.verdict == expected
+        if expected == DOWN:
+            assert (found.since, found.at) == (ago(minutes=5), NOW)
+        untimed = replace(known, progress={("orders", 0): replace(one, is_untimed=True)})
+        assert verdict(facts(ended(14)[0], untimed)).since == ago(minutes=14)
+
+
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
@@ -290,6 +305,13 @@ def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_we
     assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
 
 
+def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_transaction() -> None:
+    why = "an open transaction holds back 1 partition since 2026-11-21 03:00:00Z: orders-0"
+    step = rules()["StreamsGroupStalled"].step_for(why).text
+    assert step.startswith("A producer holds a transaction open")
+    assert "kafka-transactions.sh describe-producers --topic" in step
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
@@ -330,7 +352,7 @@ def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: 
 
 
 def test_a_broker_that_is_away_is_evidence() -> None:
-    progress = {("orders", n): None for n in range(3)}
+    progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
     one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}

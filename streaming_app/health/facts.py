@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import EMPTY, NOT_READY
+from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
+from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
-from streaming_app.health.verdict import Verdict
+from streaming_app.health.verdict import BAD, WARNING, Verdict
 from streaming_app.lag.work import NO_WORK, GroupWork
+from streaming_app.text import utc
 
 MOMENT = timedelta(microseconds=1)
 """The smallest step of time: `t + MOMENT` is just after `t`."""
@@ -79,9 +80,17 @@ class Facts:
 
     @property
     def state_since(self) -> datetime:
-        """Since when the group has its state; if the log does not prove it, since when the group is known."""
-        group = self.group
-        return group.state_since or group.updated_at or group.first_seen_at or self.watched_since or self.now
+        """Since when the group has its state. If the log does not prove it: since when it has it at least."""
+        group, changes = self.group, self.history.states
+        if group.state_since:
+            return group.state_since
+        shown = [one.at for one in changes[-1:] if one.new == group.state]  # it stays while the group writes more
+        return min((at for at in (*shown, shown_at(group)) if at), default=self.watched_since or self.now)
+
+    @property
+    def since_text(self) -> str:
+        """`state_since` as text: with `at least` if the log does not prove it."""
+        return f"{'' if self.group.state_since else 'at least '}{utc(self.state_since)}"
 
     @property
     def runs(self) -> bool:
@@ -104,12 +113,6 @@ class Facts:
         return ran
 
     @property
-    def ended(self) -> bool:
-        """Whether the group is Empty and had members before."""
-        first_seen = self.group.first_seen_at
-        return self.group.state == EMPTY and first_seen is not None and self.state_since > first_seen
-
-    @property
     def reason(self) -> str | None:
         """Why the group is, or was last, NotReady; None if it is not known."""
         reasons = self.history.reasons
@@ -118,9 +121,7 @@ class Facts:
     @property
     def gave_up(self) -> str | None:
         """Why the group was NotReady when its last members left; None if it was not NotReady then."""
-        ended = self.state_since if self.ended else None
-        is_so = any(one.at == ended and one.gave_up for one in reversed(self.history.states))
-        return (self.reason or "unknown reason") if is_so else None
+        return (self.reason or "unknown reason") if gave_up(self.group) else None
 
     # From its lag
 
@@ -135,8 +136,16 @@ class Facts:
         return self.work_at or (self.previous.facts_at if self.previous else None)
 
     @property
+    def complete_at(self) -> datetime | None:
+        """The time of the newest facts about all of its work, also those of an earlier run of the job."""
+        if not (self.work.unknown and self.work_at):
+            return self.known_at
+        before = self.previous.facts_at if self.previous else None
+        return to_time(self.work.complete_at) if self.work.complete_at else before
+
+    @property
     def waits(self) -> bool | None:
-        """Whether work waits; None: not known now."""
+        """Whether work waits in those partitions of which it is known; None: it is not known of any now."""
         work = self.work
         if work.unknown >= work.partitions or (self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted):
             return None
@@ -149,12 +158,15 @@ class Facts:
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """Whether nothing waits, and no records came recently."""
-        return self._rests(_RECENTLY)
+        """Whether nothing waits, and no records came recently. While that is not known, it stays as it was."""
+        rests = self._rests(_RECENTLY)
+        if self.waits is None or (rests and self.work.unknown):
+            return self.previous is not None and self.was in BAD and self.previous.severity == WARNING
+        return rests
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, and no records came for longer than usual."""
+        """Whether nothing is known to wait, and no records came for longer than usual."""
         return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap))
 
     def _rests(self, seconds: float) -> bool:

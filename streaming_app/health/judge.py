@@ -9,6 +9,10 @@ same verdicts and times, however often `judge` is called. `recheck_at` is when t
 If no condition holds, the verdict is a good one. But a bad verdict ends only by evidence: offsets have advanced since
 the group came back, nothing waits any more, or another group has proven to be the successor. Facts that are too old
 neither begin nor end a verdict: it stays as it was, and its evidence names what is missing (`not_over`).
+
+What is not known is never well. If it is not known of some partitions whether work waits, a good verdict from before
+stays for `_GOOD_FOR`; then the group is Unknown, whatever its other partitions do. A problem with partitions that are
+known can be over all the same: then the verdict has `OVER` as evidence.
 """
 
 from __future__ import annotations
@@ -30,9 +34,9 @@ from streaming_app.health.verdict import (
     DOWN,
     GOOD,
     IDLE,
-    LOSING,
     OFF,
     OK,
+    OVER,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -42,14 +46,21 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.work import NO_WORK
-from streaming_app.text import utc
+from streaming_app.text import count, utc
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
 _ASSIGNS_LATER = (
     " The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
-_SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
+_NOTHING_LEFT = "It has no members, and nothing waits."
+_OF_SOME = {
+    OK: "offsets advance in them",
+    IDLE: "nothing waits in them",
+    OFF: "nothing waits in them; it has no members",
+}
+_WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
+_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
 _JUST_CAME = timedelta(minutes=1)
 _GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
 
@@ -58,8 +69,9 @@ def judge(facts: Facts) -> Verdict:
     """Return the verdict on a group."""
     now, previous = facts.now, facts.previous
     if previous and previous.evidence.get(RETIRED) and facts.group.state == EMPTY and facts.state_since <= previous.at:
-        return replace(previous, facts_at=facts.known_at, recheck_at=None)
+        return replace(previous, facts_at=facts.complete_at, recheck_at=None)
     wakes: list[datetime | None] = []
+    pending: Verdict | None = None
     for condition in CONDITIONS:
         found = condition(facts)
         if found and found.at <= now:
@@ -67,12 +79,13 @@ def judge(facts: Facts) -> Verdict:
             result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
+        pending = pending or (found if found and found.verdict == DOWN else None)
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
-            result = _go_on(_good(facts), previous)
+            result = _go_on(_good(facts, pending), previous)
         if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
@@ -85,7 +98,7 @@ def judge(facts: Facts) -> Verdict:
         result,
         caught_up_at=facts.caught_up_at,
         losing_at=None if result.verdict in GOOD else facts.losing_at,
-        facts_at=facts.known_at,
+        facts_at=facts.complete_at,
         recheck_at=min((at for at in wakes if at and at > now), default=None),
     )
 
@@ -128,9 +141,9 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if not facts.runs:
         return "it is not ready"
     if known:
-        if work.unknown and previous.verdict in {LOSING, BEHIND}:
+        if work.unknown and _may_last(facts, previous):
             return "the lag of some partitions is not known now"
-        if not work.waiting:
+        if not (work.waiting or work.unknown):
             return "a partition has no commit yet" if never else None
         if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known"
@@ -142,6 +155,14 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     return "its lag is not known now"
 
 
+def _may_last(facts: Facts, verdict: Verdict) -> bool:
+    """Return whether nothing is known now of a partition in the evidence, or of one that may belong to it."""
+    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
+    found = (progress.get((one.get("topic"), one.get("partition"))) for one in named)
+    is_all = len(named) >= verdict.evidence.get("partition_count", len(named))
+    return not is_all or any(one is None or one.waits is None for one in found)
+
+
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     """Return whether a partition in the evidence has no commit yet. After a restart its `waits_since` is not known."""
     never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
@@ -149,75 +170,123 @@ def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     return any(one is not None and one.row.committed_offset is None for one in found)
 
 
-def _good(facts: Facts) -> Verdict:
-    """Return the verdict on a group for which no bad condition holds."""
+def _good(facts: Facts, pending: Verdict | None) -> Verdict:
+    """Return the verdict on a group for which no bad condition holds yet. `pending` will hold if no facts change."""
     previous, work = facts.previous, facts.work
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
-    verdict, why = _good_one(facts)
-    if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
-        verdict, why = OK, "It has members again; its lag is not known."
+    verdict, why = _good_one(facts, pending)
+    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
+    if is_part:
+        verdict, why = _of_some(facts, verdict, why)
+    is_over = facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs
+    if is_over and facts.waits is None:
+        why = "It has members again; its lag is not known."
     known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
     evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
+    if is_over and (is_part or facts.waits is None):
+        evidence[OVER] = True
+    if pending and f"{_due(pending)} " in why:
+        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
+def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:
+    """Return the verdict on a group if this is the good one on those partitions of which it is known what waits."""
+    work, previous = facts.work, facts.previous
+    good_until = _good_until(facts)
+    if previous and facts.was in GOOD and good_until and facts.now <= good_until:
+        if verdict == facts.was or (facts.was, verdict) == (OK, IDLE):
+            return previous.verdict, _said_before(previous)
+        if verdict == OK:
+            return verdict, why
+    known = f"{work.partitions - work.unknown:,} of {count(work.partitions, 'partition')} known"
+    return UNKNOWN, f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
+
+
 def _good_one(  # noqa: PLR0911 - a list of cases
-    facts: Facts,
+    facts: Facts, pending: Verdict | None
 ) -> tuple[str, str]:
     work, previous, state = facts.work, facts.previous, facts.group.state
     was_good = facts.was in {IDLE, OK}
-    if facts.is_deleted:
-        return OFF, "It was deleted when it had nothing to do."
-    if state == EMPTY:
-        return OFF, _why_off(facts)
+    if facts.is_deleted or state == EMPTY:
+        return _without_members(facts, pending)
     if state == NOT_READY:
-        return UNKNOWN, (
-            f"NotReady since {utc(facts.state_since)}, but not for long enough yet to be Down: "
-            f"{facts.reason or 'the reason is not known'}"
-        )
+        due = f"{_due(pending)} it gets ready" if pending else "not for long enough yet to be Down"
+        reason = facts.reason or "the reason is not known"
+        return UNKNOWN, f"NotReady since {facts.since_text}, {due}: {reason}"
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
-            return previous.verdict, previous.why
+            return previous.verdict, _said_before(previous)
         if facts.work_at and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
-    unknown = _SOME_UNKNOWN if work.unknown else ""
     if facts.is_idle:
-        return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}{unknown}"
+        return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}"
     moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
     has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
     is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
     if has_moved if work.waiting else known_at >= facts.runs_since:
-        return OK, f"Offsets advance.{unknown}"  # also if nothing waits now, so that the text does not change often
+        return OK, "Offsets advance."  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
-        return OK, previous.why if previous.verdict == OK else "Records have just come."
+        return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
 
 
+def _said_before(previous: Verdict) -> str:
+    return "It has members again." if _PENDING in previous.evidence else previous.why
+
+
 def _good_until(facts: Facts) -> datetime | None:
-    """Return until when a good verdict stays without new facts about work; None if there never were any."""
-    at = facts.known_at
-    if at and facts.is_not_read_yet and facts.watched_since:  # the job has just started and will soon read them
+    """Return until when a good verdict stays without new facts about all work; None if there never were any."""
+    at = facts.complete_at
+    if at and not facts.work.complete_at and facts.watched_since:  # the job has just started and will soon read them
         return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
     return at + _GOOD_FOR if at else None
 
 
+def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
+    if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
+        deleted = "It was deleted. " if facts.is_deleted else ""
+        nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
+        verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
+        return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
+    return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
+
+
+def _due(pending: Verdict) -> str:
+    return f"{pending.verdict} at {utc(pending.at)} unless"
+
+
+def _is_meant_to_run(facts: Facts) -> bool:
+    hours = facts.settings.running_hours
+    return not hours or contain(hours, facts.now)
+
+
+def _why_deleted(facts: Facts) -> str:
+    if facts.waits is False:
+        return "It was deleted when it had nothing to do."
+    if facts.successor:
+        return f"It was deleted. {_why_succeeded(facts)}"
+    waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"
+    return f"It was deleted when it had no members, and {waited}."
+
+
+def _why_succeeded(facts: Facts) -> str:
+    is_declared = facts.successor == facts.settings.successor
+    proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
+    return f"{facts.successor} {proof} and has passed its offsets."
+
+
 def _why_off(facts: Facts) -> str:
-    hours, now, successor = facts.settings.running_hours, facts.now, facts.successor
-    if hours and not contain(hours, now):
+    hours, now = facts.settings.running_hours, facts.now
+    if not _is_meant_to_run(facts):
         begins = next_change(hours, now)
         until = utc(begins) if begins else "next year"
         return f"It has no members, and is not meant to run before {until} (running_hours)."
-    if not facts.ended:
-        return "It never had members."
-    if successor:
-        is_declared = successor == facts.settings.successor
-        proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
-        return f"{successor} {proof} and has passed its offsets."
-    if facts.waits:
-        return "It has no members, and work waits, but not for long enough yet to be Down."
+    if facts.successor:
+        return _why_succeeded(facts)
     if facts.waits is False:
-        return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work.unknown else ''}"
+        return _NOTHING_LEFT
     return "It has had no members for a short time."

@@ -198,10 +198,11 @@ class Standing:
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
         self._take_owner(owner.member_id, one)
-        self._take_commit(commit, now, is_new=is_new)
+        if commit.is_known:
+            self._take_commit(commit, now, is_new=is_new)
         if commit.offset is None and owner is not NOBODY and self.baseline is None:
             self.baseline = ends.end
-        found = self._measure(commit, ends, samples, one, rests=rests)
+        found = self._measure(commit, ends, samples, one, rests=rests) if commit.is_known else _Lag()
         self._take_lag(found, commit, ends, samples, one)
         self.arrived = not (is_new or rests) and samples is not None and len(samples) > 1
         row = LagRow(
@@ -213,7 +214,7 @@ class Standing:
             *owner,
             commit.offset,
             commit.leader_epoch,
-            None if commit.offset is None else self.committed_at,
+            None if commit.offset is None else self.committed_at if commit.is_known else commit.committed_at,
             commit.partition_time,
             ends.start,
             ends.end,
@@ -286,8 +287,10 @@ class Standing:
         committed, end, start = commit.offset, ends.end, ends.start
         if committed is None:  # the commit has expired, or there never was one
             ahead = 0 if end is None or self.baseline is None else end - self.baseline
-            is_known = end is not None and self.offset is None
-            return _Lag(waits=ahead > one.allowed and (ahead > _MARKER or not rests) if is_known else None)
+            waits = ahead > one.allowed and (ahead > _MARKER or not rests)
+            is_empty = end is not None and start is not None and end <= start
+            is_known = is_empty or (end is not None and self.offset is None)
+            return _Lag(0 if is_empty else None, waits=waits and not is_empty if is_known else None)
         is_recreated, is_beyond = _is_recreated(commit, ends), end is not None and committed > end
         was_beyond = self.row.log_end_offset is not None and (self.row.committed_offset or 0) > self.row.log_end_offset
         if is_recreated or (is_beyond and was_beyond):

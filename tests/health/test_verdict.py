@@ -108,7 +108,7 @@ def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupW
         found = verdict(facts(one, of_work), before)
         assert (found.verdict, found.why) == (
             UNKNOWN,
-            f"NotReady since 2026-11-21 03:09:00Z, but not for long enough yet to be Down: {MISSING}",
+            f"NotReady since 2026-11-21 03:09:00Z, Down at 2026-11-21 03:14:00Z unless it gets ready: {MISSING}",
         )
 
 
@@ -119,11 +119,45 @@ def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_wa
         assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
 
 
-def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
-    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
-        found = verdict(facts(group(), known))
-        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
-        assert "it is not known whether work waits" in found.why
+@pytest.mark.parametrize(
+    ("known", "name", "says"),
+    [
+        (work(unknown=3), IDLE, "nothing waits in them"),
+        (work(unknown=3, arrived_at=NOW), OK, "offsets advance in them"),
+        (waiting(ago(seconds=20), progressed_at=NOW, unknown=3), OK, "offsets advance in them"),
+    ],
+)
+def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_work_waits(
+    known: GroupWork, name: str, says: str
+) -> None:
+    found = verdict(facts(group(), known))
+    text = f"9 of 12 partitions known: {says}. Of the others it is not known whether work waits."
+    assert (found.verdict, found.why, found.evidence["unknown_partitions"]) == (UNKNOWN, text, 3)
+    well = Verdict(name, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=14))
+    for each in (known, replace(known, complete_at=ago(minutes=14).timestamp())):
+        stays = verdict(facts(group(), each), well)
+        assert (stays.verdict, stays.facts_at, stays.recheck_at) == (
+            name,
+            ago(minutes=14),
+            ago(minutes=-1, microseconds=-1),
+        )
+        later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
+        assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
+
+
+def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
+    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
+    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
+
+
+def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
+    one = group("NotReady", ago(minutes=50), not_ready_reason=MISSING)
+    before = verdict(facts(one, work()))
+    for known in (work(unknown=1), work(unknown=12), None):
+        assert [verdict(facts(one, known), each).severity for each in (before, None)] == ["warning", "critical"]
+    assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -136,13 +170,13 @@ def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, Gro
     ("minutes", "of_work", "expected"),
     [
         (5, waiting(ago(minutes=5)), DOWN),
-        (4.9, waiting(ago(minutes=4.9)), OFF),
+        (4.9, waiting(ago(minutes=4.9)), UNKNOWN),
         (5, work(), OFF),
         (600, work(), OFF),
-        (14, None, OFF),
+        (14, None, UNKNOWN),
         (15, None, DOWN),
         (600, waiting(ago(minutes=5)), DOWN),
-        (600, waiting(ago(minutes=4)), OFF),
+        (600, waiting(ago(minutes=4)), UNKNOWN),
     ],
     ids=[
         "work waits",
@@ -159,7 +193,42 @@ def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work
     assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(4, OFF), (6, DOWN)])
+@pytest.mark.parametrize(
+    ("before", "expected"), [(OK, OK), (IDLE, IDLE), (UNKNOWN, UNKNOWN), (OFF, UNKNOWN), (None, UNKNOWN)]
+)
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_group_that_will_be_down_keeps_its_verdict_until_then_and_says_when_and_is_never_off(
+    before: str | None, expected: str, *, is_deleted: bool
+) -> None:
+    """Off says that nothing is needed. Seen after a `kill -9`: "Off" for five minutes, while records waited."""
+    earlier = Verdict(before, LONG_AGO, LONG_AGO, "Offsets advance.") if before else None
+    found = verdict(facts(ended(1)[0], waiting(ago(minutes=1)), is_deleted=is_deleted), earlier)
+    assert (found.verdict, found.severity) == (expected, None)
+    assert found.since == (LONG_AGO if before == expected else NOW)
+    assert (found.evidence["pending_verdict"], found.evidence["pending_at"]) == (DOWN, ago(minutes=-4).isoformat())
+    for back in (facts(group(), waiting(ago(seconds=20))), facts(group(), None)):
+        assert "No members" not in verdict(back, replace(found, facts_at=NOW)).why
+    assert "No members since 2026-11-21 03:11:00Z, and work waits: Down at 2026-11-21 03:16:00Z unless" in found.why
+    assert verdict(facts(ended(5)[0], waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
+
+
+@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (None, "not known whether work waited")])
+def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork | None, text: str) -> None:
+    """The broker deletes a group also because its offsets expire."""
+    found = verdict(facts(group("Empty", LONG_AGO), waits, is_deleted=True))
+    assert (found.verdict, text in found.why) == (OFF, True)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(14, UNKNOWN), (15, DOWN)])
+def test_a_group_without_a_commit_that_the_broker_deletes_before_it_is_down_becomes_down(
+    minutes: float, expected: str
+) -> None:
+    """The first deployment that fails: brokers delete a group without members and commits within ten minutes."""
+    never = work(waiting=0, has_commits=False, uncertain=12)
+    assert verdict(facts(ended(minutes)[0], never, is_deleted=True)).verdict == expected
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(4, UNKNOWN), (6, DOWN)])
 def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_their_return_on(
     minutes: float, expected: str
 ) -> None:
@@ -179,7 +248,7 @@ def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
 def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
     at = ago(minutes=5)
     history = states((at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reason=MISSING)
-    one = group("Empty", at, first_seen_at=ago(minutes=6))
+    one = group("Empty", at, validated_topology_epoch=-1, readiness_recorded=True)
     for of_work in (None, work(), work(unknown=12)):
         found = verdict(facts(one, of_work, history))
         assert (found.verdict, found.evidence["reason"]) == (DOWN, MISSING)
@@ -199,6 +268,26 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
     assert (found.verdict, found.severity) == (DOWN, "critical")
     assert "it does not stay up" in found.why
+
+
+@pytest.mark.parametrize(
+    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
+)
+def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
+    last: tuple[str, str], *, named: bool
+) -> None:
+    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
+    began = NOW - timedelta(minutes=20)
+    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
+    for number in range(5):
+        at = began + timedelta(seconds=60 + 200 * number)
+        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
+    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
+    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
+    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
+    assert "NotReady 0s" not in found.why
+    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
+    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
 
 
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
@@ -234,7 +323,7 @@ def gone(minutes: float, *places: str) -> GroupHistory:
 @pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
 def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: tuple[str, ...]) -> None:
     """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
-    for minutes, expected in ((4.9, OFF), (5, DOWN)):
+    for minutes, expected in ((4.9, UNKNOWN), (5, DOWN)):
         known = waiting(ago(minutes=minutes))
         one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
         assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
@@ -307,9 +396,23 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
-    assert "it is not known whether work waits" in found.why
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
+
+
+def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
+    None
+):
+    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
+    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
+    assert {one.verdict for one in found} == {STALLED}
+    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
+    assert found[1].why == found[2].why
+    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
 
 
 def assigned_for_nothing() -> GroupHistory:
@@ -327,14 +430,22 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: start the application."),
+        (facts(*ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
         (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
-        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
             facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
             "No member has the tasks",
+        ),
+        (
+            facts(
+                group(),
+                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
+                out_of_memory(2, 5, other_host=False),
+            ),
+            "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),

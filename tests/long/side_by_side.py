@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -43,10 +43,13 @@ class Difference(NamedTuple):
     """`table.column`, or `table` for rows."""
     rows: int
     of: int
+    logs: Mapping[str, int]
+    """How many of them are of each log."""
     example: str
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.rows} of {self.of} rows, such as {self.example}"
+        logs = ", ".join(f"{name}: {number}" for name, number in self.logs.items())
+        return f"{self.what}: {self.rows} of {self.of} rows ({logs}), such as {self.example}"
 
 
 def compare(old: Path, new: Path, began: datetime) -> list[Difference]:
@@ -60,18 +63,21 @@ def compare_rows(name: str, old: Iterable[Row], new: Iterable[Row], began: datet
     key = _KEYS.get(name, ("cluster",))
     both = [{tuple(row.get(one) for one in key): row for row in rows} for rows in (old, new)]
     keys = [*both[0], *(one for one in both[1] if one not in both[0])]
-    found: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, list[tuple[Any, str]]] = defaultdict(list)
     for one in keys:
         before, after = (rows.get(one) for rows in both)
         if before is None or after is None:
-            found[f"{name} (rows of the {'new' if before is None else 'old'} tree only)"].append(str(one))
+            found[f"{name} (rows of the {'new' if before is None else 'old'} tree only)"].append((one[0], str(one)))
             continue
         for column in sorted({*before, *after} - _OF_THE_RUN):
             values = [_comparable(row.get(column), began) for row in (before, after)]
             if values[0] != values[1]:
                 shown = " -> ".join(str(value)[:_SHOWN] for value in values)
-                found[f"{name}.{column}"].append(f"{one}: {shown}")
-    return [Difference(what, len(examples), len(keys), examples[0]) for what, examples in found.items()]
+                found[f"{name}.{column}"].append((one[0], f"{one}: {shown}"))
+    return [
+        Difference(what, len(rows), len(keys), Counter(str(cluster) for cluster, _ in rows), rows[0][1])
+        for what, rows in found.items()
+    ]
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:

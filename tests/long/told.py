@@ -51,7 +51,7 @@ def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "d
     open_groups = {one["group_id"] for one in reader.rows(opened)}
     found = Told([], [], [])
     for history in histories:
-        for group_id in (*history.bad, *sorted(history.well)):
+        for group_id in sorted(history.bad | history.well):
             said = health.get(group_id, {"verdict": None, "why": None})
             line = f"{group_id} ({history.history.name}): {said['verdict']}: {said['why']}"
             if group_id in history.bad:

@@ -4,7 +4,7 @@ A history is played in simulated time (`tests.histories`), and shifted so that i
 their order and their times. Topics exist as they do at its end. Each has a record for each two minutes in which records
 came, and commits are mapped to these offsets: a partition has lag where and when it has lag in the history.
 
-What the broker does not hold, or holds otherwise, is not written: `unwritable` says which histories these are.
+What the broker does not hold, or holds otherwise, is not written, see `is_writable`.
 """
 
 from __future__ import annotations
@@ -41,25 +41,17 @@ _EVERY = 2 * MINUTE  # between two records of a partition of a topic, and two co
 _LONGEST, _MOST_RECORDS = 12 * HOUR, 5_000
 _REST_SECONDS = 150.0
 _SEGMENT_BYTES = 1 << 20  # the least that 4.4 allows
-# Topics that are changed while they have records, what only a configuration says, and what only answers of members say.
-_UNWRITABLE = frozenset(
-    {
-        "clean_up_description",
-        "delete",
-        "delete_records",
-        "end_incidents",
-        "end_transaction",
-        "expire_all",
-        "fail_over",
-        "from_classic",
-        "leave_over",
-        "lose_leaders",
-        "recreate_topics",
-        "report_copies",
-        "to_classic",
-        "truncate",
-    }
+# What happens to topics while they have records; what persons, members and other coordinators say, and other records.
+_CHANGED = (
+    "recreate_topics",
+    "delete_records",
+    "expire_all",
+    "truncate",
+    "lose_leaders",
+    "end_transaction",
+    "leave_over",
 )
+_SAID = ("end_incidents", "report_copies", "fail_over", "clean_up_description", "delete", "to_classic", "from_classic")
 _HOLDING = {
     "group.streams.session.timeout.ms": "3600000",  # of members that send no heartbeat any more
     "offsets.retention.check.interval.ms": "86400000",  # groups without commits stay
@@ -77,15 +69,11 @@ _CLEANING = {
 _FILLER = "filler"
 
 
-def unwritable(history: History) -> str | None:
-    """Return why a history cannot be written; None if it can."""
-    if history.settings or history.later_settings or history.running_hours:
-        return "its configuration decides"
-    if history.seconds > _LONGEST:
-        return "it is long"
-    actions = {one.action for one in history.operations} & _UNWRITABLE
-    kept = any("keeps_seconds" in one.arguments for one in history.operations)
-    return f"it has {', '.join(sorted(actions))}" if actions else "records expire" if kept else None
+def is_writable(history: History) -> bool:
+    """Return whether a broker can hold a history, and a job judges it without a configuration of its own."""
+    if history.settings or history.later_settings or history.running_hours or history.seconds > _LONGEST:
+        return False
+    return not any(one.action in _CHANGED + _SAID or "keeps_seconds" in one.arguments for one in history.operations)
 
 
 def at_rest(history: History) -> History:
@@ -120,14 +108,11 @@ class WrittenHistory:
         return run(self.history)
 
     @property
-    def bad(self) -> dict[str, str]:
-        """By group that exists when it ends: the verdict, if it is Down or Stalled, and somebody was told."""
+    def bad(self) -> frozenset[str]:
+        """The groups that exist, are Down or Stalled when it ends, and of which somebody was told."""
         open_groups = {one.group_id for one in self.outcome.problems if one.opened_at and not one.ended_at}
-        return {
-            self.group(one): verdict
-            for one, verdict in self._verdicts.items()
-            if verdict in {DOWN, STALLED} and one in open_groups and self.simulation._groups[one].exists
-        }
+        bad = {one for one, verdict in self._verdicts.items() if verdict in {DOWN, STALLED}} & open_groups
+        return frozenset(self.group(one) for one in bad if one and self.simulation._groups[one].exists)
 
     @property
     def well(self) -> frozenset[str]:
@@ -239,7 +224,7 @@ def writable(histories: Iterable[History], ended_at: float) -> list[WrittenHisto
     """Return the histories that can be written and end as they are labelled: in outages, or all well."""
     found = []
     for number, history in enumerate(histories):
-        if unwritable(history):
+        if not is_writable(history):
             continue
         written = WrittenHistory(f"h{number}", at_rest(history), ended_at)
         is_small = len(written.simulation.log) <= _MOST_RECORDS

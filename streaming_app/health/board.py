@@ -35,6 +35,7 @@ from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 
@@ -62,6 +63,8 @@ class Known:
     """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
     """Group -> the copies of its tasks; None: not known now."""
+    transactions: Transactions | None = NO_TRANSACTIONS
+    """The open transactions; None: the brokers have not been asked yet."""
 
 
 _BY_GROUP = ("groups", "histories", "work", "copies")
@@ -169,7 +172,7 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
+        return Facts(snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began)
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
@@ -190,7 +193,9 @@ class Board:
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
         if facts is before or facts.is_deleted:  # else `_see` has just made these facts
-            facts = replace(facts, retention=self._known.retention, away=self._known.away, successor=None)
+            now_known = self._known
+            facts = replace(facts, retention=now_known.retention, away=now_known.away, successor=None)
+            facts = replace(facts, transactions=now_known.transactions)
         if facts.group.state == EMPTY:
             facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
         self._seen[group_id] = facts

@@ -69,5 +69,9 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
+EARLIER = "earlier"
+"""Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
+OPEN_TRANSACTION = "open_transaction"
+"""Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""

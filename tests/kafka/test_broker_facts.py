@@ -16,7 +16,8 @@ from streaming_app.kafka.broker_facts import (
     group_configs,
     has_description_plugin,
     topic_facts,
-    transactions,
+    open_transactions,
+    transaction_facts,
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker

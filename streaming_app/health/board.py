@@ -214,7 +214,7 @@ class Board:
         verdict = self._verdicts.get(group_id)
         if verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
-            yield Change(group_id, Verdict(OFF, now, now, "It was deleted when it had nothing to do."), now)
+            yield Change(group_id, Verdict(OFF, now, now, "It was deleted while no job ran."), now)
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
         """Return these facts with a time, the settings of the group and its previous verdict."""

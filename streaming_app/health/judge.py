@@ -52,6 +52,8 @@ _ASSIGNS_LATER = (
     " The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
+_WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
+_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
@@ -64,6 +66,7 @@ def judge(facts: Facts) -> Verdict:
     if previous and previous.evidence.get(RETIRED) and facts.group.state == EMPTY and facts.state_since <= previous.at:
         return replace(previous, facts_at=facts.known_at, recheck_at=None)
     wakes: list[datetime | None] = []
+    pending: Verdict | None = None
     for condition in CONDITIONS:
         found = condition(facts)
         if found and found.at <= now:
@@ -71,12 +74,13 @@ def judge(facts: Facts) -> Verdict:
             result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
+        pending = pending or (found if found and found.verdict == DOWN else None)
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
             result = replace(previous, evidence={**previous.evidence, "not_over": missing})
         else:
-            result = _go_on(_good(facts), previous)
+            result = _go_on(_good(facts, pending), previous)
         if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
@@ -164,37 +168,36 @@ def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     return any(one is not None and one.row.committed_offset is None for one in found)
 
 
-def _good(facts: Facts) -> Verdict:
-    """Return the verdict on a group for which no bad condition holds."""
+def _good(facts: Facts, pending: Verdict | None) -> Verdict:
+    """Return the verdict on a group for which no bad condition holds yet. `pending` will hold if no facts change."""
     previous, work = facts.previous, facts.work
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
-    verdict, why = _good_one(facts)
+    verdict, why = _good_one(facts, pending)
     if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
         verdict, why = OK, "It has members again; its lag is not known."
     known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
     evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
+    if pending and f"{_due(pending)} " in why:
+        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
-    facts: Facts,
+    facts: Facts, pending: Verdict | None
 ) -> tuple[str, str]:
     work, previous, state = facts.work, facts.previous, facts.group.state
     was_good = facts.was in {IDLE, OK}
-    if facts.is_deleted:
-        return OFF, "It was deleted when it had nothing to do."
-    if state == EMPTY:
-        return OFF, _why_off(facts)
+    if facts.is_deleted or state == EMPTY:
+        return _without_members(facts, pending)
     if state == NOT_READY:
-        return UNKNOWN, (
-            f"NotReady since {utc(facts.state_since)}, but not for long enough yet to be Down: "
-            f"{facts.reason or 'the reason is not known'}"
-        )
+        due = f"{_due(pending)} it gets ready" if pending else "not for long enough yet to be Down"
+        reason = facts.reason or "the reason is not known"
+        return UNKNOWN, f"NotReady since {utc(facts.state_since)}, {due}: {reason}"
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
-            return previous.verdict, previous.why
+            return previous.verdict, _said_before(previous)
         if facts.work_at and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
@@ -211,8 +214,12 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     if has_moved if work.waiting else known_at >= facts.runs_since:
         return OK, f"{advance}{unknown}"  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
-        return OK, previous.why if previous.verdict == OK else "Records have just come."
+        return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
+
+
+def _said_before(previous: Verdict) -> str:
+    return "It has members again." if _PENDING in previous.evidence else previous.why
 
 
 def _good_until(facts: Facts) -> datetime | None:
@@ -223,20 +230,49 @@ def _good_until(facts: Facts) -> datetime | None:
     return at + _GOOD_FOR if at else None
 
 
+def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
+    if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
+        deleted = "It was deleted. " if facts.is_deleted else ""
+        nobody = f"{deleted}No members since {utc(facts.state_since)}{_WAITS[facts.waits]}"
+        verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
+        return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
+    return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
+
+
+def _due(pending: Verdict) -> str:
+    return f"{pending.verdict} at {utc(pending.at)} unless"
+
+
+def _is_meant_to_run(facts: Facts) -> bool:
+    hours = facts.settings.running_hours
+    return not hours or contain(hours, facts.now)
+
+
+def _why_deleted(facts: Facts) -> str:
+    if facts.waits is False:
+        return "It was deleted when it had nothing to do."
+    if facts.successor:
+        return f"It was deleted. {_why_succeeded(facts)}"
+    waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"
+    return f"It was deleted when it had no members, and {waited}."
+
+
+def _why_succeeded(facts: Facts) -> str:
+    is_declared = facts.successor == facts.settings.successor
+    proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
+    return f"{facts.successor} {proof} and has passed its offsets."
+
+
 def _why_off(facts: Facts) -> str:
-    hours, now, successor = facts.settings.running_hours, facts.now, facts.successor
-    if hours and not contain(hours, now):
+    hours, now = facts.settings.running_hours, facts.now
+    if not _is_meant_to_run(facts):
         begins = next_change(hours, now)
         until = utc(begins) if begins else "next year"
         return f"It has no members, and is not meant to run before {until} (running_hours)."
     if not facts.ended:
         return "It never had members."
-    if successor:
-        is_declared = successor == facts.settings.successor
-        proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
-        return f"{successor} {proof} and has passed its offsets."
-    if facts.waits:
-        return "It has no members, and work waits, but not for long enough yet to be Down."
+    if facts.successor:
+        return _why_succeeded(facts)
     if facts.waits is False:
         return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work.unknown else ''}"
     return "It has had no members for a short time."

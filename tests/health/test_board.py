@@ -13,7 +13,7 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
-from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -121,7 +121,7 @@ def test_a_group_that_died_and_is_deleted_before_its_time_is_down_all_the_same()
     died = replace(ENDED, state_since=ago(minutes=2))
     one, of_work = board(), waiting(ago(minutes=2))
     one.step(known(died, of_work), NOW)
-    assert brief(one.step(known(None), NOW + timedelta(minutes=1))) == [(OFF, 0)]
+    assert one.step(known(None), NOW + timedelta(minutes=1))[0].verdict.verdict == UNKNOWN
     assert brief(one.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
 
 

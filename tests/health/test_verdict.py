@@ -108,7 +108,7 @@ def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupW
         found = verdict(facts(one, of_work), before)
         assert (found.verdict, found.why) == (
             UNKNOWN,
-            f"NotReady since 2026-11-21 03:09:00Z, but not for long enough yet to be Down: {MISSING}",
+            f"NotReady since 2026-11-21 03:09:00Z, Down at 2026-11-21 03:14:00Z unless it gets ready: {MISSING}",
         )
 
 
@@ -136,13 +136,13 @@ def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, Gro
     ("minutes", "of_work", "expected"),
     [
         (5, waiting(ago(minutes=5)), DOWN),
-        (4.9, waiting(ago(minutes=4.9)), OFF),
+        (4.9, waiting(ago(minutes=4.9)), UNKNOWN),
         (5, work(), OFF),
         (600, work(), OFF),
-        (14, None, OFF),
+        (14, None, UNKNOWN),
         (15, None, DOWN),
         (600, waiting(ago(minutes=5)), DOWN),
-        (600, waiting(ago(minutes=4)), OFF),
+        (600, waiting(ago(minutes=4)), UNKNOWN),
     ],
     ids=[
         "work waits",
@@ -159,7 +159,34 @@ def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work
     assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(4, OFF), (6, DOWN)])
+@pytest.mark.parametrize(
+    ("before", "expected"), [(OK, OK), (IDLE, IDLE), (UNKNOWN, UNKNOWN), (OFF, UNKNOWN), (None, UNKNOWN)]
+)
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_group_that_will_be_down_keeps_its_verdict_until_then_and_says_when_and_is_never_off(
+    before: str | None, expected: str, *, is_deleted: bool
+) -> None:
+    """Off says that nothing is needed. Seen after a `kill -9`: "Off" for five minutes, while records waited."""
+    earlier = Verdict(before, LONG_AGO, LONG_AGO, "Offsets advance.") if before else None
+    found = verdict(facts(ended(1)[0], waiting(ago(minutes=1)), is_deleted=is_deleted), earlier)
+    assert (found.verdict, found.severity) == (expected, None)
+    assert found.since == (LONG_AGO if before == expected else NOW)
+    assert (found.evidence["pending_verdict"], found.evidence["pending_at"]) == (DOWN, ago(minutes=-4).isoformat())
+    for back in (facts(group(), waiting(ago(seconds=20))), facts(group(), None)):
+        assert "No members" not in verdict(back, replace(found, facts_at=NOW)).why
+    assert "No members since 2026-11-21 03:11:00Z, and work waits: Down at 2026-11-21 03:16:00Z unless" in found.why
+    assert verdict(facts(ended(5)[0], waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
+
+
+@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (waiting(NOW), "work waited for it")])
+def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork, text: str) -> None:
+    """It never had members, so it is not Down. The broker deletes a group also because its offsets expire."""
+    for known, said in ((waits, text), (None, "it is not known whether work waited")):
+        found = verdict(facts(group("Empty", first_seen_at=LONG_AGO), known, is_deleted=True))
+        assert (found.verdict, said in found.why) == (OFF, True)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(4, UNKNOWN), (6, DOWN)])
 def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_their_return_on(
     minutes: float, expected: str
 ) -> None:
@@ -234,7 +261,7 @@ def gone(minutes: float, *places: str) -> GroupHistory:
 @pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
 def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: tuple[str, ...]) -> None:
     """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
-    for minutes, expected in ((4.9, OFF), (5, DOWN)):
+    for minutes, expected in ((4.9, UNKNOWN), (5, DOWN)):
         known = waiting(ago(minutes=minutes))
         one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
         assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected

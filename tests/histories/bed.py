@@ -40,8 +40,8 @@ from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
-from tests.histories.simulation import Simulation
 from tests.histories.traffic import Seen
+from tests.histories.world import Transform, World
 from tests.notify.kept import Told
 from tests.support.failed_rules import no_rule_fails
 
@@ -87,7 +87,7 @@ class LagPasses:
         while self._next < len(self._seen) and self._seen[self._next].at <= at:
             self._next += 1
         seen = self._seen[first : self._next]
-        newest = {one.group_id: one for one in seen if one.at == seen[-1].at}
+        newest = {one.group_id: one for one in seen if one.at == seen[-1].at and one.group_id in self._states}
         if not newest:
             return
         commits = {(g, *key): commit for g, one in newest.items() for key, commit in one.commits.items()}
@@ -161,7 +161,11 @@ class Outcome:
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     """Each message: when, of which event, and about which problems."""
     problems: list[Problem] = field(default_factory=list)
+    """Those with the health of a group."""
+    all_problems: list[Problem] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    """What is folded of each group in the end."""
 
 
 @dataclass
@@ -184,9 +188,9 @@ class _Job:
     """One run of the job."""
 
     def __init__(
-        self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, simulation: Simulation
+        self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World
     ) -> None:
-        self._tables, self._simulation = tables, simulation
+        self._tables, self._world = tables, world
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
         self._histories = GroupHistories()
@@ -206,7 +210,7 @@ class _Job:
         self._copies_read = 0
         self._copies_read_at = -STEP
         self._lag = tables.lag = LagPasses(
-            simulation.lag, tables.states, tables.lag, settings.patience_of("StreamsGroupStalled", 300.0)
+            world.lag, tables.states, tables.lag, settings.patience_of("StreamsGroupStalled", 300.0)
         )
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
@@ -255,9 +259,9 @@ class _Job:
         yield self._plugin_read_at + _READ_PLUGIN
         yield self.outbox.wakes_at
         yield self._copies_read_at + STEP  # an alert's time is that of its finding once this is past
-        if self._copies_read < len(self._simulation.copies):
-            yield self._simulation.copies[self._copies_read][0]
-        yield from (at for at, _ in self._simulation.incident_ends[self._tables.ends :][:1])
+        if self._copies_read < len(self._world.copies):
+            yield self._world.copies[self._copies_read][0]
+        yield from (at for at, _ in self._world.incident_ends[self._tables.ends :][:1])
         if (lag := self._lag.next_at()) is not None:
             yield lag
 
@@ -292,14 +296,14 @@ class _Job:
         return changed
 
     def _topics(self, at: float) -> Mapping[str, int]:
-        times = [time for time, _ in self._simulation.topic_changes]
-        return self._simulation.topic_changes[bisect_right(times, at) - 1][1]
+        times = [time for time, _ in self._world.topic_changes]
+        return self._world.topic_changes[bisect_right(times, at) - 1][1]
 
     def _read_plugin(self, at: float) -> None:
         if at < self._plugin_read_at + _READ_PLUGIN:
             return
         self._plugin_read_at = at
-        known = [exists for when, exists in self._simulation.plugin_configs if when <= at]
+        known = [exists for when, exists in self._world.plugin_configs if when <= at]
         if known and known[-1]:
             self._descriptions.plugin_found(_time(at))
         elif known:
@@ -307,7 +311,7 @@ class _Job:
 
     def _read_copies(self, at: float) -> None:
         """Take what the brokers said of copies, as `job.task_copies` does."""
-        every = self._simulation.copies
+        every = self._world.copies
         while self._copies_read < len(every) and every[self._copies_read][0] <= at:
             time, group_id, copies, standbys = every[self._copies_read]
             self._copies_read += 1
@@ -318,7 +322,7 @@ class _Job:
 
     def _read_ended(self, at: float) -> None:
         """Take what a person ended, as `tables.health_tables` does."""
-        for ends_at, reason in self._simulation.incident_ends[self._tables.ends :]:
+        for ends_at, reason in self._world.incident_ends[self._tables.ends :]:
             if ends_at <= at:
                 self._tables.ends += 1
                 self._tables.ended |= {
@@ -334,7 +338,7 @@ class _Job:
             self._histories.groups(),
             copies=copies,
             work=self._lag.work,
-            retention=self._simulation.retention(),
+            retention=self._world.retention,
             away=self._lag.away,
             ended=self._tables.ended,
         )
@@ -367,16 +371,21 @@ class _Job:
 
 @no_rule_fails()
 def run(
-    history: History, *, every_step: bool = False, only_changes: bool = False, restart_every: float | None = None
+    history: History,
+    *,
+    transform: Transform | None = None,
+    every_step: bool = False,
+    only_changes: bool = False,
+    restart_every: float | None = None,
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
-    With `only_changes` the job evaluates when something is written or answered, and every ten minutes; with
-    `restart_every` it is killed and started again after so many seconds.
+    The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
+    answered, and every ten minutes; with `restart_every` it is killed and started again after so many seconds.
     """
-    simulation = Simulation(dict(history.topics))
-    simulation.run(history.operations, history.seconds)
-    log = sorted(simulation.log, key=attrgetter("at"))
+    world = World.of(history)
+    world = transform(world) if transform else world
+    log = world.log
     tables, outcome = _Tables(), Outcome()
     configured = [(-1.0, history.settings), *sorted(history.later_settings.items())]
     settings = AlertSettings()
@@ -385,13 +394,13 @@ def run(
     read, at, read_at = 0, history.watched_from, None
     started_at = at
     while at <= history.seconds:
-        if any(begin <= at < end for begin, end in simulation.job_downtimes):
+        if any(begin <= at < end for begin, end in world.job_downtimes):
             job, at = None, at + STEP
             continue
         if configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
         if job is None or (restart_every and at - started_at >= restart_every):
-            job, read_at, started_at = _Job(tables, settings, hours_of, simulation), None, at
+            job, read_at, started_at = _Job(tables, settings, hours_of, world), None, at
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
@@ -399,7 +408,7 @@ def run(
         if every_step:
             at += STEP
         else:
-            known = [begin for begin, _ in simulation.job_downtimes] + [one.at for one in log[read : read + 1]]
+            known = [begin for begin, _ in world.job_downtimes] + [one.at for one in log[read : read + 1]]
             known += [configured[0][0]] if configured else []
             known += [started_at + restart_every] if restart_every else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
@@ -409,8 +418,9 @@ def run(
         job.outbox.release()
         job.send(_time(at), at)
     outcome.notifications, outcome.rules = tables.notifications, tables.rules
-    outcome.problems = [one for one in tables.problems.values() if one.subject == HEALTH]
-    outcome.changes = tables.changes
+    outcome.all_problems = list(tables.problems.values())
+    outcome.problems = [one for one in outcome.all_problems if one.subject == HEALTH]
+    outcome.changes, outcome.groups = tables.changes, tables.states
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
     return outcome

@@ -1,0 +1,169 @@
+"""Plays a history in two worlds, and says in what the outcomes differ. Each relation has a module of its own here.
+
+Theory of operation
+-------------------
+A relation takes a history and makes another world of it (`tests.histories.world.Transform`), or another run: a job that
+starts later, or restarts. Then something has to hold between the two outcomes, such as: the same problems, from the
+same time on. So no expected value is written by hand, and each history that exists finds faults of each kind.
+
+What may differ is in a list of the relation's module, by rule or by name, each with its reason. `unused` finds entries
+that nothing needs any more.
+
+`make test` plays a seeded tenth of each class of histories (`a_tenth`), `make test-long` all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, NamedTuple
+
+from streaming_app.alerts.problem import Problem
+from tests.histories import judged
+from tests.histories.bed import Outcome, run
+from tests.histories.clients import START
+from tests.histories.history import History
+from tests.histories.world import Transform
+
+SEED = 63
+"""Chooses the tenth that `make test` plays, and the moments of a history."""
+CLASSES: Mapping[str, Sequence[History]] = {
+    "everyday ordinary": judged.EVERYDAY_ORDINARY,
+    "everyday incidents": judged.EVERYDAY_INCIDENTS,
+    "reported ordinary": judged.REPORTED_ORDINARY,
+    "reported incidents": judged.REPORTED_INCIDENTS,
+    "misjudged": judged.MISJUDGED,
+}
+LONGEST_OF_A_TENTH = 8 * 3600.0
+"""Seconds of the longest history that `make test` plays in two worlds."""
+
+
+def a_tenth(relation: str) -> list[History]:
+    """Return a tenth of each class, other ones for each relation; none that takes long."""
+    found: list[History] = []
+    for name, histories in CLASSES.items():
+        short = [one for one in histories if one.seconds <= LONGEST_OF_A_TENTH]
+        found += random_of(relation, name).sample(short, -(-len(histories) // 10))
+    return found
+
+
+def random_of(*names: object) -> Random:
+    """Return a generator of random numbers that is the same at each run for the same names."""
+    return Random(" ".join(map(str, (SEED, *names))))  # noqa: S311 - no secret
+
+
+def play(history: History, *, start: float | None = None, transform: Transform | None = None, **how: Any) -> Outcome:
+    """Play a history with a job that starts at a time, in a transformed world; `how` is as of `bed.run`."""
+    begun = history if start is None else replace(history, watched_from=start)
+    return run(begun, transform=transform, **how)
+
+
+class Told(NamedTuple):
+    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
+
+    group_id: str | None
+    rule: str
+    severity: str
+    opened_at: float
+    ended_at: float | None
+    ended_by: str | None
+    since: float
+
+    @property
+    def what(self) -> tuple[str | None, str]:
+        """Group and rule."""
+        return self.group_id, self.rule
+
+
+def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
+    """Return the problems that were open after a time, in the order in which they opened."""
+    found = [_told(one) for one in outcome.all_problems if one.opened_at is not None]
+    return sorted(
+        (one for one in found if one.ended_at is None or one.ended_at > after), key=lambda one: (one.opened_at, *one[:2])
+    )
+
+
+def _told(one: Problem) -> Told:
+    assert one.opened_at
+    ended_at = seconds(one.ended_at) if one.ended_at else None
+    return Told(
+        one.group_id, one.rule, one.severity, seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
+    )
+
+
+def seconds(time: datetime) -> float:
+    """Return a time as seconds since the start of a history."""
+    return (time - START).total_seconds()
+
+
+def time(at: float) -> datetime:
+    """Return seconds since the start of a history as a time."""
+    return START + timedelta(seconds=at)
+
+
+def verdicts(outcome: Outcome, *, after: float = 0.0) -> dict[str, list[tuple[str, float]]]:
+    """Return for each group the verdicts that it had after a time, with the seconds since which: the first then."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for one in sorted(outcome.changes, key=lambda change: change.at):
+        of_group = found.setdefault(one.group_id, [])
+        if not of_group or of_group[-1][0] != one.verdict.verdict:
+            if seconds(one.at) <= after:
+                of_group.clear()
+            of_group.append((one.verdict.verdict, max(after, seconds(one.at))))
+    return found
+
+
+@dataclass
+class Differences:
+    """In what the problems of another world differ from those of the whole one."""
+
+    same: list[tuple[Told, Told]] = field(default_factory=list)
+    """Pairs of the same group and rule whose times overlap."""
+    missed: list[Told] = field(default_factory=list)
+    """Told in the whole world only."""
+    false: list[Told] = field(default_factory=list)
+    """Told in the other world only."""
+
+    def changed(self, names: Iterable[str], tolerance: float = 0.0) -> list[tuple[Told, Told]]:
+        """Return the pairs that differ in one of these fields; times by more than `tolerance` seconds."""
+        return [pair for pair in self.same if any(_differ(*pair, name, tolerance) for name in names)]
+
+
+def differences(whole: Iterable[Told], other: Iterable[Told]) -> Differences:
+    """Compare the problems of two worlds: a problem of one is one of the other if group, rule and time match."""
+    found, left = Differences(), list(other)
+    for one in whole:
+        matching = [it for it in left if it.what == one.what and _overlap(it, one)]
+        if matching:
+            left.remove(matching[0])
+            found.same.append((one, matching[0]))
+        else:
+            found.missed.append(one)
+    found.false = left
+    return found
+
+
+def _overlap(one: Told, other: Told) -> bool:
+    return one.opened_at <= (other.ended_at or float("inf")) and other.opened_at <= (one.ended_at or float("inf"))
+
+
+def _differ(one: Told, other: Told, name: str, tolerance: float) -> bool:
+    first, second = getattr(one, name), getattr(other, name)
+    if isinstance(first, float) and isinstance(second, float):
+        return abs(first - second) > tolerance
+    return bool(first != second)
+
+
+class Exception_(NamedTuple):
+    """What may differ in a relation, and why."""
+
+    part: str
+    """A part of the name of the histories."""
+    reason: str
+
+
+def excepted(history: History, exceptions: Collection[Exception_]) -> bool:
+    """Return whether a history is in a list of exceptions."""
+    return any(one.part in history.name for one in exceptions)

@@ -330,7 +330,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
             "`streams-groups list` shows all groups with a verdict"
         )
     problem = health.problem_with(reader, cluster, group_id)
-    times = health.stream_time(reader, cluster, group_id)
+    times = health.lag_times(reader, cluster, group_id)
     if as_json:
         echo_json(row | times | {"alert": problem and to_json(problem)})
         return

@@ -7,27 +7,46 @@ if it is unknown what lies there, it is unknown whether a record waits. If nothi
 were written after a member first had the task: whether the group is to read earlier ones is not in the log
 (`auto.offset.reset`). Its own repartition topics a group reads from their start.
 
-Consumers with `read_committed` read up to the last stable offset (LSO): the start of the oldest open transaction. So at
-the LSO no record waits for a group, whatever lies behind it: it is *held*. This does not excuse a group without members,
-or one that is NotReady: for it the end of the log counts. It also counts for a group that has committed an offset beyond
-the LSO of the same pass, which proves that it reads uncommitted records (`reads_uncommitted`).
+Consumers with `read_committed` read up to the last stable offset (LSO): the start of the oldest open transaction. So
+at the LSO no record waits for a group, whatever lies behind it: it is *held*. This does not excuse a group without
+members, or one that is NotReady: for it the end of the log counts. It also counts for a group that has committed an
+offset beyond the LSO of the same pass, which proves that it reads uncommitted records (`reads_uncommitted`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
-from streaming_app.lag.model import Commit, GroupPass, GroupTasks
+from streaming_app.lag.model import Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.status import AHEAD, LOST, RECREATED, UNKNOWN
-
-if TYPE_CHECKING:
-    from streaming_app.lag.progress import Standing
 
 MARKER = 1  # offsets: the commit or abort marker of a transaction after the last record
 ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: all its records wait
 NO_AGE = Age(0.0, is_lower_bound=False)
 _BEGINS_SECONDS = 60.0
+
+
+class Before(Protocol):
+    """What is known of a group in a partition before a pass; `Standing` describes the fields."""
+
+    row: LagRow
+    waits_since: float | None
+    offset: int | None
+    baseline: int | None
+    begins_at_start: bool
+    had_record: bool
+    empty_to: int
+
+
+class Seen(NamedTuple):
+    """What a pass has found in a partition."""
+
+    commit: Commit
+    ends: LogEnds
+    samples: EndSamples | None
+    rests: bool
+    """Whether the end of the log has not moved since the pass before."""
 
 
 class Measured(NamedTuple):
@@ -50,13 +69,12 @@ class Measured(NamedTuple):
     """A read has found no record between the offset and this one."""
 
 
-def measure(
-    at: Standing, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
-) -> Measured:
-    """Return the lag at a pass. `at` is the position of the group before it; `rests`: the end has not moved since."""
-    committed, end, start = commit.offset, ends.end, ends.start
+def measure(at: Before, seen: Seen, one: GroupPass) -> Measured:
+    """Return the lag at a pass."""
+    (commit, ends, samples, _), committed = seen, seen.commit.offset
+    end, start = ends.end, ends.start
     if committed is None:
-        return _without_commit(at, ends, samples, one, rests=rests)
+        return _without_commit(at, seen, one)
     of_another, is_beyond = is_recreated(commit, ends), end is not None and committed > end
     was_beyond = at.row.log_end_offset is not None and (at.row.committed_offset or 0) > at.row.log_end_offset
     if of_another or (is_beyond and was_beyond):
@@ -66,7 +84,7 @@ def measure(
         return Measured()
     offset = max(committed, start or 0)
     lag = max(0, end - offset)  # the start may be newer than the end
-    unread, has_record, is_empty = _unread(at, offset, ends, one, rests=rests)
+    unread, has_record, is_empty = _unread(at, offset, seen, one)
     empty_to = offset + unread if has_record is False and committed == offset else at.empty_to
     lost = None if start is None else max(0, start - max(committed, empty_to))
     found = Measured(lag, lost, has_record=bool(has_record), empty_to=empty_to)
@@ -81,18 +99,17 @@ def measure(
     return found._replace(age=age, waits=waits, status=None, unread=unread, is_held=is_empty and lag > unread)
 
 
-def _without_commit(
-    at: Standing, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
-) -> Measured:
+def _without_commit(at: Before, seen: Seen, one: GroupPass) -> Measured:
     """Measure a partition whose commit has expired, or that never had one."""
-    begin, is_whole = (ends.start if at.begins_at_start else at.baseline), at.begins_at_start
+    ends, samples, is_whole = seen.ends, seen.samples, at.begins_at_start
+    begin = ends.start if is_whole else at.baseline
     has_expired = at.offset is not None and not is_whole
     if ends.end is None or has_expired or (begin is None and is_whole):
         return Measured()
     if begin is None:  # no member has had the task
         return Measured(waits=False)
     offset = max(begin, ends.start or 0)
-    unread, _, is_empty = _unread(at, offset, ends, one, rests=rests)
+    unread, _, is_empty = _unread(at, offset, seen, one)
     lag: int | None = max(0, ends.end - offset)
     is_held = bool(is_empty) and (lag or 0) > unread
     if not is_whole and (is_empty is not False):
@@ -104,14 +121,13 @@ def _without_commit(
     return Measured(lag, None, None if lag is None else age, waits, unread=unread, is_held=is_held)
 
 
-def _unread(
-    at: Standing, offset: int, ends: LogEnds, one: GroupPass, *, rests: bool
-) -> tuple[int, bool | None, bool | None]:
+def _unread(at: Before, offset: int, seen: Seen, one: GroupPass) -> tuple[int, bool | None, bool | None]:
     """Return how many offsets from this one on the group may read now.
 
     Also return whether there is a record among them, None if no read has shown that; and whether they are nothing to
     process, None if it is not known.
     """
+    ends, rests = seen.ends, seen.rests
     end, stable, tail = ends.end or 0, ends.stable, ends.tail
     if not one.reads_uncommitted and one.tasks.may_process:
         if stable is None and offset < end:  # no answer about the last stable offset

@@ -27,13 +27,11 @@ from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, mea
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
-    AHEAD,
     BEHIND,
     CATCHING_UP,
     LEFT_OVER,
     LOST,
     OK,
-    RECREATED,
     REWOUND,
     STALLED,
     STOPPED,
@@ -290,7 +288,9 @@ class Standing:
             self.rewound_from = None
         self.offset, self.committed_at = offset, before_at if is_same and at is None else at
 
-    def _take_lag(self, found: Measured, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> None:
+    def _take_lag(
+        self, found: Measured, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass
+    ) -> None:
         self.waits, self.unread = found.waits, found.unread
         if found.waits is None:  # nothing is known, so nothing changes
             return

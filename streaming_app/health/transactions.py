@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 A group that has read everything before an open transaction is *held* (`lag.measure`). That is no problem: when the
-transaction ends, the group reads on. Its coordinator aborts a transaction after its time-out. So the group is Stalled if
-the transaction has been open for its time-out, or if that is not known for the longest time-out that the brokers allow
-(`transaction.max.timeout.ms`), and then for the patience of the group. If neither is known, Kafka's default counts, and
-the verdict is a warning only.
+transaction ends, the group reads on. Its coordinator aborts a transaction after its time-out. So the group is Stalled
+if the transaction has been open for its time-out, or if that is not known for the longest time-out that the brokers
+allow (`transaction.max.timeout.ms`), and then for the patience of the group. If neither is known, Kafka's default
+counts, and the verdict is a warning only.
 
 The time of a transaction is that of the first record behind the last stable offset. A transaction that began later, or
 that has not begun yet by the clock of its coordinator, is not the one that holds the group.

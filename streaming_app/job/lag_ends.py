@@ -117,8 +117,8 @@ class LogEndsReader:
         """Find out whether records lie between commits at rest and last stable offsets; return the ends with that.
 
         Each log is read from the highest commit on, which in most cases also proves it for the other commits. If an
-        answer does not reach that end, the next pass continues there. The result holds until the last stable offset moves.
-        A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
+        answer does not reach that end, the next pass continues there. The result holds until the last stable offset
+        moves. A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
         """
         self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].stable}
         starts: dict[TopicPartition, int] = {}

@@ -7,8 +7,8 @@ next `Standing`: the row of the table `lag`, and state that the row does not hav
 that an earlier run stored. If the job starts during an outage, the outage began at the later of two times: that of the
 commit, and that of the first sample of the log beyond the commit.
 
-Whether records wait is measured (`lag.measure`). A rebalance, or a pass without knowledge, does not change `waits_since`,
-so an outage continues.
+Whether records wait is measured (`lag.measure`). A rebalance, or a pass without knowledge, does not change
+`waits_since`, so an outage continues.
 
 A working consumer has some lag most of the time. So a lag counts only if it is older than the group's own interval
 between commits explains (`patience`). Before that its status is OK, or UNKNOWN if its age is not known. While a group
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
-from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, measure, owned_from
+from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
@@ -202,9 +202,10 @@ class Standing:
         self.begins_at_start = topic in tasks.repartition
         if commit.offset is None and owner is not NOBODY and self.baseline is None and samples and ends.end is not None:
             self.baseline = samples.end_by(owned_from(tasks, now))
-        found = measure(self, commit, ends, samples, one, rests=rests)
+        seen = Seen(commit, ends, samples, rests)
+        found = measure(self, seen, one)
         self.had_record, self.empty_to = found.has_record or self.had_record, found.empty_to or self.empty_to
-        self._take_lag(found, commit, ends, samples, one)
+        self._take_lag(found, seen, one)
         self.arrived_at = samples.moved_at() if samples else None
         row = LagRow(
             group_id,
@@ -288,9 +289,8 @@ class Standing:
             self.rewound_from = None
         self.offset, self.committed_at = offset, before_at if is_same and at is None else at
 
-    def _take_lag(
-        self, found: Measured, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass
-    ) -> None:
+    def _take_lag(self, found: Measured, seen: Seen, one: GroupPass) -> None:
+        commit, ends, samples, _ = seen
         self.waits, self.unread = found.waits, found.unread
         if found.waits is None:  # nothing is known, so nothing changes
             return

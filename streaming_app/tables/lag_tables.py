@@ -33,8 +33,8 @@ TABLES = ("lag", "lag_history", "log_ends", "inputs")
 READ_UNCOMMITTED = "read_uncommitted"
 """The `input` of rows about groups that read records of open transactions. Releases before 0.3.1 ignore such rows."""
 _GROUP_COLUMNS = (
-    "group_id, group_type, source_partition, state, state_since, member_count, members_since, deleted_at, subtopologies, "
-    "members, assignments"
+    "group_id, group_type, source_partition, state, state_since, member_count, members_since, deleted_at, "
+    "subtopologies, members, assignments"
 )
 _FIELDS = {
     "members": ("member_id", "process_id", "client_host"),

@@ -51,7 +51,7 @@ from streaming_app.groups.events import (
 )
 from streaming_app.groups.group import SINCE, Change, Event, Group, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES, apply
-from streaming_app.groups.state_rules import NOT_READY, is_unsolicited
+from streaming_app.groups.state_rules import EMPTY, NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata; a group id belongs to one type of group at a time
@@ -344,4 +344,6 @@ def _update_times(group: Group, derived: Mapping[str, str]) -> None:
         if getattr(group, what) != derived[what]:
             setattr(group, what, derived[what])
             setattr(group, since, at)
+    if group.state == EMPTY and group.state_since is None and group.assignment_epoch == group.group_epoch:
+        group.state_since = group.assigned_at  # since Kafka 4.4 the last member that leaves writes both epochs
     group.deleted_at = group.updated_at if group.is_deleted else None

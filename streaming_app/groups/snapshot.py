@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import STABLE_MEMBER
+from streaming_app.groups.state_rules import EMPTY, STABLE_MEMBER
 from streaming_app.text import EPOCH, first_of, host_of
 
 NEW_FOR = timedelta(days=1)
@@ -109,6 +109,8 @@ class GroupSnapshot:
     updated_at: datetime | None
     last_offset: int
     stale_members_since: datetime | None = None
+    metadata_at: datetime | None = None
+    readiness_recorded: bool = False
     set_aside_at: datetime | None = None
     set_aside_reason: str | None = None
     missing_topics: Sequence[str] | None = None
@@ -220,6 +222,20 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
         unsettled=tuple(unsettled[:_NAMED_MEMBERS]),
         unsettled_count=row.get("unsettled_count") or len(unsettled),
     )
+
+
+def shown_at(group: GroupSnapshot) -> datetime | None:
+    """Return when a record showed the state that the group has: it may have it for longer.
+
+    Brokers rewrite the other records of a group without members, when they clean up its description.
+    """
+    return (group.metadata_at if group.state == EMPTY else None) or group.updated_at
+
+
+def gave_up(group: GroupSnapshot) -> bool:
+    """Return whether the last members left while the group was NotReady: nobody validates the topics of an Empty group."""
+    epochs = group.topology_epoch, group.validated_topology_epoch
+    return group.state == EMPTY and group.readiness_recorded and None not in epochs and epochs[0] != epochs[1]
 
 
 def awaited_members(group: GroupSnapshot) -> tuple[UnsettledMember, ...]:

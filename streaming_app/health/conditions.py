@@ -73,17 +73,18 @@ def not_ready(facts: Facts) -> Verdict | None:
         return None
     reason = facts.reason or "the reason is not in the group's records"
     severity = WARNING if facts.has_nothing_to_do else CRITICAL
-    why = f"NotReady since {utc(since)}, it processes nothing: {reason}"
+    why = f"NotReady since {facts.since_text}, it processes nothing: {reason}"
     evidence = {"reason": reason, "members": group.member_count, **_work_numbers(facts)}
     return Verdict(DOWN, since, since + facts.settings.patience, why, severity, evidence)
 
 
 def without_members(facts: Facts) -> Verdict | None:
-    """The group has no members, and work waits or may wait."""
+    """The group has no members, and work waits or may wait. A streams group begins with a member: each one had some."""
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
-    if not facts.ended or facts.successor:
+    if facts.group.state != EMPTY or facts.successor:
         return None
-    may_wait = bool(facts.waits) if facts.is_deleted else facts.waits is not False
+    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that.
+    may_wait = facts.waits or (facts.waits is None and (facts.work.uncertain or not facts.is_deleted))
     if not may_wait and not gave_up:
         return None
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
@@ -91,7 +92,7 @@ def without_members(facts: Facts) -> Verdict | None:
     after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
     waiting = "whether work waits is not known" if facts.waits is None else _waits(facts.work)
     if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
-    why = f"no members since {utc(since)}{needed}{after}; {waiting}{if_meant}"
+    why = f"no members since {facts.since_text}{needed}{after}; {waiting}{if_meant}"
     evidence = {**({"reason": gave_up} if gave_up else {}), **_work_numbers(facts)}
     return Verdict(DOWN, began, due, why, CRITICAL, evidence)
 

@@ -6,14 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import EMPTY, NOT_READY
+from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
+from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
+from streaming_app.text import utc
 
 MOMENT = timedelta(microseconds=1)
 """The smallest step of time: `t + MOMENT` is just after `t`."""
@@ -82,9 +83,17 @@ class Facts:
 
     @property
     def state_since(self) -> datetime:
-        """Since when the group has its state; if the log does not prove it, since when the group is known."""
-        group = self.group
-        return group.state_since or group.updated_at or group.first_seen_at or self.watched_since or self.now
+        """Since when the group has its state. If the log does not prove it: since when it has it at least."""
+        group, changes = self.group, self.history.states
+        if group.state_since:
+            return group.state_since
+        shown = [one.at for one in changes[-1:] if one.new == group.state]  # it stays while the group writes more
+        return min((at for at in (*shown, shown_at(group)) if at), default=self.watched_since or self.now)
+
+    @property
+    def since_text(self) -> str:
+        """`state_since` as text: with `at least` if the log does not prove it."""
+        return f"{'' if self.group.state_since else 'at least '}{utc(self.state_since)}"
 
     @property
     def runs(self) -> bool:
@@ -107,12 +116,6 @@ class Facts:
         return ran
 
     @property
-    def ended(self) -> bool:
-        """Whether the group is Empty and had members before."""
-        first_seen = self.group.first_seen_at
-        return self.group.state == EMPTY and first_seen is not None and self.state_since > first_seen
-
-    @property
     def reason(self) -> str | None:
         """Why the group is, or was last, NotReady; None if it is not known."""
         reasons = self.history.reasons
@@ -121,9 +124,7 @@ class Facts:
     @property
     def gave_up(self) -> str | None:
         """Why the group was NotReady when its last members left; None if it was not NotReady then."""
-        ended = self.state_since if self.ended else None
-        is_so = any(one.at == ended and one.gave_up for one in reversed(self.history.states))
-        return (self.reason or "unknown reason") if is_so else None
+        return (self.reason or "unknown reason") if gave_up(self.group) else None
 
     # From its lag
 

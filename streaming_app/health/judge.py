@@ -193,7 +193,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     if state == NOT_READY:
         due = f"{_due(pending)} it gets ready" if pending else "not for long enough yet to be Down"
         reason = facts.reason or "the reason is not known"
-        return UNKNOWN, f"NotReady since {utc(facts.state_since)}, {due}: {reason}"
+        return UNKNOWN, f"NotReady since {facts.since_text}, {due}: {reason}"
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:
@@ -233,7 +233,7 @@ def _good_until(facts: Facts) -> datetime | None:
 def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
     if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
         deleted = "It was deleted. " if facts.is_deleted else ""
-        nobody = f"{deleted}No members since {utc(facts.state_since)}{_WAITS[facts.waits]}"
+        nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
         verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
         return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
     return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
@@ -269,8 +269,6 @@ def _why_off(facts: Facts) -> str:
         begins = next_change(hours, now)
         until = utc(begins) if begins else "next year"
         return f"It has no members, and is not meant to run before {until} (running_hours)."
-    if not facts.ended:
-        return "It never had members."
     if facts.successor:
         return _why_succeeded(facts)
     if facts.waits is False:

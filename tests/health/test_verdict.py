@@ -178,12 +178,20 @@ def test_a_group_that_will_be_down_keeps_its_verdict_until_then_and_says_when_an
     assert verdict(facts(ended(5)[0], waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
 
 
-@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (waiting(NOW), "work waited for it")])
-def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork, text: str) -> None:
-    """It never had members, so it is not Down. The broker deletes a group also because its offsets expire."""
-    for known, said in ((waits, text), (None, "it is not known whether work waited")):
-        found = verdict(facts(group("Empty", first_seen_at=LONG_AGO), known, is_deleted=True))
-        assert (found.verdict, said in found.why) == (OFF, True)
+@pytest.mark.parametrize(("waits", "text"), [(work(), "had nothing to do"), (None, "not known whether work waited")])
+def test_a_deleted_group_says_whether_work_waited_for_it(waits: GroupWork | None, text: str) -> None:
+    """The broker deletes a group also because its offsets expire."""
+    found = verdict(facts(group("Empty", LONG_AGO), waits, is_deleted=True))
+    assert (found.verdict, text in found.why) == (OFF, True)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(14, UNKNOWN), (15, DOWN)])
+def test_a_group_without_a_commit_that_the_broker_deletes_before_it_is_down_becomes_down(
+    minutes: float, expected: str
+) -> None:
+    """The first deployment that fails: brokers delete a group without members and commits within ten minutes."""
+    never = work(waiting=0, has_commits=False, uncertain=12)
+    assert verdict(facts(ended(minutes)[0], never, is_deleted=True)).verdict == expected
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(4, UNKNOWN), (6, DOWN)])
@@ -206,7 +214,7 @@ def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
 def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
     at = ago(minutes=5)
     history = states((at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reason=MISSING)
-    one = group("Empty", at, first_seen_at=ago(minutes=6))
+    one = group("Empty", at, validated_topology_epoch=-1, readiness_recorded=True)
     for of_work in (None, work(), work(unknown=12)):
         found = verdict(facts(one, of_work, history))
         assert (found.verdict, found.evidence["reason"]) == (DOWN, MISSING)

@@ -6,14 +6,17 @@ records stops at the last stable offset while it stands. So the same happens in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from streaming_app.lag.ends import NO_ENDS, LogEnds, Tail
 from streaming_app.lag.model import Commit
 from tests.histories.clients import START
+from tests.histories.history import History
+from tests.histories.judged import OUTCOMES
 from tests.histories.traffic import PASS, Seen, TopicPartition
 from tests.histories.world import World
+from tests.relations.engine import differences, play, random_of, seconds, told
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,11 @@ class _Written:
             self.stood.pop(key, None)
             return commit
         offset = commit.offset * gap - (0 if self.how.is_past or not commit.offset else gap - 1)
-        known, held = self.stood.get(key), ends.stable is not None and ends.stable < min(offset, ends.end or 0)
-        if held and ends.stable is not None and not self.how.reads_uncommitted:
-            if known and known.offset is not None and known.offset <= ends.stable:
+        known, at = self.stood.get(key), commit.committed_at or 0.0
+        if ends.stable is not None and ends.stable < min(offset, ends.end or 0) and not self.how.reads_uncommitted:
+            if known and known.offset == ends.stable:
                 return known  # it goes on when the transaction ends
             offset = ends.stable
-        at = commit.committed_at or 0.0
         ended = [end + START.timestamp() for _, end in self.how.holds if end <= seen.at]
         if known and known.offset != offset and ended and at < ended[-1] <= seen.at + START.timestamp() < ended[-1] + PASS:
             at = max(at, ended[-1])
@@ -88,4 +90,51 @@ class _Written:
         return self.stood[key]
 
 
-NOTHING: Mapping[str, float] = {}
+SHORT, LONG = 600.0, 2_400.0
+"""Seconds for which a transaction is open: less, and more than the longest time-out and the patience of the group."""
+_LIMIT = 900.0 + 300.0
+_DELAY = 420.0
+"""Seconds to the alert of what has begun while a transaction was open, once it has ended."""
+_EXCUSED = ("StreamsGroupStalled", "StreamsGroupBehind", "StreamsGroupLosing")
+
+
+def writes_plain_records(history: History) -> bool:
+    """Return whether no transactions are part of a history: only then each offset is a record."""
+    return not any(
+        one.action == "end_transaction" or one.arguments.get("transactional") for one in history.operations
+    )
+
+
+def transactions_of(history: History) -> Transactions:
+    """Return transactions for a history, the same ones each time."""
+    random = random_of("T", history.name)
+    length = random.choice((0.0, SHORT, LONG))
+    began = random.uniform(history.watched_from + SHORT, max(history.watched_from + SHORT, history.seconds - LONG))
+    return Transactions(
+        random.choice((2, 5)),
+        is_past=random.random() < 0.5,
+        holds=((began, began + length),) if length else (),
+        reads_uncommitted=random.random() < 0.2,
+    )
+
+
+def check_transactions(history: History) -> None:
+    """Assert that transactions bring no problem but those of one that is open for too long, and take none away."""
+    how = transactions_of(history)
+    if how.reads_uncommitted:
+        how = replace(how, is_past=True)  # what lies behind a commit there cannot be read while a transaction is open
+    outcome = play(history, transform=how)
+    found = differences(told(OUTCOMES[history.name]), told(outcome))
+    began, ended = how.holds[0] if how.holds else (0.0, 0.0)
+    held = [(one.group_id, seconds(one.opened_at)) for one in outcome.problems if one.cause and one.opened_at]
+    held = [one for one in held if began + _LIMIT <= one[1] <= ended]
+    if how.reads_uncommitted or ended - began < _LIMIT:
+        assert held == [], how
+    assert [one for one in found.false if (one.group_id, one.opened_at) not in held] == [], how
+    assert [one for one in found.missed if not (one.rule in _EXCUSED and began <= one.opened_at <= ended)] == [], how
+    late = [
+        (one, other)
+        for one, other in found.changed(("opened_at", "since"), 2 * PASS)
+        if not (began <= other.opened_at <= ended + _DELAY or began <= one.opened_at <= ended)
+    ]
+    assert late == [], how

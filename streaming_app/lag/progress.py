@@ -171,7 +171,9 @@ class Standing:
             one.calm_at = row.observed_at
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
         one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
-        one.waits_since = one.status_since if row.status in ANOTHER_LOG else row.behind_since
+        one.waits_since = row.behind_since
+        if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
+            one.waits_since = one.status_since
         if row.status == STALLED:  # the group had committed the same offset for a minute before this status
             one.commits, one.moved_at = _STALLED_COMMITS, one.status_since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
@@ -245,7 +247,7 @@ class Standing:
                 status=status,
                 status_since=self.row.status_since if status == self.row.status and self.row.status_since else now,
                 held_since=(self.row.held_since or now) if is_held else None,
-                behind_since=None if status in ANOTHER_LOG else self.waits_since,
+                behind_since=self.waits_since,
                 catch_up_seconds=catch_up if status == CATCHING_UP else None,
                 commit_interval_seconds=self.intervals.usual,
                 rewound_from=self.rewound_from,

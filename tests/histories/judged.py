@@ -97,10 +97,13 @@ _GONE = "An application dies and is deleted with Kafka's tools by somebody who t
 
 
 def start_in_the_middle(history: History) -> tuple[float, Outcome]:
-    """Play a history with a job that starts 25 minutes after the first problem began, or in the middle of a short one.
+    """Play a history with a job that starts in the middle of its first problem: return when, and what it brings."""
+    start = middle(history)
+    return start, run(replace(history, watched_from=start))
 
-    Return when it starts, and what it brings.
-    """
+
+def middle(history: History) -> float:
+    """Return the time 25 minutes after the first problem began, or the middle of a short one."""
     first = min((one for one in OUTCOMES[history.name].problems if one.opened_at), key=lambda one: one.since)
     start = max(history.watched_from, _at(first.since)) + LATER
     end = min(_at(first.ended_at or LONG_AFTER), history.seconds)
@@ -109,8 +112,7 @@ def start_in_the_middle(history: History) -> tuple[float, Outcome]:
     for one in history.operations:
         if one.action == "job_down" and one.at <= start < one.at + one.arguments["seconds"]:
             start = one.at + one.arguments["seconds"]
-    start -= start % STEP
-    return start, run(replace(history, watched_from=start))
+    return start - start % STEP
 
 
 def check_start_in_the_middle(history: History) -> None:

@@ -34,6 +34,7 @@ from streaming_app.health.verdict import (
     LOSING,
     OFF,
     OK,
+    OPEN_TRANSACTION,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -147,8 +148,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if not facts.runs:
         return "it is not ready"
     if known:
-        if work.unknown and previous.verdict in {LOSING, BEHIND}:
-            return "the lag of some partitions is not known now"
+        if unknown := _unknown_part(facts, previous):
+            return unknown
         if not work.waiting:
             return "a partition has no commit yet" if never else None
         if previous.verdict == BEHIND and work.may_be_slow:
@@ -159,6 +160,15 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
+
+
+def _unknown_part(facts: Facts, previous: Verdict) -> str | None:
+    """Return what is not known now though the lag of some partitions is, and what may make the verdict right."""
+    if facts.work.unknown and previous.verdict in {LOSING, BEHIND}:
+        return "the lag of some partitions is not known now"
+    if facts.work.held and facts.transactions is None and OPEN_TRANSACTION in previous.evidence:
+        return "the brokers have not been asked about transactions yet"
+    return None
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:

@@ -13,7 +13,7 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
-from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, Verdict
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"

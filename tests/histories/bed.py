@@ -193,9 +193,7 @@ class _Tables:
 class _Job:
     """One run of the job."""
 
-    def __init__(
-        self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World
-    ) -> None:
+    def __init__(self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World) -> None:
         self._tables, self._world = tables, world
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)

@@ -17,6 +17,9 @@ from tests.histories.simulation import Simulation
 from tests.histories.traffic import Seen
 
 
+_USUAL_TRANSACTIONS = Transactions(longest=900.0)
+
+
 @dataclass(frozen=True)
 class World:
     """All that the job can learn. Each sequence is in the order of time; times are seconds since the start."""
@@ -37,7 +40,7 @@ class World:
     """From when to when the job does not run."""
     retention: Mapping[str, float]
     """Topic -> seconds for which it keeps records."""
-    transactions: Transactions = Transactions(longest=900.0)
+    transactions: Transactions = _USUAL_TRANSACTIONS
     """The open transactions, and how long one may be open: Kafka's default."""
 
     @classmethod

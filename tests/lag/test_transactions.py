@@ -148,7 +148,7 @@ def test_what_is_held_is_held_since_the_same_time_after_a_restart() -> None:
 # A partition without a commit
 
 
-def test_records_that_came_since_the_members_wait_where_nothing_was_ever_committed_also_for_a_job_that_starts_later() -> None:
+def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a_job_that_starts_later() -> None:
     """The last record came before the job started, and the search by time has found the first one."""
     tracker = LagTracker()
     tracker.restore_samples(TOPIC, 0, "id", [(40, T0 + 60), (40, T0 + 300), (41, T0 + 300)])

@@ -15,7 +15,10 @@ from tests.histories.judged import LEARNT_AGAIN, OUTCOMES, PAGE
 from tests.relations.engine import Told, differences, play, random_of, seconds, told
 
 TELLS_ANOTHER_BEGIN: Sequence[tuple[str, str]] = (
-    ("Green overlaps blue", "the job was away when green passed the offsets of blue: that it began before is not proven"),
+    (
+        "Green overlaps blue",
+        "the job was away when green passed the offsets of blue: that it began before is not proven",
+    ),
 )
 """Part of a name of histories -> why an absence changes their problems."""
 _LATER = ("since at least", "does not stay up", "members left after less than", "seen at")
@@ -38,7 +41,9 @@ def check_absence(history: History) -> None:
     """Assert that a job that was away for a while tells what it would have told without that, as far as it is so."""
     random = random_of("absence", history.name)
     length = random.choice((300.0, 1_800.0, 7_200.0))
-    began = random.uniform(history.watched_from, max(history.watched_from, history.seconds - length - PAGE)) // STEP * STEP
+    began = (
+        random.uniform(history.watched_from, max(history.watched_from, history.seconds - length - PAGE)) // STEP * STEP
+    )
     back = began + length
     outcome = play(
         history, transform=lambda world: replace(world, job_downtimes=sorted([*world.job_downtimes, (began, back)]))
@@ -63,7 +68,12 @@ def check_one_since(outcome: Outcome) -> None:
     """Assert that the verdict of each group with an open problem holds since the time that the problem says."""
     verdicts = {change.group_id: change.verdict for change in outcome.changes}
     for one in outcome.problems:
-        if one.opened_at and one.ended_at is None and one.group_id and one.timeline[-1].verdict == one.timeline[0].verdict:
+        if (
+            one.opened_at
+            and one.ended_at is None
+            and one.group_id
+            and one.timeline[-1].verdict == one.timeline[0].verdict
+        ):
             assert verdicts[one.group_id].since == one.since, one
 
 

@@ -69,7 +69,9 @@ class _Written:
         if old is not None:
             tail = old._replace(end=old.end * gap, empty_from=old.empty_from * gap, empty_to=old.empty_to * gap)
             tail = tail._replace(record_at=old.record_at * gap if old.record_at > 0 else old.record_at)
-        values = {name: None if (at := getattr(ends, name)) is None else at * gap for name in ("end", "start", "stable")}
+        values = {
+            name: None if (at := getattr(ends, name)) is None else at * gap for name in ("end", "start", "stable")
+        }
         return ends._replace(**values, tail=tail)
 
     def _commit(self, key: tuple[str, TopicPartition], commit: Commit, ends: LogEnds, seen: Seen) -> Commit:
@@ -84,7 +86,12 @@ class _Written:
                 return known  # it goes on when the transaction ends
             offset = ends.stable
         ended = [end + START.timestamp() for _, end in self.how.holds if end <= seen.at]
-        if known and known.offset != offset and ended and at < ended[-1] <= seen.at + START.timestamp() < ended[-1] + PASS:
+        if (
+            known
+            and known.offset != offset
+            and ended
+            and at < ended[-1] <= seen.at + START.timestamp() < ended[-1] + PASS
+        ):
             at = max(at, ended[-1])
         self.stood[key] = commit._replace(offset=offset, committed_at=at)
         return self.stood[key]
@@ -100,9 +107,7 @@ _EXCUSED = ("StreamsGroupStalled", "StreamsGroupBehind", "StreamsGroupLosing")
 
 def writes_plain_records(history: History) -> bool:
     """Return whether no transactions are part of a history: only then each offset is a record."""
-    return not any(
-        one.action == "end_transaction" or one.arguments.get("transactional") for one in history.operations
-    )
+    return not any(one.action == "end_transaction" or one.arguments.get("transactional") for one in history.operations)
 
 
 def transactions_of(history: History) -> Transactions:

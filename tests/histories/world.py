@@ -16,7 +16,6 @@ from tests.histories.history import History
 from tests.histories.simulation import Simulation
 from tests.histories.traffic import Seen
 
-
 _USUAL_TRANSACTIONS = Transactions(longest=900.0)
 
 

@@ -34,7 +34,7 @@ from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
+from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
@@ -216,10 +216,15 @@ class Board:
     def _forget_unseen(self, group_id: str, now: datetime) -> Iterator[Change]:
         """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
 
-        While work is not known, nothing is removed: the group may be one of another type.
+        One that an earlier run saw deleted becomes what was pending then. While work is not known, nothing is removed:
+        the group may be one of another type.
         """
         verdict = self._verdicts.get(group_id)
-        if verdict and not is_bad(verdict) and self._known.work is not None:
+        if verdict and (pending := pending_of_deleted(verdict)):
+            if pending.at <= now:
+                self._verdicts[group_id] = pending
+                yield Change(group_id, pending, max(pending.at, verdict.at + MOMENT))
+        elif verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
             yield Change(group_id, Verdict(OFF, now, now, "It was deleted while no job ran."), now)
 

@@ -35,6 +35,7 @@ from streaming_app.health.verdict import (
     OFF,
     OK,
     OPEN_TRANSACTION,
+    PENDING,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -43,6 +44,7 @@ from streaming_app.health.verdict import (
     UNSTABLE,
     Verdict,
     is_bad,
+    pending_evidence,
 )
 from streaming_app.lag.work import NO_WORK
 from streaming_app.text import utc
@@ -54,7 +56,6 @@ _ASSIGNS_LATER = (
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
-_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
 _SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
 _UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
@@ -189,7 +190,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
     evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
     if pending and f"{_due(pending)} " in why:
-        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
+        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
@@ -229,7 +230,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
 
 
 def _said_before(previous: Verdict) -> str:
-    return "It has members again." if _PENDING in previous.evidence else previous.why
+    return "It has members again." if PENDING in previous.evidence else previous.why
 
 
 def _good_until(facts: Facts) -> datetime | None:

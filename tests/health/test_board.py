@@ -121,8 +121,14 @@ def test_a_group_that_died_and_is_deleted_before_its_time_is_down_all_the_same()
     died = replace(ENDED, state_since=ago(minutes=2))
     one, of_work = board(), waiting(ago(minutes=2))
     one.step(known(died, of_work), NOW)
-    assert one.step(known(None), NOW + timedelta(minutes=1))[0].verdict.verdict == UNKNOWN
-    assert brief(one.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
+    (pending,) = one.step(known(None), NOW + timedelta(minutes=1))
+    assert pending.verdict.verdict == UNKNOWN
+    restarted = board(payments=pending.verdict)
+    assert restarted.step(known(None), NOW + timedelta(minutes=2)) == []
+    for each in (one, restarted):
+        assert brief(each.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
+        assert each.step(known(None), NOW + timedelta(minutes=90)) == []
+        assert each.verdicts()[GROUP].verdict == DOWN
 
 
 def test_after_a_restart_what_was_bad_is_bad_until_it_is_proven_otherwise() -> None:

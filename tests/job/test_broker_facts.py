@@ -18,6 +18,7 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
+from streaming_app.kafka import broker_facts as asked
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
 from streaming_app.lag.transactions import OpenTransaction
@@ -230,7 +231,7 @@ def test_an_overdue_transaction_on_the_offsets_topic_is_a_fact_and_one_line_unti
     )
     hanging = OpenTransaction("payments-0_0", NOW.timestamp() - 10_000, 60.0, 7)
     found = [(hanging, (OFFSETS_TOPIC, 3)), (hanging, ("orders", 0))]
-    monkeypatch.setattr(broker_facts.read, "open_transactions", lambda *_: found)
+    monkeypatch.setattr(asked, "open_transactions", lambda *_: found)
     for _ in range(2):
         rig.service.tick()
     assert [(row["subject"], row["name"]) for row in rig.rows("transaction")] == [
@@ -241,6 +242,6 @@ def test_an_overdue_transaction_on_the_offsets_topic_is_a_fact_and_one_line_unti
         f"the brokers do not compact {OFFSETS_TOPIC} behind an open transaction: {OFFSETS_TOPIC}-3 by payments" in line
     )
     assert rig.service.transactions() is not None
-    monkeypatch.setattr(broker_facts.read, "open_transactions", lambda *_: [])
+    monkeypatch.setattr(asked, "open_transactions", lambda *_: [])
     rig.service.tick()
     assert (rig.rows("transaction"), len(lines)) == ([], 1)

@@ -6,7 +6,6 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka import TopicPartition
@@ -26,6 +25,7 @@ from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
+from streaming_app.threads import in_parallel
 
 _NAMED = 3  # partitions that are named for an unreachable broker
 _CLOCK_SECONDS = 5.0  # a smaller difference of clocks is no warning
@@ -100,10 +100,8 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
     brokers = {broker["broker_id"]: broker for broker in admin.describe_cluster()["brokers"]}
     found = {one.broker_id: one for one in releases.ask(admin)}
     addresses = [_address(broker) for broker in brokers.values()]
-    with ThreadPoolExecutor(diagnose.CONNECTIONS) as threads:
-        causes = dict(
-            zip(brokers, threads.map(lambda one: diagnose.find_cause(one, properties), addresses), strict=True)
-        )
+    found_causes = in_parallel(lambda one: diagnose.find_cause(one, properties), addresses, diagnose.CONNECTIONS)
+    causes = dict(zip(brokers, found_causes, strict=True))
     led = _partitions_of(admin, [number for number, cause in causes.items() if cause])
     for number, broker in sorted(brokers.items()):
         check, cause, release = f"broker {number}", causes[number], found.get(number)

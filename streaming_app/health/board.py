@@ -106,6 +106,8 @@ class Board:
         self._times = {group_id: one for group_id, one in self._verdicts.items() if is_bad(one)}
         self.put_off: Mapping[str, datetime] = {}
         """Postponed newcomer -> since when it waits for a verdict."""
+        self.failed: dict[str, str] = {}
+        """Group whose verdict could not be decided at its newest facts -> the error."""
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the newest verdict on each group."""
@@ -210,6 +212,7 @@ class Board:
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
             del self._seen[group_id], self._verdicts[group_id]
+            self.failed.pop(group_id, None)
             changes = changes or [Change(group_id, verdict, now)]  # so that the stored verdict is removed
         yield from changes
 
@@ -239,8 +242,9 @@ class Board:
         before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
         try:
             after = judge(self._at(facts, at))
+            self.failed.pop(group_id, None)
         except Exception as error:  # noqa: BLE001 - see above
-            why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
+            self.failed[group_id] = why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             after = Verdict(UNKNOWN, at, at, why)
             if before and is_bad(before):
                 after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)

@@ -21,7 +21,7 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
-from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.transactions import held
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
@@ -38,7 +38,7 @@ _BEHIND_AGE = 600.0
 _SETTLES = timedelta(minutes=5)
 _RESTORE = timedelta(seconds=RESTORE_SECONDS)
 _NO_PROGRESS = timedelta(minutes=5)  # a restore without a lower lag for so long is stuck; reports come every minute
-_MINUTE = timedelta(minutes=1)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _LONGEST_REBALANCE = timedelta(minutes=15)
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # Kafka Streams sends its max.poll.interval.ms; this is the default
 _NAMED_MEMBERS = 20
@@ -141,8 +141,9 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
         return None
     idle_due = [outage.since + facts.settings.patience] if is_idle else []
     loop_due = [max(outage.since + LOOP, outage.starts[_STARTS - 1])] if is_loop else []
-    between = ", ".join(f"{state} {lasted(time)}" for state, time in outage.down.items())
-    reason = facts.reason if NOT_READY in outage.down else None
+    longest = {state: time for state, time in outage.down.items() if time >= _SECOND} or outage.down
+    between = ", ".join(f"{state} {lasted(time)}" for state, time in longest.items())
+    reason = facts.reason if _was_not_ready(facts) else None
     why = (
         f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
         f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
@@ -158,6 +159,15 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     verdict, severity = (DOWN, CRITICAL) if is_idle or outage.is_mostly_down else (UNSTABLE, WARNING)
     ends_at = facts.runs_since + STAY_UP if facts.runs else None
     return Verdict(verdict, outage.since, min(idle_due + loop_due), why, severity, evidence, recheck_at=ends_at)
+
+
+def _was_not_ready(facts: Facts) -> bool:
+    """Return whether the application, when it last went down, did so because its group is NotReady.
+
+    When an application first creates its internal topics, its group is NotReady for a moment, which says nothing.
+    """
+    down = (one for one in reversed(facts.history.states) if one.new in {EMPTY, NOT_READY})
+    return NOT_READY in next(((one.new, one.old) for one in down), ())
 
 
 def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
@@ -198,8 +208,13 @@ def stalled(facts: Facts) -> Verdict | None:
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
-    why = f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
+    leave = flapping(facts)  # so nothing hangs: they end
+    leavers = f"; {leave.why}" if leave else ""
+    why = (
+        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    )
     evidence = {
+        **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,

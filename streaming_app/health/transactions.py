@@ -52,7 +52,7 @@ def held(facts: Facts) -> Verdict | None:
     is_known = any(one.limit is not None for one in found)
     limit = "" if is_known else ", and how long one may be open is not known (DescribeConfigs on the cluster)"
     why = (
-        f"an open transaction holds back {count(len(found), 'partition')} since {utc(since)}{limit}: "
+        f"{count(len(found), 'partition')} held by an open transaction since {utc(since)}{limit}: "
         f"{first_of([_place(one, facts) for one in found[:_IN_TEXT]], _IN_TEXT, len(found), separator='; ')}"
     )
     evidence = {

@@ -116,11 +116,13 @@ class LagPass:
         chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
         fetched, errors = fetch_committed_offsets(admin, sorted(chosen))
         denied = [group_id for group_id, error in errors.items() if is_denied(error)]
-        commits = self._committed.merge(fetched, asked_at, denied)
+        left_out = self._committed.left_out(fetched)
+        commits = self._committed.merge(fetched, asked_at, denied, self._ends.shown(admin, left_out))
         groups = self._groups({topic for _, topic, _ in commits})
         others, types = self._store.other_groups(reader)
         groups = {one: replace(NO_TASKS, has_members=has_members) for one, has_members in others.items()} | groups
-        needed = {topic for _, topic, _ in commits}.union(*(one.subtopology_of or () for one in groups.values()))
+        needed = left_out.union(topic for _, topic, _ in commits)
+        needed = needed.union(*(one.subtopology_of or () for one in groups.values()))
         self._brokers = admin.alive_brokers()
         self._ends.describe(admin, needed, commits)
         self._add_partitions_without_commit(commits, groups)
@@ -197,12 +199,16 @@ class LagPass:
     def _add_partitions_without_commit(
         self, commits: dict[CommitKey, Commit], groups: Mapping[str, GroupTasks]
     ) -> None:
-        """Add the partitions that a streams group reads but has no committed offset for."""
+        """Add the partitions that a streams group reads but has no committed offset for.
+
+        If a topic may not be described, its partitions are not known: it has at least the first one.
+        """
         none = Commit(None)
         for group_id, tasks in groups.items():
             for topic in tasks.subtopology_of or ():
                 described = self._ends.topics.get(topic)
-                for partition in described.leaders if described else ():
+                is_hidden = described and described.error and not described.leaders and is_denied(described.error)
+                for partition in (0,) if is_hidden else described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)
 
 

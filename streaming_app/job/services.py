@@ -154,7 +154,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     with ExitStack() as at_exit:
         serve(config, make_registry(scrape, config.metrics), health, job.report, at_exit)
         alerts.start()
-        at_exit.callback(lambda: heartbeat.ended(alerts.sinks()))
+        at_exit.push(lambda _kind, error, _traceback: heartbeat.ended(alerts.sinks(), error))
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)

@@ -68,7 +68,10 @@ def to_job_error(error: Exception, properties: Mapping[str, str]) -> JobError:
     return (UnreachableError if failure.may_pass else JobError)(failure.line)
 
 
-_NO_ANSWER = ("Timeout", "TimedOut", "Connection", "NoBrokers", "Authentication", "Sasl", "InvalidReceive")
+_NO_ANSWER = (
+    *("Timeout", "TimedOut", "Connection", "NoBrokers", "Authentication", "Sasl", "InvalidReceive"),
+    "NodeNotReady",  # while a broker restarts, kafka-python knows none to ask
+)
 """In names of errors for which a new connection finds the cause: no answer, a failed login, or not a Kafka server."""
 
 

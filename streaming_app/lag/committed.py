@@ -11,6 +11,10 @@ coordinator answers from memory, for a hundred groups in one request. A pass ask
 
 If a coordinator does not answer, its last answer stays valid. Offsets come from the log alone if the job may not ask
 for a group, or if its coordinator never answered.
+
+OffsetFetch leaves out topics that the principal may not describe, as if the group had committed nothing there. So where
+the log has a commit and the answer has none, it is only known that there is no commit (it was deleted, or its
+transaction is open or was aborted) if the topic may be described. Otherwise the commit is not known.
 """
 
 from __future__ import annotations
@@ -75,10 +79,21 @@ class CommittedOffsets:
             return log_read_until
         return answer.at if group_id in self._unanswered else max(answer.at, log_read_until)
 
+    def left_out(self, fetched: Mapping[str, Commits]) -> set[str]:
+        """Return the topics with a commit in the log that the answers do not have."""
+        return {
+            topic
+            for group_id, answer in fetched.items()
+            for topic, _ in self._in_log.get(group_id, {}).keys() - answer.keys()
+        }
+
     def merge(
-        self, fetched: Mapping[str, Commits], now: float, denied: Collection[str] = ()
+        self, fetched: Mapping[str, Commits], now: float, denied: Collection[str] = (), shown: Collection[str] = ()
     ) -> dict[CommitKey, Commit]:
-        """Return all committed offsets. For `denied` groups, which the job may not request, they come from the log."""
+        """Return all committed offsets. For `denied` groups, which the job may not request, they come from the log.
+
+        `shown`: those topics of `left_out` that the principal may describe.
+        """
         for group_id in denied:
             self._answers.pop(group_id, None)
         self._answers |= {group_id: _Answer(now, commits) for group_id, commits in fetched.items()}
@@ -92,6 +107,9 @@ class CommittedOffsets:
             for key, commit in answer.commits.items():
                 one = (group_id, *key)
                 merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
+            for key in in_log.keys() - answer.commits.keys():
+                if group_id not in fetched or key[0] not in shown:
+                    merged[(group_id, *key)] = in_log[key]._replace(is_known=False)
         self._merged = merged
         return merged
 

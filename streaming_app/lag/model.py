@@ -36,6 +36,8 @@ class Commit(NamedTuple):
     """The time of the commit by the broker's clock; None if only OffsetFetch returned the offset."""
     partition_time: float | None = None
     """The highest timestamp that the task has seen, see `lag.partition_time`; None if it is not known."""
+    is_known: bool = True
+    """Whether it is known that this is the newest commit. If not, `offset` is that of the log: see `lag.committed`."""
 
 
 class ReadUntil(NamedTuple):

@@ -200,12 +200,13 @@ class Standing:
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
         self._take_owner(owner.member_id, one)
-        self._take_commit(commit, now, is_new=is_new)
+        if commit.is_known:
+            self._take_commit(commit, now, is_new=is_new)
         self.begins_at_start = topic in tasks.repartition
         if commit.offset is None and owner is not NOBODY and self.baseline is None and samples and ends.end is not None:
             self.baseline = samples.end_by(owned_from(tasks, now))
         seen = Seen(commit, ends, samples, rests)
-        found = measure(self, seen, one)
+        found = measure(self, seen, one) if commit.is_known else Measured()
         self.had_record, self.empty_to = found.has_record or self.had_record, found.empty_to or self.empty_to
         self._take_lag(found, seen, one)
         self.arrived_at = samples.moved_at() if samples else None
@@ -218,7 +219,7 @@ class Standing:
             *owner,
             commit.offset,
             commit.leader_epoch,
-            None if commit.offset is None else self.committed_at,
+            None if commit.offset is None else self.committed_at if commit.is_known else commit.committed_at,
             commit.partition_time,
             ends.start,
             ends.end,

@@ -53,6 +53,8 @@ class GroupWork:
     group_id: str
     known_at: float
     """The newest pass that knew about any partition: the other fields are of this pass. 0: there was none."""
+    complete_at: float = 0.0
+    """The newest pass that knew about every partition. 0: there was none."""
     is_blind: bool = False
     """Whether later passes knew about no partition, for example because the partitions have no leaders."""
     seen_again_at: float | None = None
@@ -136,12 +138,14 @@ def group_work(
         gap = max(arrived_at - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
     without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
+    not_judged = [one for one in committed if one.row.status == UNKNOWN and one.waits is not None]
     ever_slow = [one for one in found if one.slow_at is not None]
     slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
     is_held = any(one.row.held_since is not None for one in found)
     return GroupWork(
         group_id,
         0.0 if is_blind else now,
+        complete_at=before.complete_at if unknown else now,
         is_blind=is_blind,
         seen_again_at=now if before.is_blind else before.seen_again_at,
         partitions=len(found),
@@ -159,7 +163,7 @@ def group_work(
         restoring=_partitions(restoring, "unmoved_since"),
         slow=_partitions(slow, "slow_at"),
         catches_up=all(one.catches_up_since is not None for one in slow),
-        may_be_slow=bool(without_status) or any(one.catches_up_since is None for one in ever_slow),
+        may_be_slow=any(one.catches_up_since is None for one in (*ever_slow, *not_judged)),
         rewound=_partitions([one for one in found if one.row.status == REWOUND], "status_since"),
         lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
         held={one.row[1:3]: one.held_since for one in found if one.held_since is not None},

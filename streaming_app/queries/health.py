@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
-from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.verdict import EARLIER, PLANNED, VERDICTS, WORST_FIRST
+from streaming_app.groups.deployments import DEPLOYMENT, PROCESSES
+from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
@@ -48,7 +48,10 @@ def lines(rows: Iterable[Row], deployments: Mapping[str, str]) -> Iterator[str]:
 
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
-    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced."""
+    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced.
+
+    The records of a group whose processes were restarted are those of one that was deployed again.
+    """
     if not group_ids:
         return {}
     newest = "ORDER BY at, e.offset"
@@ -58,12 +61,13 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
         "AND at IS NOT NULL GROUP BY group_id"
     )
     return {
-        row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
+        row["group_id"]: f"  {_REPLACED.get(row['what'], 'Its last deployment ended')} at {utc(row['at'])}, within "
         f"{lasted(row['at'] - datetime.fromisoformat(row['begin']))}: {row['what']}."
         for row in rows
     }
 
 
+_REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
 _CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
@@ -119,6 +123,24 @@ def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Proble
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
+def deletion(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
+    """Return when a group was deleted, and its last verdicts; None for a group that is not known as deleted."""
+    own = of_group(cluster, group_id)
+    rows = reader.rows(f"SELECT deleted_at FROM groups WHERE {own} AND deleted_at IS NOT NULL")  # noqa: S608 - quoted
+    last = reader.rows(
+        f"SELECT at, verdict, why FROM group_health_history WHERE {own} ORDER BY at DESC LIMIT {_LINES}"  # noqa: S608 - quoted
+    )
+    return {**rows[0], "last_verdicts": last[::-1]} if rows else None
+
+
+def explain_deleted(group_id: str, deleted: Row, problem: Problem | None) -> Iterator[str]:
+    """Yield the lines about a deleted group without a verdict. `deleted` is from `deletion`."""
+    yield f"{group_id} was deleted at {utc(deleted['deleted_at'])}."
+    yield from (f"  {utc(one['at'])} {one['verdict']}: {one['why']}" for one in deleted["last_verdicts"])
+    if problem and problem.ended_at and problem.opened_at:
+        yield _last_problem(problem, problem.opened_at, problem.ended_at)
+
+
 def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
     """Return up to when the lag of a group is known, and how far it has read its input; None if it is not known.
 
@@ -152,23 +174,32 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     if problem is None or problem.opened_at is None:
         return
     if problem.ended_at:
-        by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
-        yield (
-            f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(problem.ended_at)} after "
-            f"{lasted(problem.ended_at - problem.opened_at)}{by}: {problem.summary}"
-        )
+        yield _last_problem(problem, problem.opened_at, problem.ended_at)
         return
     cause = f", cause {problem.cause}" if problem.cause else ""
     yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
     yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    yield f"  What to do: {_to_do(problem, row['why'])}"
+    yield f"  What to do: {_to_do(problem, row)}"
 
 
-def _to_do(problem: Problem, why: str) -> str:
-    """Return the first step of the runbook that fits the verdict's reason, and where to find more."""
-    group, rule = shlex.quote(problem.group_id or ""), rules().get(problem.rule)
+def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> str:
+    by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
+    lines = f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(ended_at)} after "
+    return f"{lines}{lasted(ended_at - opened_at)}{by}: {problem.summary}"
+
+
+def _to_do(problem: Problem, row: Row) -> str:
+    """Return the first step of the runbook that fits the verdict, and where to find more.
+
+    While the verdict is a good one, the problem may not be over yet: then the step fits its last bad verdict.
+    """
+    now = [(row["verdict"], row["why"])] if row["severity"] else []
+    before = [(line.verdict, line.why) for line in reversed(problem.timeline) if line.verdict in BAD]
+    verdict, why = next(iter(now + before), ("", problem.summary))
+    name = RULE_OF_VERDICT.get(verdict, problem.rule)
+    group, rule = shlex.quote(problem.group_id or ""), rules().get(name)
     step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
-    more = f"More: the runbook, {problem.rule}; evidence: `streams-groups why --group {GROUP_ID} --json`."
+    more = f"More: the runbook, {name}; evidence: `streams-groups why --group {GROUP_ID} --json`."
     return f"{step} {more}".strip().replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, group)
 
 

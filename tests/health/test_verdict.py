@@ -122,11 +122,45 @@ def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_wa
         assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
 
 
-def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
-    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
-        found = verdict(facts(group(), known))
-        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
-        assert "it is not known whether work waits" in found.why
+@pytest.mark.parametrize(
+    ("known", "name", "says"),
+    [
+        (work(unknown=3), IDLE, "nothing waits in them"),
+        (work(unknown=3, arrived_at=NOW), OK, "offsets advance in them"),
+        (waiting(ago(seconds=20), progressed_at=NOW, unknown=3), OK, "offsets advance in them"),
+    ],
+)
+def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_work_waits(
+    known: GroupWork, name: str, says: str
+) -> None:
+    found = verdict(facts(group(), known))
+    text = f"9 of 12 partitions known: {says}. Of the others it is not known whether work waits."
+    assert (found.verdict, found.why, found.evidence["unknown_partitions"]) == (UNKNOWN, text, 3)
+    well = Verdict(name, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=14))
+    for each in (known, replace(known, complete_at=ago(minutes=14).timestamp())):
+        stays = verdict(facts(group(), each), well)
+        assert (stays.verdict, stays.facts_at, stays.recheck_at) == (
+            name,
+            ago(minutes=14),
+            ago(minutes=-1, microseconds=-1),
+        )
+        later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
+        assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
+
+
+def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
+    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
+    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
+
+
+def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
+    one = group("NotReady", ago(minutes=50), not_ready_reason=MISSING)
+    before = verdict(facts(one, work()))
+    for known in (work(unknown=1), work(unknown=12), None):
+        assert [verdict(facts(one, known), each).severity for each in (before, None)] == ["warning", "critical"]
+    assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -239,6 +273,26 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     assert "it does not stay up" in found.why
 
 
+@pytest.mark.parametrize(
+    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
+)
+def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
+    last: tuple[str, str], *, named: bool
+) -> None:
+    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
+    began = NOW - timedelta(minutes=20)
+    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
+    for number in range(5):
+        at = began + timedelta(seconds=60 + 200 * number)
+        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
+    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
+    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
+    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
+    assert "NotReady 0s" not in found.why
+    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
+    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
@@ -345,9 +399,23 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
-    assert "it is not known whether work waits" in found.why
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
+
+
+def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
+    None
+):
+    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
+    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
+    assert {one.verdict for one in found} == {STALLED}
+    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
+    assert found[1].why == found[2].why
+    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
 
 
 def assigned_for_nothing() -> GroupHistory:
@@ -365,14 +433,22 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: start the application."),
+        (facts(*ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
         (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
-        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
             facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
             "No member has the tasks",
+        ),
+        (
+            facts(
+                group(),
+                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
+                out_of_memory(2, 5, other_host=False),
+            ),
+            "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),

@@ -138,3 +138,21 @@ def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() 
 
     step(committed, 20, 20, 60.0)
     assert committed.known_until("plain", 59.0) == 60.0
+
+
+def test_a_commit_that_the_answer_leaves_out_is_unknown_unless_its_topic_may_be_described() -> None:
+    """Also after a restart, and while its coordinator does not answer."""
+    committed, in_log = CommittedOffsets(), log(app=5) | {("app", "u", 0): Commit(7, "id", None, 107.0)}
+    unknown = in_log["app", "u", 0]._replace(is_known=False)
+    answer = {"app": {("t", 0): Commit(5)}}
+    for fetched, shown, expected in (
+        (answer, (), unknown),
+        (answer, {"u"}, None),  # it was deleted, or its transaction is open or was aborted
+        ({}, {"u"}, unknown),  # the answer is of before
+        (answer, {"t"}, unknown),
+    ):
+        committed.choose(in_log, {"app"}, 0.0)
+        assert committed.left_out(fetched) == ({"u"} if fetched else set())
+        found = committed.merge(fetched, 0.0, shown=shown)
+        assert found.get(("app", "u", 0)) == expected
+        assert found["app", "t", 0] == in_log["app", "t", 0]

@@ -30,9 +30,7 @@ class Compaction:
         head = [one for one in world.log if one.at <= until]
         newest = {_key(one): one for one in head}
         kept = [
-            one
-            for one in head
-            if newest[_key(one)] is one and (self.keeps_tombstones or one.record.value is not None)
+            one for one in head if newest[_key(one)] is one and (self.keeps_tombstones or one.record.value is not None)
         ]
         return replace(world, log=[*kept, *world.log[len(head) :]])
 

@@ -82,7 +82,8 @@ def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
     """Return the problems that were open after a time, in the order in which they opened."""
     found = [_told(one) for one in outcome.all_problems if one.opened_at is not None]
     return sorted(
-        (one for one in found if one.ended_at is None or one.ended_at > after), key=lambda one: (one.opened_at, *one[:2])
+        (one for one in found if one.ended_at is None or one.ended_at > after),
+        key=lambda one: (one.opened_at, *one[:2]),
     )
 
 

@@ -32,7 +32,7 @@ def test_a_transaction_that_nobody_ends_is_one_critical_alert_after_its_limit_an
     assert found.resolved_at is not None
     assert found.resolved_at - (_BEGAN + LONG) <= 120
     assert outcome.problems[0].cause == "open_transaction"
-    assert "an open transaction holds back 12 partitions since 2026-03-02 02:00:" in found.summary
+    assert "12 partitions held by an open transaction since 2026-03-02 02:00:" in found.summary
 
 
 def test_transactions_of_ten_minutes_do_not_fill_the_history_of_verdicts() -> None:

@@ -175,7 +175,8 @@ class Problems:
         )
         if before.state == FIRING:
             worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
-            one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
+            severity, since = min(before.severity, one.severity, key=severity_rank), finding.since or before.since
+            one = replace(one, rule=worst, severity=severity, since=min(before.since, since))
         else:
             since = min(
                 finding.since or at, before.since

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
@@ -58,6 +58,11 @@ _OPTIONAL_ACLS = {
     "Describe on TransactionalId:*": (
         "transactions that have been open too long, and block read_committed consumers, are unknown",
         "FACTS",
+    ),
+    "Read on Topic:*": (
+        "whether records wait, or only markers and aborted records of transactions, is known only for topics that "
+        "other ACLs allow",
+        "",
     ),
 }
 """Optional ACL -> what is missing without it, and the variable with which deploy/kafka/acls.sh grants it."""
@@ -205,6 +210,10 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED
     yield _optional_acl("Describe on TransactionalId:*", granted=granted)
+    topics = [DescribeProducersRequest.TopicRequest(name=unknown, partition_indexes=[0])]
+    (topic,) = admin.send_to_any(DescribeProducersRequest(topics=topics)).topics
+    granted = topic.partitions[0].error_code != TOPIC_AUTHORIZATION_FAILED
+    yield _optional_acl("Read on Topic:*", granted=granted)
 
 
 def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:

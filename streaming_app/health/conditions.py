@@ -23,6 +23,7 @@ from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
+from streaming_app.health.transactions import held
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
@@ -205,18 +206,20 @@ def stalled(facts: Facts) -> Verdict | None:
     work, one = facts.work, _unmoved(facts)
     if one is None or (facts.waits is None and facts.was != STALLED):
         return None
-    since = max(to_time(one.since), facts.runs_since)
+    since = to_time(one.since)
+    runs_since = max(since, facts.runs_since)
     # If members leave and join again, as after max.poll.interval.ms, the five minutes do not start again.
-    settles = max(timedelta(0), _SETTLES - facts.ran_between(to_time(one.since), since))
-    due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
+    settles = max(timedelta(0), _SETTLES - facts.ran_between(since, runs_since))
+    due = max(to_time(work.known_at) if facts.was != STALLED else since, runs_since + settles)
     is_all = _has_not_moved(work, since)
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
-    least = one.at_least if since == to_time(one.since) else ""
     leave = flapping(facts)  # so nothing hangs: they end
     leavers = f"; {leave.why}" if leave else ""
-    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    why = (
+        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    )
     evidence = {
         **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
@@ -393,6 +396,7 @@ CONDITIONS = (
     without_members,
     started_again_and_again,
     stalled,
+    held,
     stuck,
     restoring,
     behind,

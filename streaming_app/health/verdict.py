@@ -76,6 +76,10 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
+EARLIER = "earlier"
+"""Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
+OPEN_TRANSACTION = "open_transaction"
+"""Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 OVER = "over"
 """Key of evidence: the group is Unknown, but what was bad is proven to be over."""
 BROKER_AWAY = "broker_away"

@@ -104,6 +104,7 @@ class LagPass:
             self.tracker.restore_samples(*sample)
         for row in self._store.rows(reader):
             self.tracker.restore_row(row)
+        self.tracker.read_uncommitted = self._store.read_uncommitted(reader)
 
     def run(self, admin: Admin) -> PassResult:
         """Make one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
@@ -130,7 +131,7 @@ class LagPass:
         self._add_partitions_without_commit(commits, groups)
         now = self._clock()
         ends = self._ends.read(admin, {key[1:] for key in commits})
-        new = self.tracker.unseen(commits, ends.ends, now)
+        new = self.tracker.unseen(commits, ends.ends, now, groups)
         for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
             self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
         known = {  # the stream of commits reads the members of groups of other types
@@ -149,7 +150,7 @@ class LagPass:
             time.monotonic() - began,
             self.tracker.work,
             _both(ends.away, away_of(admin, OFFSETS_TOPIC)),
-            KnownUntil(log.commits or None, of_groups, ends.answered_at),
+            KnownUntil(log.commits or None, of_groups, ends.answered_at, dict(self.tracker.read_uncommitted)),
             types,
             ends.may_come,
         )

@@ -28,7 +28,9 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.progress import Standing
+from streaming_app.lag.transactions import OpenTransaction, Transactions
 from streaming_app.lag.work import GroupWork
+from streaming_app.text import utc
 from tests.support.health_harness import (
     LONG_AGO,
     NOW,
@@ -481,3 +483,58 @@ def not_revoking() -> GroupSnapshot:
 def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str) -> None:
     found = verdict(known)
     assert rules()[RULE_OF_VERDICT[found.verdict]].step_for(found.why).text.startswith(step), found.why
+
+
+@pytest.mark.parametrize(
+    ("open_since", "timeout", "longest", "minutes", "severity"),
+    [
+        (ago(minutes=21), 900.0, None, 21, "critical"),
+        (ago(minutes=19), 900.0, None, 19, None),
+        (ago(minutes=7), 60.0, 900.0, 7, "critical"),
+        (None, None, 900.0, 21, "critical"),
+        (None, None, 3_600.0, 21, None),
+        (None, None, None, 21, "warning"),
+        (None, None, None, 19, None),
+        (ago(minutes=-60), 60.0, 900.0, 19, None),
+        (ago(minutes=2), 60.0, 900.0, 19, None),
+    ],
+    ids=[
+        "beyond its own time-out",
+        "not yet",
+        "its own is shorter than the longest",
+        "beyond the longest",
+        "not beyond the longest",
+        "no limit is known",
+        "not beyond the default",
+        "it starts in the future",
+        "a later one",
+    ],
+)
+def test_who_is_held_by_an_open_transaction_is_stalled_after_its_limit_and_patience(
+    open_since: datetime | None, timeout: float | None, longest: float | None, minutes: float, severity: str | None
+) -> None:
+    since, key = ago(minutes=minutes), ("orders", 0)
+    standing = Standing(row(last_stable_offset=90), offset=90)
+    of_work = work(held={key: since.timestamp()}, progress={key: standing}, progressed_at=since, arrived_at=NOW)
+    found = {key: OpenTransaction("tx", open_since.timestamp(), timeout or 0.0, 5)} if open_since else {}
+    judged = verdict(facts(group(), of_work, transactions=Transactions(found, longest)))
+    assert (judged.verdict, judged.severity) == (STALLED if severity else OK, severity)
+    if severity:
+        assert (judged.since, judged.evidence["open_transaction"]) == (since, ["tx"] if open_since else [])
+        step = rules()[RULE_OF_VERDICT[STALLED]].step_for(judged.why).text
+        assert all(one in step for one in ("describe-producers", "find-hanging", "abort"))
+    assert verdict(facts(group(), of_work, transactions=None), judged).verdict == judged.verdict  # asked for later
+
+
+def test_joins_and_restarts_of_members_move_no_begin_of_what_does_not_move() -> None:
+    since = ago(minutes=40)
+    stuck = waiting(since, stalled=unmoved(since))
+    for joined in (30, 6):
+        found = verdict(facts(group(since=ago(minutes=joined)), stuck))
+        assert (found.verdict, found.since) == (STALLED, since)
+        assert f"moved since {utc(since)}, " in found.why
+
+
+def test_right_after_a_start_a_group_whose_offsets_have_just_moved_is_not_idle() -> None:
+    before = Verdict(OK, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(progressed_at=ago(seconds=20))), before).verdict == OK

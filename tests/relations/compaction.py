@@ -55,4 +55,6 @@ def moments(history: History) -> list[float]:
         found += [middle(history), (problems[-1].ended_at or history.seconds) - 15 * MINUTE]
     else:
         found.append(random_of("C", history.name).uniform(history.watched_from, history.seconds))
-    return sorted({max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE})
+    return sorted(
+        {max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE}
+    )

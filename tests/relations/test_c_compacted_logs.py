@@ -117,7 +117,9 @@ def wrong_verdicts(history: History, whole: Outcome, other: Outcome, start: floa
     return [
         one
         for one in other_verdicts(whole, other, after=start, until=history.seconds)
-        if not any(one.group_id == group_id and opened < one.end and one.begin < end for group_id, opened, end in counted)
+        if not any(
+            one.group_id == group_id and opened < one.end and one.begin < end for group_id, opened, end in counted
+        )
     ]
 
 

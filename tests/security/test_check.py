@@ -32,6 +32,7 @@ OPTIONAL = {
         ACLOperation.DESCRIBE,
         ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*"),
     ),
+    "ACL Read on Topic:*": (ACLOperation.READ, ALL_TOPICS),
 }
 
 

@@ -67,7 +67,7 @@ class Successors:
     def _stayed(self, group_id: str, until: datetime) -> bool:
         """Return whether a successor had members until this time."""
         group = self._groups.get(group_id)
-        since = group and (group.state_since or shown_at(group))
+        since = (group.state_since or shown_at(group)) if group else None
         return group is None or group.state != EMPTY or since is None or since > until
 
     @cached_property

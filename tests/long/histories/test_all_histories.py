@@ -25,8 +25,8 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
-from tests.relations.test_hidden import check_hidden
 from tests.relations.restarts import check_absence, check_restarts
+from tests.relations.test_hidden import check_hidden
 from tests.relations.transactions import check_transactions, writes_plain_records
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 # make test-long   campaigns of faults and attacks, all histories, and copies of the project: before a release
 # make test-fast   the tests that start neither a broker nor Spark nor another JVM nor a browser, and take little time
 # make bench  benchmarks, as ratios to stated rivals
-# make lint   ruff, mypy, import-linter, and that generated files are up to date
+# make lint   ruff, mypy, import-linter, broad exceptions, and that generated files are up to date
 # make generate   every file that is made from the code
 # make docs   the documentation as HTML in build/docs, its generated parts written first; warnings are errors
 # make wheel   sdist, wheel and bill of materials in build/dist, and the wheel run in a fresh environment
@@ -49,6 +49,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.timing_lint
+	$(BIN)/python -m tests.exception_lint
 	$(BIN)/python -m deploy.generate --check
 	$(BIN)/python -m docs.generate --check
 

@@ -40,6 +40,10 @@ class OtherOwnerError(JobError):
     """Another job has taken over the cluster that this one wrote."""
 
 
+class StorageError(JobError):
+    """The tables or the checkpoint cannot be read or written."""
+
+
 class NothingReadError(JobError):
     """Spark reads none of the records that the brokers have."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 
+_DURATION = re.compile(r"\b\d+(\.\d+)?\s?(ns|µs|ms|s)\b")
 Report = Callable[[str], None]
 """Takes one line for whoever runs the job or the command, without its end."""
 
 
 class ReportOnce:
-    """Reports a line unless it is one of the last ones that it reported. Use it from one thread."""
+    """Reports a line unless one of its last ones was the same, up to durations. Use it from one thread."""
 
     def __init__(self, report: Report, memory: int = 1) -> None:
         """`memory`: so many lines are not repeated, the newest ones; with 1, a line is if another one came between."""
@@ -19,8 +21,8 @@ class ReportOnce:
 
     def __call__(self, line: str) -> None:
         """Report the line if it is new."""
-        if line not in self._known:
-            self._known.append(line)
+        if (text := _DURATION.sub("", line)) not in self._known:
+            self._known.append(text)
             self._report(line)
 
     @property

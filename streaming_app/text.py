@@ -58,9 +58,12 @@ def _escape_character(character: str) -> str:
 
 
 def _escape_json_character(match: re.Match[str]) -> str:
-    if is_visible(match[0]):
-        return match[0]
-    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return match[0] if is_visible(match[0]) else json_units(match[0])
+
+
+def json_units(text: str) -> str:
+    r"""Return the text as escapes of JSON: `\u00e9`, two for a character beyond U+FFFF."""
+    units = text.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 

@@ -53,6 +53,14 @@ def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
     return Finding(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
 
 
+def not_judged(group_id: str, why: str) -> Finding:
+    """Return the finding for a group whose verdict could not be decided."""
+    reason = shorten(why, _REASON)
+    return Finding(
+        None, f"{group_id} is set aside for its verdict, which stays Unknown or as it was: {reason}", {"reason": reason}
+    )
+
+
 # --- Topology descriptions --------------------------------------------------------------------------------------------
 
 _PUSH_SHOWN = timedelta(hours=1)  # how long the rule fires after an unsolicited push

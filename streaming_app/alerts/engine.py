@@ -30,7 +30,17 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
 from streaming_app.health.facts import HealthSettings
-from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, GOOD, LOSING, PLANNED, Verdict, is_bad
+from streaming_app.health.verdict import (
+    BEHIND,
+    BROKER_AWAY,
+    DOWN,
+    LOSING,
+    OPEN_TRANSACTION,
+    PLANNED,
+    Verdict,
+    is_bad,
+    is_over,
+)
 
 _FIELDS = {LOSING: "lost_after", DOWN: "patience", BEHIND: "behind_for"}
 """Verdict -> the field of `HealthSettings` that the `for` of its rule sets."""
@@ -75,7 +85,7 @@ class AlertEngine:
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             self._judge(observed, now)  # if the job reads records late, every verdict stays as it is
         self._watched.update(observed.groups)
-        facts = Facts(now, observed, self.lifecycle.open, self._descriptions)
+        facts = Facts(now, observed, self.lifecycle.open, self._descriptions, self.board.failed)
         truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
         self.without_alerts = len(left_out)
         for key, truth in truths.items():
@@ -106,7 +116,7 @@ class AlertEngine:
                 continue
             if is_bad(verdict) and not problem:
                 yield Change(group_id, replace(verdict, at=now), now)
-            elif verdict.verdict in GOOD and problem and verdict.at > problem.timeline[-1].at:  # the verdict is newer
+            elif is_over(verdict) and problem and verdict.at > problem.timeline[-1].at:  # the verdict is newer
                 yield Change(group_id, verdict, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
@@ -125,8 +135,8 @@ class AlertEngine:
 
 
 def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Truth:
-    """Return a finding for a bad verdict, `Over` for a good one, and None (no change) for any other."""
-    if verdict.verdict in GOOD:
+    """Return a finding for a bad verdict, `Over` for one that ends it, and None (no change) for any other."""
+    if is_over(verdict):
         return Over(verdict.verdict, verdict.why)
     if not is_bad(verdict) or verdict.evidence.get(PLANNED):
         return None
@@ -138,5 +148,7 @@ def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Tr
 def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:
     if "reason" in verdict.evidence and group and group.missing_topics:  # the group is, or was, NotReady
         return [f"missing_topic:{topic}" for topic in group.missing_topics]
+    if OPEN_TRANSACTION in verdict.evidence:
+        return [OPEN_TRANSACTION]
     broker = verdict.evidence.get(BROKER_AWAY)
     return [f"{BROKER_AWAY}:{broker}"] if broker else []

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.alerts.conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, rule_failed
+from streaming_app.alerts.conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, not_judged, rule_failed
 from streaming_app.alerts.facts import DescriptionSupport, Facts, RuleSettingsLookup
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.alerts.problem import Finding, Over, ProblemKey
@@ -70,6 +70,8 @@ def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) ->
         if job and name in settings_of(None) and (truth := job_condition(job, facts.now)):
             truths[ProblemKey(name, None)] = truth
     if job is None or job.caught_up:
+        failed = ((group_id, why) for group_id, why in facts.not_judged.items() if group_id in facts.observed.groups)
+        truths |= {ProblemKey(SET_ASIDE, group_id): not_judged(group_id, why) for group_id, why in failed}
         for key in dict.fromkeys((*watched.candidates(facts), *facts.open)):
             if key.subject in CONDITIONS and key.subject in settings_of(key.group_id):
                 _check(key, facts, truths)
@@ -82,6 +84,8 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
     group = facts.observed.groups.get(group_id)
     try:
         truth = CONDITIONS[subject].truth(group_id, group, facts)
+    except MemoryError:  # no error of the group: the evaluation fails, and is repeated
+        raise
     except Exception as error:  # noqa: BLE001 - see above
         aside = ProblemKey(SET_ASIDE, group_id)
         if not isinstance(truths.get(aside), Finding):
@@ -89,7 +93,7 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
         return
     if isinstance(truth, Finding) and group and group.set_aside_reason and subject != SET_ASIDE:
         truth = replace(truth, evidence={**truth.evidence, "cut": _OLD_ROW})
-    if truth and not isinstance(truths.get(key), Finding):  # keep the finding that another rule failed
+    if truth and not isinstance(truths.get(key), Finding):  # keep the finding that a rule or the verdict failed
         truths[key] = truth
 
 

@@ -49,6 +49,8 @@ class EngineSettings:
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     is_muted: Callable[[Problem], object] = lambda _one: False
     """Whether a problem is muted now."""
+    first_started_at: datetime | None = None
+    """When the job first started on the cluster; None: not known, and no problem is old."""
 
 
 class LostDescription(NamedTuple):
@@ -183,3 +185,5 @@ class Facts:
     open: Mapping[ProblemKey, Problem] = field(default_factory=dict)
     """The pending and open problems."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
+    not_judged: Mapping[str, str] = field(default_factory=dict)
+    """Group whose verdict could not be decided -> the error."""

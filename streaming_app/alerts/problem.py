@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.catalog import HEALTH_RULES
@@ -150,6 +150,11 @@ class Problem:
         """A sort key: open problems first, then the most severe, then the oldest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
         return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
+
+
+def is_old(one: Problem, first_started_at: datetime) -> bool:
+    """Return whether a problem of a group began more than a day before the job first started on the cluster."""
+    return one.group_id is not None and one.since < first_started_at - timedelta(days=1)
 
 
 def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_muted: bool = False) -> Problem:

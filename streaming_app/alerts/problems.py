@@ -42,10 +42,11 @@ from streaming_app.alerts.problem import (
     Problem,
     ProblemKey,
     end_of,
+    is_old,
     severity_rank,
     with_delivery,
 )
-from streaming_app.health.verdict import GOOD, OFF
+from streaming_app.health.verdict import ENDS, OFF
 from streaming_app.text import digest, rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
@@ -174,7 +175,8 @@ class Problems:
         )
         if before.state == FIRING:
             worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
-            one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
+            severity, since = min(before.severity, one.severity, key=severity_rank), finding.since or before.since
+            one = replace(one, rule=worst, severity=severity, since=min(before.since, since))
         else:
             since = min(
                 finding.since or at, before.since
@@ -237,7 +239,9 @@ class Problems:
         return (*kept, *(Delivery(sink, FIRING) for sink in sinks if sink not in {d.sink for d in kept}))
 
     def _end(self, one: Problem, at: datetime, by: str) -> None:
-        self._change(end_of(one, at, by, self._settings.sinks, is_muted=bool(self._settings.is_muted(one))))
+        first = self._settings.first_started_at  # what ends before the message about old problems is not in it
+        is_quiet = bool(self._settings.is_muted(one)) or (first is not None and is_old(one, first))
+        self._change(end_of(one, at, by, self._settings.sinks, is_muted=is_quiet))
 
     def _change(self, one: Problem) -> None:
         """Replace a problem, which is then unsaved, and may be sent after `publish`."""
@@ -282,7 +286,7 @@ class Problems:
 def calm_until(one: Problem) -> datetime | None:
     """Return when a problem will end if its group continues to process; None if its group does not process now."""
     last = one.timeline[-1] if one.timeline and one.ended_at is None else None
-    return last.at + CALM if last and last.verdict in GOOD else None
+    return last.at + CALM if last and last.verdict in ENDS else None
 
 
 def _kind(one: Problem) -> _Kind:

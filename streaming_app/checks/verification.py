@@ -34,6 +34,7 @@ from streaming_app.errors import UserError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets, read_checkpoint_offsets
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
@@ -187,9 +188,10 @@ class Verification:
         """Compare a group, and add the result to the report. Return why it must be compared again, or None."""
         unconfirmed, code = self.unconfirmed.pop(group_id, None), description["error_code"]
         if code not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer
-            reason = f"the broker returned error {code}: {description['error_message'] or 'no message'}"
+            error, message = error_name(code), description["error_message"]
             if code not in AUTHORIZATION_CODES:
-                return NotCompared(group_id, reason)
+                return NotCompared(group_id, f"{error}: {message}" if message else error)
+            reason = f"{error}; grant Describe on {'its topics' if code == TOPIC_AUTHORIZATION_FAILED else 'it'}"
             self.report.not_compared.append(NotCompared(group_id, reason, is_missing_acl=True))
             return None
         found = differences(group_id, row, description)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -10,28 +11,47 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.tables import features
+from streaming_app.tables.alerts_upgrade import is_of_020
+from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import open_table
+from streaming_app.tables.table_creation import ALERTS
 from streaming_app.text import gibibytes
 
 _FREE_BYTES = 1 << 30
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def check_warehouse(location: Location, cluster: str) -> Iterator[Result]:
-    """Yield the results about the warehouse at `location`."""
+def check_warehouse(location: Location, cluster: str, *, single_writer: bool = False) -> Iterator[Result]:
+    """Yield the results about the warehouse at `location`; `single_writer` is the setting."""
     place = _check_local(location.path) if location.is_local else _check_store(location)
     yield place
     if place.status == FAILED and not location.is_local:  # each further request would wait for its time-out
         yield skipped("tables", f"{location} cannot be used")
         return
+    if place.status != FAILED:
+        yield _check_commits(location, single_writer=single_writer)
     yield check_format(location)
     yield _check_job(location, cluster)
+
+
+def _check_commits(location: Location, *, single_writer: bool) -> Result:
+    check = "commits"
+    try:
+        reason = why_unsafe(location)
+    except OSError as error:
+        return failed(check, f"{location}: {reason_of(error)}", "see deploy/README.md for the settings of each store")
+    if reason:
+        return warning(check, f"{reason}; single_writer is true") if single_writer else failed(check, reason, ADVICE)
+    return ok(check, "none overwrites another one")
 
 
 def _check_local(directory: Path) -> Result:
@@ -44,7 +64,8 @@ def _check_local(directory: Path) -> Result:
             file.write(b"test")
     except OSError as error:
         text = f"{existing} cannot be written by user {os.getuid()}: {reason_of(error)}"
-        return failed(check, text, f"let this user write there, or {elsewhere}")
+        remedy = "free some space" if error.errno in _FULL else "let this user write there"
+        return failed(check, text, f"{remedy}, or {elsewhere}")
     free = shutil.disk_usage(existing).free
     text = f"{directory} can be {'written' if existing == directory else 'created'}, {gibibytes(free, 0)} are free"
     return warning(check, text, "20 GiB are advised") if free < _FREE_BYTES else ok(check, text)
@@ -66,8 +87,12 @@ def check_format(location: Location) -> Result:
     try:
         for definition in tables():
             place = location / definition.name
-            names = {field.name for field in open_table(place).schema().fields} if place.is_delta_table() else set()
-            if unknown := sorted(names - set(definition.names)):
+            table = _find_table(place)
+            names = {field.name for field in table.schema().fields} if table else set()
+            if table and (reason := features.unwritable_feature(table)):
+                return failed(check, f"{place} {reason}", features.ADVICE)
+            is_old = definition.name == ALERTS and is_of_020(names)
+            if not is_old and (unknown := sorted(names - set(definition.names))):
                 return failed(
                     check,
                     f"{place} has a column {unknown[0]} that this release does not know",
@@ -82,6 +107,17 @@ def check_format(location: Location) -> Result:
     if older:
         return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
     return ok(check, f"{existing}, of this release's format")
+
+
+def _find_table(place: Location) -> DeltaTable | None:
+    """Return the table at a place; None if there is none. Raises as `open_table`."""
+    try:
+        place.delta_table()
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError):  # `open_table` says more
+        pass
+    return open_table(place)
 
 
 def _check_job(location: Location, cluster: str) -> Result:

@@ -1,4 +1,4 @@
-"""The command `alerts` shows open alerts; `alerts end` ends one; `alerts mute` stops notifications for some groups."""
+"""The command `alerts` shows open alerts; `alerts end` ends some; `alerts mute` stops notifications for some groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming_app.cli.options import handle_errors, warehouse_options
-from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows
+from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
 from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
@@ -122,32 +122,59 @@ def _to_json(mute: Mute | None) -> dict[str, Any] | None:
 
 @alerts.command()
 @warehouse_options()
-@click.argument("alert_id", metavar="ID")
+@click.argument("alert_id", metavar="[ID]", required=False)
+@click.option("--match", "pattern", metavar="PATTERN", help="End the alerts of all groups whose whole id matches it.")
 @click.option(
     "--reason",
     type=click.Choice(["retired", "planned"]),
     required=True,
     help="retired: nobody runs the group any more; planned: it is down on purpose.",
 )
+@json_option
 @handle_errors
-def end(warehouse: Location, cluster: str, alert_id: str, reason: str) -> None:
-    """End the open alert with this ID. It must be about the verdict on a group.
+def end(  # noqa: PLR0913, PLR0917 - one per option
+    warehouse: Location, cluster: str, alert_id: str | None, pattern: str | None, reason: str, as_json: bool
+) -> None:
+    """End the open alert with this ID, or many with --match, and print them. They must be about verdicts on groups.
 
-    The job ends it at its next evaluation, and notifies the sinks.
+    The job ends them at its next evaluation, and notifies the sinks.
     """
     from streaming_app.alerts.problem import HEALTH  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.regex import given_regex  # noqa: PLC0415
     from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415
     from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
+    if (alert_id is None) == (pattern is None):
+        raise LineError("Give the ID of an alert, or --match PATTERN for those of many groups.")
+    try:
+        regex = None if pattern is None else given_regex(pattern)
+    except ValueError as error:
+        raise LineError(f"--match {escape(str(error))}") from None
     files, reader = EndedProblems(warehouse, cluster), open_cluster(warehouse, cluster, "alerts")
-    found = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN} AND alert_id = {quote(alert_id)}")
-    if not found or alert_id in files.reasons():
-        raise WarehouseError(f"No open alert {alert_id!r}: `streams-groups alerts` lists them")
+    one = "" if alert_id is None else f" AND alert_id = {quote(alert_id)}"
+    reasons, open_ones = files.reasons(), read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}{one}")
+    found = [alert for alert in open_ones if alert.alert_id not in reasons]
+    if regex is not None:
+        found = [alert for alert in found if alert.subject == HEALTH and regex.matches(alert.group_id or "")]
+    if not found:
+        what = (
+            f"open alert {alert_id!r}"
+            if regex is None
+            else f"group with an open alert that can be ended matches {pattern!r}"
+        )
+        raise WarehouseError(f"No {what}: `streams-groups alerts` lists them")
     if found[0].subject != HEALTH:
         raise WarehouseError(f"{alert_id} has the rule {found[0].rule}: it ends by itself when its condition is over")
-    files.end(alert_id, reason, user_name(), datetime.now(timezone.utc))
-    echo(f"{alert_id} has ended: {reason}.")
+    files.end([alert.alert_id for alert in found], reason, user_name(), datetime.now(timezone.utc))
+    rows = [{"ID": one.alert_id, "RULE": one.rule, "GROUP": one.group_id, "SINCE": one.since} for one in found]
+    if as_json:
+        echo_json([{name.lower(): value for name, value in row.items()} for row in rows])
+    elif regex is not None:
+        echo_rows(rows)
+        echo(f"{count(len(found), 'alert has', 'alerts have')} ended: {reason}.", err=True)
+    else:
+        echo(f"{alert_id} has ended: {reason}.")
 
 
 @alerts.command()

@@ -324,13 +324,21 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
 
     reader = open_cluster(warehouse, cluster)
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
-    if row is None:
-        raise WarehouseError(
-            f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
-            "`streams-groups list` shows all groups with a verdict"
-        )
     problem = health.problem_with(reader, cluster, group_id)
-    times = health.stream_time(reader, cluster, group_id)
+    if row is None:
+        deleted = health.deletion(reader, cluster, group_id)
+        if deleted is None:
+            raise WarehouseError(
+                f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
+                "`streams-groups list` shows all groups with a verdict"
+            )
+        if as_json:
+            echo_json({"group_id": group_id, "verdict": None, **deleted, "alert": problem and to_json(problem)})
+            return
+        for line in health.explain_deleted(group_id, deleted, problem):
+            echo(line)
+        return
+    times = health.lag_times(reader, cluster, group_id)
     if as_json:
         echo_json(row | times | {"alert": problem and to_json(problem)})
         return

@@ -101,10 +101,11 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     class_archive: bool,
     as_json: bool,
 ) -> None:
-    """Check what the job needs before its first start. Exits with 1 if a check fails, or the configuration is invalid.
+    """Check what the job needs before its first start. Exits with 1 if a check fails.
 
     Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
-    clocks, the warehouse, the sinks. It has the options of run.
+    clocks, the warehouse, the sinks. The last one says how many groups are Down, Stalled or Unknown now. It has the
+    options of run.
 
     --show-config prints the configuration merged from defaults, file, environment and flags, without secrets. Comments
     name the keys that flags, environment and file set. With its secrets filled in, the output is a valid configuration
@@ -178,15 +179,25 @@ def _check(settings: Settings, *, send_test: bool, as_json: bool) -> None:
 
 
 def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
-    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks import result  # noqa: PLC0415 - --help needs none of these
+    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415
     from streaming_app.checks.machine import check_client_properties, check_machine  # noqa: PLC0415
     from streaming_app.checks.sinks import check_sinks  # noqa: PLC0415
     from streaming_app.checks.warehouse import check_warehouse  # noqa: PLC0415
+    from streaming_app.config.settings import JobConfig  # noqa: PLC0415
+    from streaming_app.job import first_look  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
-    yield from check_brokers(properties, settings.topic)
-    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster)
+    of_brokers = []
+    for one in check_brokers(properties, settings.topic):
+        of_brokers.append(one.status)
+        yield one
+    yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
+    if result.FAILED in of_brokers:
+        yield result.skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")
+    else:
+        yield first_look.look(properties, JobConfig(**dict(settings)), echo_error)

@@ -7,7 +7,12 @@ from importlib import import_module
 
 import click
 
-from streaming_app.cli.process import open_standard_streams, return_freed_memory
+from streaming_app.cli.process import (
+    decode_arguments,
+    escape_what_cannot_be_encoded,
+    open_standard_streams,
+    return_freed_memory,
+)
 from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
@@ -30,6 +35,10 @@ COMMANDS = {
 class _Program(CommandGroup):
     """The program: its commands are listed in blocks."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        return super().parse_args(ctx, decode_arguments(args))
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write a line for each command."""
         width = formatter.width - 6 - max(map(len, self.commands))
@@ -48,6 +57,7 @@ class _Program(CommandGroup):
 def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
     open_standard_streams()
+    escape_what_cannot_be_encoded()
     return_freed_memory()
     if sys.flags.optimize:
         raise click.ClickException("kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O")

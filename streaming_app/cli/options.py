@@ -300,10 +300,14 @@ def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+class _ConfigurationError(click.ClickException):
+    exit_code = 2  # a supervisor does not start the job again, see deploy/systemd
+
+
 def _load(
     file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
 ) -> LoadedConfig:
-    """Load the effective configuration. Exits with 2 if a flag is invalid, with 1 if the file or a variable is."""
+    """Load the effective configuration. Exits with 2 if a flag, the file or a variable is invalid."""
     from streaming_app.config.load import load, typo_suggestions  # noqa: PLC0415
     from streaming_app.errors import ConfigError, FlagError  # noqa: PLC0415 - not loaded by --help
 
@@ -314,7 +318,7 @@ def _load(
     except FlagError as error:
         raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
     except ConfigError as error:
-        raise click.ClickException("\nError: ".join(map(escape, error.lines))) from None
+        raise _ConfigurationError("\nError: ".join(map(escape, error.lines))) from None
     for line in loaded.removed:
         click.echo(escape(f"Warning: {line}"), err=True)
     return loaded

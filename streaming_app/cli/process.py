@@ -10,13 +10,19 @@ lost. So the process ends without Python's clean-up (`abandon_threads`).
 from __future__ import annotations
 
 import atexit
+import codecs
 import ctypes
 import getpass
+import io
 import os
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+
+from streaming_app.text import json_units
+
+_ESCAPES = "streams-groups-escapes"
 
 _FREED_AT_ONCE = {
     "MALLOC_ARENA_MAX": "2",
@@ -62,6 +68,28 @@ def open_standard_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003 - it takes the lowest free number
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+
+
+def escape_what_cannot_be_encoded() -> None:
+    r"""Let standard streams print what their encoding lacks as `\u00e9`, which is also valid in JSON and YAML.
+
+    Any tenant chooses ids, and a locale such as de_DE.ISO-8859-1 lacks most letters.
+    """
+    codecs.register_error(_ESCAPES, _escape_unencodable)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ESCAPES)
+
+
+def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json_units(error.object[error.start : error.end]), error.end
+
+
+def decode_arguments(arguments: Iterable[str]) -> list[str]:
+    """Return arguments that are UTF-8, decoded as such where the locale has only ASCII."""
+    return [one.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") for one in arguments]
 
 
 def _is_open(descriptor: int) -> bool:

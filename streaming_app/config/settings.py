@@ -93,6 +93,8 @@ class Settings(Section):
     bootstrap_server: BootstrapServer | None = None
     command_config: Path | None = None
     warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
+    single_writer: bool = False
+    """Whether the job writes a warehouse that does not keep commits from overwriting each other."""
     state_dir: Path | None = None
     """The local directory for the lock and Spark's log if the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER

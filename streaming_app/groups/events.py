@@ -141,7 +141,7 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         found = _causes_of(changes) or ({UNKNOWN_CAUSE} if before["group_epoch"] is not None else set())
         causes["group_epoch"] = _join_causes(found)
         group.causes_since_assignment = _join_causes(found | split_causes(group.causes_since_assignment))
-    if is_replaced(changes, "assignment_epoch"):
+    if is_replaced(changes, "assignment_epoch") and group.assignment_epoch is not None:  # no tombstone of record 20
         cause = group.causes_since_assignment or UNKNOWN_CAUSE
         moves = any(old["target"] != new["target"] for one, (old, new) in changes.items() if one is not None)
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
@@ -161,6 +161,8 @@ def make_events(
             continue  # the client id of a known member was read
         if what == "assignment_configs" and not (old and new):
             continue  # the configs were read for the first time
+        if what == "assignment_epoch" and old and what not in causes:
+            continue  # its record was deleted: Describe reports the first epoch, but nothing was assigned
         event = Event(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
         if what == "member":
             before, after = changes[member_id]

@@ -7,7 +7,8 @@ In their heartbeats, clients report for each task the offset in its changelogs a
 coordinator moves, nothing is known until the next reports. For an unknown value a client reports -1, 2^63-1 or nothing.
 For a task with several changelogs it reports 0 if one of them is unknown, so an offset of 0 before a later end is
 unknown, too. A running active task is reported without an offset; an active task with an offset below the end restores
-its state. A member also reports tasks that it does not have but whose state is on its disk. Such a copy is dormant:
+its state. If that offset is 0, the restore has not begun, or one of its changelogs is unknown: then its lag is at most
+the end. A member also reports tasks that it does not have but whose state is on its disk. Such a copy is dormant:
 nobody keeps it up to date, but it makes a restore in this process shorter.
 
 Each description of the group gives a new status (`GroupCopies`), made from the status before. A time since when a
@@ -171,6 +172,8 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
     found = []
     for copy in copies:
         one = by_place.pop(copy.place, copy)
+        if copy.role == ACTIVE and one.task_offset == 0:
+            one = one._replace(lag=one.task_end_offset)
         role = RESTORING if copy.role == ACTIVE and one.lag else copy.role
         one = one._replace(process_id=copy.process_id, client_host=copy.client_host, role=role)
         found.append(one._replace(stateful=copy.stateful or one.stateful))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import is_
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 
@@ -43,6 +44,7 @@ NEWCOMER_STEPS = 5_000
 """The work for newcomers in one step, in verdicts on groups without events. It takes less than a second."""
 _EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of state takes 50 times as long
 
+_MOVES = timedelta(minutes=1)
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
 NOT_JUDGED = "The verdict cannot be decided: "
@@ -62,6 +64,8 @@ class Known:
     """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
     """Group -> the copies of its tasks; None: not known now."""
+    transactions: Transactions | None = NO_TRANSACTIONS
+    """The open transactions; None: the brokers have not been asked yet."""
 
 
 _BY_GROUP = ("groups", "histories", "work", "copies")
@@ -96,8 +100,14 @@ class Board:
         self._began: datetime | None = None
         self._known = Known({}, work=None)
         self._successors = Successors({}, NONE)
+        self.moved: set[str] = set()
+        """Groups whose bad verdict got other times without a change of verdict, severity or reason: when it began, or
+        when records will be lost. The caller stores these verdicts, and removes the groups."""
+        self._times = {group_id: one for group_id, one in self._verdicts.items() if is_bad(one)}
         self.put_off: Mapping[str, datetime] = {}
         """Postponed newcomer -> since when it waits for a verdict."""
+        self.failed: dict[str, str] = {}
+        """Group whose verdict could not be decided at its newest facts -> the error."""
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the newest verdict on each group."""
@@ -169,7 +179,9 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
+        return Facts(
+            snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began
+        )
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
@@ -190,7 +202,9 @@ class Board:
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
         if facts is before or facts.is_deleted:  # else `_see` has just made these facts
-            facts = replace(facts, retention=self._known.retention, away=self._known.away, successor=None)
+            now_known = self._known
+            facts = replace(facts, retention=now_known.retention, away=now_known.away, successor=None)
+            facts = replace(facts, transactions=now_known.transactions)
         if facts.group.state == EMPTY:
             facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
         self._seen[group_id] = facts
@@ -198,6 +212,7 @@ class Board:
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
             del self._seen[group_id], self._verdicts[group_id]
+            self.failed.pop(group_id, None)
             changes = changes or [Change(group_id, verdict, now)]  # so that the stored verdict is removed
         yield from changes
 
@@ -227,8 +242,9 @@ class Board:
         before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
         try:
             after = judge(self._at(facts, at))
+            self.failed.pop(group_id, None)
         except Exception as error:  # noqa: BLE001 - see above
-            why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
+            self.failed[group_id] = why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             after = Verdict(UNKNOWN, at, at, why)
             if before and is_bad(before):
                 after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
@@ -239,6 +255,18 @@ class Board:
         if before is None or (before.verdict, before.severity, before.why) != shown:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             yield Change(group_id, after, after.at if before is None or after.at > before.at else at)
+            self._times.pop(group_id, None)
+        elif is_bad(after) and _has_moved(self._times.setdefault(group_id, before), after, at):
+            self._times[group_id] = after
+            self.moved.add(group_id)
+
+
+def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
+    """Return whether the times of a verdict differ: an estimate by more than a tenth of what is left."""
+    first, last = before.losing_at, after.losing_at
+    if first is None or last is None:
+        return before.since != after.since or first is not last
+    return before.since != after.since or abs(last - first) > max(_MOVES, abs(last - now) / 10)
 
 
 def _is_due(verdict: Verdict, now: datetime) -> bool:

@@ -21,8 +21,9 @@ from streaming_app.groups.snapshot import (
 )
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
-from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, unstable
+from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
+from streaming_app.health.transactions import held
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
@@ -37,7 +38,7 @@ _BEHIND_AGE = 600.0
 _SETTLES = timedelta(minutes=5)
 _RESTORE = timedelta(seconds=RESTORE_SECONDS)
 _NO_PROGRESS = timedelta(minutes=5)  # a restore without a lower lag for so long is stuck; reports come every minute
-_MINUTE = timedelta(minutes=1)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _LONGEST_REBALANCE = timedelta(minutes=15)
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # Kafka Streams sends its max.poll.interval.ms; this is the default
 _NAMED_MEMBERS = 20
@@ -102,14 +103,21 @@ def _began(facts: Facts) -> datetime:
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
     if facts.waits:
-        since = max(since, to_time(facts.work.waits_since or 0.0))
+        since = max(since, _needed_since(facts.work))
     return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
+
+
+def _needed_since(work: GroupWork) -> datetime:
+    """Return since when work waits: since records came, or since a tool set the offsets back to older ones."""
+    waiting = (one for one in work.progress.values() if one.waits_since is not None)
+    moved = min((0.0 if one.offset is None or one.is_untimed else one.moved_at for one in waiting), default=0.0)
+    return to_time(max(work.waits_since or 0.0, moved))
 
 
 def _due_without_members(facts: Facts) -> datetime:
     """Return when the verdict on a group without members becomes Down: later if it is not known whether work waits."""
     work, settings = facts.work, facts.settings
-    since = max(facts.state_since, to_time(work.waits_since or 0.0))
+    since = max(facts.state_since, _needed_since(work))
     # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
@@ -140,8 +148,9 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
         return None
     idle_due = [outage.since + facts.settings.patience] if is_idle else []
     loop_due = [max(outage.since + LOOP, outage.starts[_STARTS - 1])] if is_loop else []
-    between = ", ".join(f"{state} {lasted(time)}" for state, time in outage.down.items())
-    reason = facts.reason if NOT_READY in outage.down else None
+    longest = {state: time for state, time in outage.down.items() if time >= _SECOND} or outage.down
+    between = ", ".join(f"{state} {lasted(time)}" for state, time in longest.items())
+    reason = facts.reason if _was_not_ready(facts) else None
     why = (
         f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
         f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
@@ -157,6 +166,15 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     verdict, severity = (DOWN, CRITICAL) if is_idle or outage.is_mostly_down else (UNSTABLE, WARNING)
     ends_at = facts.runs_since + STAY_UP if facts.runs else None
     return Verdict(verdict, outage.since, min(idle_due + loop_due), why, severity, evidence, recheck_at=ends_at)
+
+
+def _was_not_ready(facts: Facts) -> bool:
+    """Return whether the application, when it last went down, did so because its group is NotReady.
+
+    When an application first creates its internal topics, its group is NotReady for a moment, which says nothing.
+    """
+    down = (one for one in reversed(facts.history.states) if one.new in {EMPTY, NOT_READY})
+    return NOT_READY in next(((one.new, one.old) for one in down), ())
 
 
 def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
@@ -188,17 +206,22 @@ def stalled(facts: Facts) -> Verdict | None:
     work, one = facts.work, _unmoved(facts)
     if one is None or (facts.waits is None and facts.was != STALLED):
         return None
-    since = max(to_time(one.since), facts.runs_since)
+    since = to_time(one.since)
+    runs_since = max(since, facts.runs_since)
     # If members leave and join again, as after max.poll.interval.ms, the five minutes do not start again.
-    settles = max(timedelta(0), _SETTLES - facts.ran_between(to_time(one.since), since))
-    due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
+    settles = max(timedelta(0), _SETTLES - facts.ran_between(since, runs_since))
+    due = max(to_time(work.known_at) if facts.was != STALLED else since, runs_since + settles)
     is_all = _has_not_moved(work, since)
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
-    least = one.at_least if since == to_time(one.since) else ""
-    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}"
+    leave = flapping(facts)  # so nothing hangs: they end
+    leavers = f"; {leave.why}" if leave else ""
+    why = (
+        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    )
     evidence = {
+        **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,
@@ -373,6 +396,7 @@ CONDITIONS = (
     without_members,
     started_again_and_again,
     stalled,
+    held,
     stuck,
     restoring,
     behind,

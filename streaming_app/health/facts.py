@@ -11,7 +11,8 @@ from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
-from streaming_app.health.verdict import Verdict
+from streaming_app.health.verdict import BAD, WARNING, Verdict
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
 
@@ -61,6 +62,8 @@ class Facts:
     """Topic -> retention in seconds, for topics that delete records by age."""
     away: Away = field(default_factory=dict)
     """Broker -> partitions without a leader that it led before, such as `orders-3`."""
+    transactions: Transactions | None = NO_TRANSACTIONS
+    """None: the brokers have not been asked yet."""
     watched_since: datetime | None = None
     """Since when this run of the job decides verdicts."""
     is_deleted: bool = False
@@ -136,8 +139,16 @@ class Facts:
         return self.work_at or (self.previous.facts_at if self.previous else None)
 
     @property
+    def complete_at(self) -> datetime | None:
+        """The time of the newest facts about all of its work, also those of an earlier run of the job."""
+        if not (self.work.unknown and self.work_at):
+            return self.known_at
+        before = self.previous.facts_at if self.previous else None
+        return to_time(self.work.complete_at) if self.work.complete_at else before
+
+    @property
     def waits(self) -> bool | None:
-        """Whether work waits; None: not known now."""
+        """Whether work waits in those partitions of which it is known; None: it is not known of any now."""
         work = self.work
         if work.unknown >= work.partitions or (self.now - to_time(work.known_at) > WORK_OLD and not self.is_deleted):
             return None
@@ -150,17 +161,22 @@ class Facts:
 
     @property
     def has_nothing_to_do(self) -> bool:
-        """Whether nothing waits, and no records came recently."""
-        return self._rests(_RECENTLY)
+        """Whether nothing waits, and no records came recently. While that is not known, it stays as it was."""
+        rests = self._rests(_RECENTLY)
+        if self.waits is None or (rests and self.work.unknown):
+            return self.previous is not None and self.was in BAD and self.previous.severity == WARNING
+        return rests
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits, and no records came for longer than usual."""
+        """Whether nothing is known to wait, and no records came for longer than usual."""
         return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap))
 
     def _rests(self, seconds: float) -> bool:
-        arrived_at = self.work.arrived_at
-        return self.waits is False and (arrived_at is None or self.work.known_at - arrived_at >= seconds)
+        # Right after a start it may not be known when records came: then offsets that have just moved prove some.
+        work = self.work
+        arrived_at = work.progressed_at if work.arrived_at is None else work.arrived_at
+        return self.waits is False and (arrived_at is None or work.known_at - arrived_at >= seconds)
 
     @property
     def caught_up_at(self) -> datetime | None:

@@ -9,6 +9,10 @@ same verdicts and times, however often `judge` is called. `recheck_at` is when t
 If no condition holds, the verdict is a good one. But a bad verdict ends only by evidence: offsets have advanced since
 the group came back, nothing waits any more, or another group has proven to be the successor. Facts that are too old
 neither begin nor end a verdict: it stays as it was, and its evidence names what is missing (`not_over`).
+
+What is not known is never well. If it is not known of some partitions whether work waits, a good verdict from before
+stays for `_GOOD_FOR`; then the group is Unknown, whatever its other partitions do. A problem with partitions that are
+known can be over all the same: then the verdict has `OVER` as evidence.
 """
 
 from __future__ import annotations
@@ -28,11 +32,13 @@ from streaming_app.health.verdict import (
     BEHIND,
     BROKER_AWAY,
     DOWN,
+    EARLIER,
     GOOD,
     IDLE,
-    LOSING,
     OFF,
     OK,
+    OPEN_TRANSACTION,
+    OVER,
     PENDING,
     PLANNED,
     RESTORING,
@@ -41,18 +47,26 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     UNSTABLE,
     Verdict,
+    is_bad,
     pending_evidence,
 )
 from streaming_app.lag.work import NO_WORK
-from streaming_app.text import utc
+from streaming_app.text import count, utc
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
+_EARLIER_KEPT = 5
 _ASSIGNS_LATER = (
     " The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
+_NOTHING_LEFT = "It has no members, and nothing waits."
+_OF_SOME = {
+    OK: "offsets advance in them",
+    IDLE: "nothing waits in them",
+    OFF: "nothing waits in them; it has no members",
+}
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
-_SOME_UNKNOWN = " Of some of its partitions it is not known whether work waits."
+_UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
 _GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
 
@@ -61,7 +75,7 @@ def judge(facts: Facts) -> Verdict:
     """Return the verdict on a group."""
     now, previous = facts.now, facts.previous
     if previous and previous.evidence.get(RETIRED) and facts.group.state == EMPTY and facts.state_since <= previous.at:
-        return replace(previous, facts_at=facts.known_at, recheck_at=None)
+        return replace(previous, facts_at=facts.complete_at, recheck_at=None)
     wakes: list[datetime | None] = []
     pending: Verdict | None = None
     for condition in CONDITIONS:
@@ -90,19 +104,30 @@ def judge(facts: Facts) -> Verdict:
         result,
         caught_up_at=facts.caught_up_at,
         losing_at=None if result.verdict in GOOD else facts.losing_at,
-        facts_at=facts.known_at,
+        facts_at=facts.complete_at,
         recheck_at=min((at for at in wakes if at and at > now), default=None),
     )
 
 
 def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
     """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
-    if previous is None or previous.verdict != found.verdict:
+    if previous is None:
         return found
+    if previous.verdict != found.verdict:
+        return _replaced(found, previous) if is_bad(previous) and is_bad(found) else found
     found = replace(found, since=min(previous.since, found.since), at=previous.at)
+    if earlier := previous.evidence.get(EARLIER):
+        found = replace(found, evidence={**found.evidence, EARLIER: earlier})
     if previous.evidence.get(PLANNED) and found.verdict in _ENDS_BY_PROOF:
         return replace(found, severity=None, evidence={**found.evidence, PLANNED: True})
     return found
+
+
+def _replaced(found: Verdict, before: Verdict) -> Verdict:
+    """Return a bad verdict that replaces another one of the same outage: with its beginning, and what it said."""
+    one = {"verdict": before.verdict, "since": before.since.isoformat(), "why": before.why}
+    earlier = [*before.evidence.get(EARLIER, ()), one][-_EARLIER_KEPT:]
+    return replace(found, since=min(before.since, found.since), evidence={**found.evidence, EARLIER: earlier})
 
 
 def _broker(facts: Facts) -> Mapping[str, str]:
@@ -133,18 +158,35 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if not facts.runs:
         return "it is not ready"
     if known:
-        if work.unknown and previous.verdict in {LOSING, BEHIND}:
-            return "the lag of some partitions is not known now"
-        if not work.waiting:
+        if unknown := _unknown_part(facts, previous):
+            return unknown
+        if not (work.waiting or work.unknown):
             return "a partition has no commit yet" if never else None
         if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known"
-        back = facts.runs_since if previous.verdict == DOWN else previous.since
+        back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return None if moved else "no offset has advanced yet"
     if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
+
+
+def _unknown_part(facts: Facts, previous: Verdict) -> str | None:
+    """Return what is not known now though the lag of some partitions is, and what may make the verdict right."""
+    if facts.work.unknown and _may_last(facts, previous):
+        return "the lag of some partitions is not known now"
+    if facts.work.held and facts.transactions is None and OPEN_TRANSACTION in previous.evidence:
+        return "the brokers have not been asked about transactions yet"
+    return None
+
+
+def _may_last(facts: Facts, verdict: Verdict) -> bool:
+    """Return whether nothing is known now of a partition in the evidence, or of one that may belong to it."""
+    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
+    found = (progress.get((one.get("topic"), one.get("partition"))) for one in named)
+    is_all = len(named) >= verdict.evidence.get("partition_count", len(named))
+    return not is_all or any(one is None or one.waits is None for one in found)
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
@@ -160,13 +202,32 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
     verdict, why = _good_one(facts, pending)
-    if facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs and facts.waits is None:
-        verdict, why = OK, "It has members again; its lag is not known."
+    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
+    if is_part:
+        verdict, why = _of_some(facts, verdict, why)
+    is_over = facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs
+    if is_over and facts.waits is None:
+        why = "It has members again; its lag is not known."
     known = {"partitions": work.partitions, "unknown_partitions": work.unknown, SUCCESSOR: facts.successor}
     evidence = {name: value for name, value in known.items() if value and work.partitions}  # no lag: it always changes
+    if is_over and (is_part or facts.waits is None):
+        evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
         evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
+
+
+def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:
+    """Return the verdict on a group if this is the good one on those partitions of which it is known what waits."""
+    work, previous = facts.work, facts.previous
+    good_until = _good_until(facts)
+    if previous and facts.was in GOOD and good_until and facts.now <= good_until:
+        if verdict == facts.was or (facts.was, verdict) == (OK, IDLE):
+            return previous.verdict, _said_before(previous)
+        if verdict == OK:
+            return verdict, why
+    known = f"{work.partitions - work.unknown:,} of {count(work.partitions, 'partition')} known"
+    return UNKNOWN, f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
@@ -187,14 +248,17 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         if facts.work_at and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
-    unknown = _SOME_UNKNOWN if work.unknown else ""
+    up_to = bool(work.held) or (previous is not None and previous.why.startswith(_UP_TO_TRANSACTIONS))
+    advance = _UP_TO_TRANSACTIONS if up_to else "Offsets advance."
+    if work.held and not work.waiting:
+        return OK, advance
     if facts.is_idle:
-        return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}{unknown}"
+        return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}"
     moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
     has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
     is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
     if has_moved if work.waiting else known_at >= facts.runs_since:
-        return OK, f"Offsets advance.{unknown}"  # also if nothing waits now, so that the text does not change often
+        return OK, advance  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
         return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
@@ -205,9 +269,9 @@ def _said_before(previous: Verdict) -> str:
 
 
 def _good_until(facts: Facts) -> datetime | None:
-    """Return until when a good verdict stays without new facts about work; None if there never were any."""
-    at = facts.known_at
-    if at and facts.is_not_read_yet and facts.watched_since:  # the job has just started and will soon read them
+    """Return until when a good verdict stays without new facts about all work; None if there never were any."""
+    at = facts.complete_at
+    if at and not facts.work.complete_at and facts.watched_since:  # the job has just started and will soon read them
         return max(at + _GOOD_FOR, facts.watched_since + WORK_OLD)
     return at + _GOOD_FOR if at else None
 
@@ -254,5 +318,5 @@ def _why_off(facts: Facts) -> str:
     if facts.successor:
         return _why_succeeded(facts)
     if facts.waits is False:
-        return f"It has no members, and nothing waits.{_SOME_UNKNOWN if facts.work.unknown else ''}"
+        return _NOTHING_LEFT
     return "It has had no members for a short time."

@@ -34,7 +34,7 @@ from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, 
 from streaming_app.health.facts import MOMENT, Facts
 from streaming_app.health.history import JOINED, LEFT, Event
 from streaming_app.health.verdict import BAD, UNSTABLE, WARNING, Verdict
-from streaming_app.text import first_of
+from streaming_app.text import first_of, round_down
 
 STAY_UP = timedelta(minutes=10)
 """An outage ends when the group has processed for so long without interruption."""
@@ -50,6 +50,7 @@ _SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
 _QUIET = timedelta(minutes=25)
 _SESSION = timedelta(minutes=1)  # a killed member leaves when its session ends, after the next one has joined
 _IN_TEXT, _PLACES = 3, 20
+_FEW = 10  # larger numbers are rounded in texts, which must not change often
 
 
 class _Spell(NamedTuple):
@@ -116,7 +117,7 @@ def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
 
 def unstable(facts: Facts) -> Verdict | None:
     """Processing is interrupted again and again."""
-    if facts.is_deleted or (found := _needless_assignments(facts) or _flapping(facts)) is None:
+    if facts.is_deleted or (found := _needless_assignments(facts) or flapping(facts)) is None:
         return None
     outage = current_outage(facts)
     if outage and any(one.new == NOT_READY and one.at >= outage.since for one in facts.history.states):
@@ -148,7 +149,7 @@ def _needless_assignments(facts: Facts) -> Verdict | None:
     return Verdict(UNSTABLE, times[first], times[first + _ASSIGNMENTS - 1], why, WARNING, evidence, recheck_at=ends_at)
 
 
-def _flapping(facts: Facts) -> Verdict | None:
+def flapping(facts: Facts) -> Verdict | None:
     """Return Unstable if members still leave soon after they joined, and others follow them, again and again."""
     members, now = facts.history.members, facts.now
     newest = next((change.at for change in reversed(members) if change.kind == LEFT), None)
@@ -169,12 +170,17 @@ def _flapping(facts: Facts) -> Verdict | None:
         return None
     counts = Counter(place for *_, place in stays)
     places = {place: many for place, many in counts.most_common(_PLACES) if many > 1}
-    where = f": {first_of([f'{many} at {place}' for place, many in places.items()], _IN_TEXT)}" if places else ""
-    why = f"{number} times one after the other, members left after less than {_minutes(_SHORT)}{where}"
+    named = [f"{_rounded(many)} at {place}" for place, many in places.items()]
+    where = f": {first_of(named, _IN_TEXT)}" if named else ""
+    why = f"{_rounded(number)} times one after the other, members left after less than {_minutes(_SHORT)}{where}"
     evidence = {"stays": number, "places": places, "members": facts.group.member_count}
     begin = min(since for _, since, _ in stays)
     ends_at = min(newest + _QUIET, min(end for end, *_ in stays) + _WITHIN + MOMENT)
     return Verdict(UNSTABLE, begin, newest, why, WARNING, evidence, recheck_at=ends_at)
+
+
+def _rounded(number: int) -> str:
+    return str(number) if number < _FEW else f"at least {round_down(number)}"
 
 
 def _minutes(time: timedelta) -> str:

@@ -27,6 +27,8 @@ VERDICTS: Mapping[str, str] = {
 """Verdict -> its meaning, in the order in which they are decided."""
 BAD = frozenset({LOSING, DOWN, STALLED, BEHIND, UNSTABLE})
 GOOD = frozenset({OFF, IDLE, OK})
+ENDS = GOOD | {UNKNOWN}
+"""The verdicts with which a problem may end; with Unknown only by `OVER`."""
 CRITICAL, WARNING = "critical", "warning"
 
 
@@ -58,6 +60,11 @@ def is_bad(verdict: Verdict) -> bool:
     return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
 
 
+def is_over(verdict: Verdict) -> bool:
+    """Return whether a verdict ends a problem."""
+    return verdict.verdict in GOOD or OVER in verdict.evidence
+
+
 WORST_FIRST = (LOSING, DOWN, STALLED, BEHIND, UNSTABLE, RESTORING, UNKNOWN, OK, IDLE, OFF)
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING)
 
@@ -69,6 +76,12 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
+EARLIER = "earlier"
+"""Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
+OPEN_TRANSACTION = "open_transaction"
+"""Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
+OVER = "over"
+"""Key of evidence: the group is Unknown, but what was bad is proven to be over."""
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""
 

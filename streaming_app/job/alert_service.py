@@ -28,8 +28,10 @@ from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
-from streaming_app.text import count
+from streaming_app.tables.heartbeat_file import first_started_at
+from streaming_app.text import count, escape, first_of
 
+_NAMED = 5  # groups in a line
 _RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
@@ -56,6 +58,7 @@ class AlertService(Service):
         self._job, self._observe, self._on_evaluated = job, observe, on_evaluated
         self._evaluate_at = self._retry_at = 0.0
         self._checked_coverage, self._evaluated = False, True
+        self._named = set[str]()
         times_of = make_times_of(config.mute_times, config.time_intervals)
         self._mutes = Mutes(config.warehouse, config.cluster, job.report, times_of=times_of)
         self._mutes.refresh()
@@ -64,7 +67,8 @@ class AlertService(Service):
         self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
         self._ended = EndedProblems(config.warehouse, config.cluster)
         names = tuple(sink.name for sink in sinks)
-        self._settings = replace(settings, sinks=names, is_muted=self._mutes.find)
+        first = first_started_at(config.warehouse, config.cluster, datetime.now(timezone.utc))
+        self._settings = replace(settings, sinks=names, is_muted=self._mutes.find, first_started_at=first)
         verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
         for row in self._health_tables.rows():
             verdicts[row.group_id] = row.verdict
@@ -73,7 +77,7 @@ class AlertService(Service):
         self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
         # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
-        outboxes = [Outbox(sink, problems) for sink in sinks]
+        outboxes = [Outbox(sink, problems, first) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, job.report)
 
     def problems(self) -> tuple[Problem, ...]:
@@ -135,11 +139,20 @@ class AlertService(Service):
         now = datetime.now(timezone.utc)
         with self._sender.changing():
             self._engine.step(observed, now)
+        self._report_failed()
         try:
             self._save()
         finally:  # after that, so that a crash in between loses no notification
             with self._sender.changing():
                 self._engine.lifecycle.publish()
+
+    def _report_failed(self) -> None:
+        """Name the groups whose verdict could not be decided, once each."""
+        failed = self._engine.board.failed
+        if new := sorted(failed.keys() - self._named):
+            groups, why = first_of([escape(one) for one in new[:_NAMED]], _NAMED, len(new)), escape(failed[new[0]])
+            self.report(f"alerts: no verdict on {count(len(new), 'group')}, the others go on: {groups}. {why}")
+        self._named.update(new)
 
     def _save(self) -> None:
         """Write the changes that are not written yet. On failure they are kept, and tried again later."""
@@ -163,15 +176,19 @@ class AlertService(Service):
 
     def _save_verdicts(self) -> None:
         engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
+        moved = frozenset(engine.board.moved)
+        verdicts = engine.board.verdicts() if moved else {}
+        of_groups = {one: verdicts[one] for one in moved if one in verdicts} | {one: new for one, new, _ in changes}
         rows = self._relabelled | {
             group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-            for group_id, verdict, _ in changes
+            for group_id, verdict in of_groups.items()
         }
         if rows:
             gone = {group_id for group_id in rows if not engine.board.knows(group_id)}
             self._health_tables.save(rows.values(), gone, datetime.now(timezone.utc))
             self._health_tables.append_changes(changes)
             del engine.unsaved_changes[: len(changes)]
+            engine.board.moved -= moved
             self._relabelled = {}
             self._health_tables.maintain(self._job.config.retention_days)
 

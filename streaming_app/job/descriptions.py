@@ -26,7 +26,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.protocol import Fields, GroupError
+from streaming_app.kafka.protocol import Fields
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import RustTable, older_than
 from streaming_app.text import EPOCH, count
@@ -99,10 +99,6 @@ class DescriptionsService(Poller):
                     break
                 try:
                     (answer,) = client.describe([group.group_id], include_topology_description=True)
-                except GroupError as error:
-                    if error.code not in AUTHORIZATION_CODES:
-                        return found, error
-                    answer = {"error_code": error.code}
                 except Exception as error:  # noqa: BLE001 - whatever kafka-python raises; the fetched ones are kept
                     return found, error
                 denied += answer["error_code"] in AUTHORIZATION_CODES

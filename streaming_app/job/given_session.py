@@ -20,9 +20,10 @@ from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, owned, run_with
-from streaming_app.job.stopping import STOP_SECONDS, in_thread
+from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
+from streaming_app.threads import in_thread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ def run(
         config = _job_config(kept, once=once)
         for line in removed:
             report(f"Warning: {line}")
-        _wait_for(in_thread(partial(_run, spark, config, report, stop)), stop)
+        _wait_for(in_thread(partial(_run, spark, config, report, stop), "job"), stop)
     except JobError:
         raise
     except UserError as error:

@@ -6,7 +6,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.job.service import Job, Service
+from streaming_app.job.service import Job, Service, error_text
+from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
 if TYPE_CHECKING:
@@ -41,14 +42,15 @@ class Heartbeat(Service):
             self._fence.check_owner()
         self._write(self._sinks, stopped=False)
 
-    def ended(self, sinks: Iterable[SinkStatus]) -> None:
-        """Write that the job ended cleanly, unless another job has taken over and writes the file."""
+    def ended(self, sinks: Iterable[SinkStatus], error: BaseException | None = None) -> None:
+        """Write that the job ended, and by which error, unless another job has taken over and writes the file."""
         if self._fence and self._fence.is_lost:
             return
+        is_error = isinstance(error, Exception) and not isinstance(error, StopRequestedError)
         with suppress(OSError):  # e.g. a full disk: the error that ended the job is more important
-            self._write(sinks, stopped=True)
+            self._write(sinks, stopped=True, ended_by=error_text(error) if error and is_error else None)
 
-    def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool) -> None:
+    def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool, ended_by: str | None = None) -> None:
         totals = self._health.totals
         record = HeartbeatRecord(
             at=datetime.now(timezone.utc),
@@ -57,6 +59,7 @@ class Heartbeat(Service):
             records_seen=totals.records_seen,
             last_batch_seconds=totals.last_batch_seconds,
             stopped=stopped,
+            ended_by=ended_by,
             notifications_waiting=sum(sink.waiting for sink in sinks),
             descriptions_since=self._descriptions.known_since,
             descriptions_removed_at=self._descriptions.removed_at,

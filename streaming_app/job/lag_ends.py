@@ -10,7 +10,7 @@ leader yet, or its leader does not answer, the next pass tries again; `lag_servi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ class LogEndsReader:
         """
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
-            self.topics = describe_leaders(admin, sorted(needed))
+            self.topics = self._describe(admin, needed)
             return
         recreated = {
             topic
@@ -84,7 +84,21 @@ class LogEndsReader:
         }
         missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
         again = recreated.union(missing[:_MOST_MISSING], needed - self.topics.keys())
-        self.topics.update(describe_leaders(admin, sorted(again)))
+        self.topics.update(self._describe(admin, again))
+
+    def shown(self, admin: Admin, topics: Collection[str]) -> set[str]:
+        """Return which of these topics the principal may describe: before, and still. Raises KafkaError, as above."""
+        before = {name for name in topics if (one := self.topics.get(name)) and one.error is None}
+        self.topics.update(self._describe(admin, topics))
+        return {name for name in before if self.topics[name].error is None}
+
+    def _describe(self, admin: Admin, topics: Iterable[str]) -> dict[str, TopicLeaders]:
+        """Ask for the leaders of topics. One that may not be described any more keeps its partitions."""
+        found = describe_leaders(admin, sorted(topics))
+        for name, one in found.items():
+            if one.error is not None and is_denied(one.error) and (before := self.topics.get(name)):
+                found[name] = before._replace(error=one.error)
+        return found
 
     def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
         """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
@@ -92,7 +106,7 @@ class LogEndsReader:
         latest = list_offsets(admin, keys, self.topics)
         if stale := self._stale(latest):
             away = {leader_of(self.topics, key) for key in stale if latest[key] == AWAY}
-            self.topics.update(describe_leaders(admin, sorted({topic for topic, _ in stale})))
+            self.topics.update(self._describe(admin, {topic for topic, _ in stale}))
             at.update(dict.fromkeys(stale, self._clock()))
             others = [key for key in stale if latest[key] != AWAY or leader_of(self.topics, key) not in away]
             latest |= list_offsets(admin, others, self.topics)
@@ -114,16 +128,16 @@ class LogEndsReader:
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, LogEnds]:
-        """Find out whether records lie between commits at rest and the ends of their logs; return the ends with that.
+        """Find out whether records lie between commits at rest and last stable offsets; return the ends with that.
 
         Each log is read from the highest commit on, which in most cases also proves it for the other commits. If an
-        answer does not reach the end, the next pass continues there. The result for an end holds until the end moves.
-        A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
+        answer does not reach that end, the next pass continues there. The result holds until the last stable offset
+        moves. A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
         """
-        self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
+        self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].stable}
         starts: dict[TopicPartition, int] = {}
         for key, offsets in resting.items():
-            tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
+            tail = self._tails.setdefault(key, Tail(ends[key].stable or 0))
             unknown = [offset for offset in offsets if tail.has_record(offset) is None]
             if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from kafka.errors import KafkaError
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UserError
 from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
@@ -35,6 +36,12 @@ _SAVE_SHARE = 50  # a write that takes a second is done at most every fifty seco
 _UNCHANGED_SECONDS = 300.0  # after this, rows are written even if only `observed_at` has changed
 
 
+def lag_tracker(config: JobConfig) -> LagTracker:
+    """Return a tracker without knowledge, with the settings of the job."""
+    patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
+    return LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)
+
+
 class LagService(Poller):
     """Runs from `start` to `close`; or makes one pass with `finish`.
 
@@ -51,9 +58,10 @@ class LagService(Poller):
         super().__init__("lag", job, _NEEDS, config.lag.interval)
         self._settings, self._connection = config.lag, KeptConnection(job.properties)
         self._store = LagTables(config.warehouse, config.cluster, job.fence)
-        patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
-        tracker = LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)
-        self._clock, self._pass = clock, LagPass(self._store, tracker, clock, self._read_until)
+        self._clock, self._pass = (
+            clock,
+            LagPass(self._store, lag_tracker(config), clock, self._read_until, config.topic),
+        )
         self._is_restored = False
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""

@@ -38,10 +38,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import JobError, WarehouseError, reason_of
+from streaming_app.errors import JobError, StorageError, WarehouseError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
+from streaming_app.tables.conflicts import ConflictError, repeating
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
 from streaming_app.tables.heartbeat_file import read_heartbeat
@@ -96,26 +97,28 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
 class Owner(Fence):
     """The term of the job that owns a cluster, and its heartbeats."""
 
-    def __init__(self, place: Location, cluster: str, term: int, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, place: Location, cluster: str, term: int, monotonic: Callable[[], float], stop: threading.Event
+    ) -> None:
         """Prepare for a term that is not yet committed to the table at `place`."""
-        super().__init__(cluster, term)
+        super().__init__(cluster, term, stop)
         self.record = OwnerRecord(socket.gethostname(), str(os.getpid()), uuid.uuid4().hex)
         self._place, self._monotonic, self._lock = place, monotonic, threading.Lock()
         self._signed_at = monotonic()
 
     def sign(self) -> None:
         """Commit a heartbeat. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
-        with self._lock:
-            while True:
-                with _opened(self._place) as kept:
-                    self.check(kept)
-                    if not self.commit(kept, self.record._asdict()):
-                        continue
-                    self._signed_at = self._monotonic()
-                    if kept.table.version() % _SIGNS_PER_CHECKPOINT == 0:
-                        kept.table.create_checkpoint()
-                        kept.table.cleanup_metadata()
-                    return
+        with self._lock, _errors(self._place):
+            repeating(self.stop)(self._sign)
+
+    def _sign(self) -> None:
+        with _opened(self._place) as kept:
+            self.check(kept)
+            self.commit(kept, self.record._asdict())
+            self._signed_at = self._monotonic()
+            if kept.table.version() % _SIGNS_PER_CHECKPOINT == 0:
+                kept.table.create_checkpoint()
+                kept.table.cleanup_metadata()
 
     def check_owner(self) -> None:
         """Raise OtherOwnerError if another job has taken over, as it can if this job has committed no heartbeat."""
@@ -132,7 +135,7 @@ class Owner(Fence):
         self.is_lost = True
 
     def _successor(self) -> str:
-        with suppress(JobError), _opened(self._place) as kept:
+        with suppress(JobError), _errors(self._place), _opened(self._place) as kept:
             if (record := _record_in(kept)) and record.text:
                 return f": {record.text}"
         return ""
@@ -151,9 +154,9 @@ def owning(
     Waits while another job owns them, and calls `on_wait` with the owner; with `once` it raises JobError instead. Also
     raises JobError if the warehouse or the directory is unusable, and StopRequestedError once `stop` is set.
     """
-    waiting = _Waiting(config, monotonic)
+    waiting = _Waiting(config, stop, monotonic)
     try:
-        owner = waiting.take(report, stop, on_wait)
+        owner = waiting.take(report, on_wait)
         signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
         signs.start()
         try:
@@ -168,9 +171,9 @@ def owning(
 class _Waiting:
     """A job that waits until it owns a cluster."""
 
-    def __init__(self, config: JobConfig, monotonic: Callable[[], float]) -> None:
+    def __init__(self, config: JobConfig, stop: threading.Event, monotonic: Callable[[], float]) -> None:
         self._warehouse, self._cluster, self._once = config.warehouse, config.cluster, config.once
-        self._monotonic, self._place = monotonic, owner_location(config.warehouse, config.cluster)
+        self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
         lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
         self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
         self._sign: object = None
@@ -179,7 +182,7 @@ class _Waiting:
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
 
-    def take(self, report: Report, stop: threading.Event, on_wait: Callable[[str], None]) -> Owner:
+    def take(self, report: Report, on_wait: Callable[[str], None]) -> Owner:
         say_at = self._monotonic()
         while True:
             try:
@@ -194,20 +197,22 @@ class _Waiting:
             if self._monotonic() >= say_at:
                 say_at = self._monotonic() + _SAY_SECONDS
                 report(f"Waiting: {found}")
-            if stop.wait(_POLL_SECONDS):
+            if self._stop.wait(_POLL_SECONDS):
                 raise StopRequestedError
 
     def _attempt(self) -> Owner | str:
         """Return the ownership if it is free, else the owner's name. Raises JobError."""
         has_lock = self._has_lock()
-        with _opened(self._place) as kept:
+        with _errors(self._place), _opened(self._place) as kept:
             record, version = _record_in(kept), kept.table.version()
             who, sign = (record.text, version) if record else self._by_heartbeat()
             silent = self._look(sign)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
                 places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
-                owner = Owner(self._place, self._cluster, newest_term(self._cluster, places) + 1, self._monotonic)
-                if owner.commit(kept, owner.record._asdict()):
+                term = newest_term(self._cluster, places) + 1
+                owner = Owner(self._place, self._cluster, term, self._monotonic, self._stop)
+                with suppress(ConflictError):  # another job gets it
+                    owner.commit(kept, owner.record._asdict())
                     if has_lock:
                         self._last_holder.write_text(owner.record.run_id, "utf-8")
                     return owner
@@ -258,14 +263,20 @@ def _record_in(kept: KeptTable) -> OwnerRecord | None:
 
 @contextmanager
 def _opened(place: Location) -> Iterator[KeptTable]:
-    """Give the table of the heartbeats, and create it if missing. Raises JobError, also for errors in the block."""
+    """Give the table of the heartbeats, and create it if missing. Raises errors for `_errors`."""
     with ExitStack() as stack:
         try:
-            try:
-                kept = stack.enter_context(table_to_write(place))
-            except TableNotFoundError:
-                create_table(place, _SCHEMA, _CONFIGURATION)
-                kept = stack.enter_context(table_to_write(place))
-            yield kept
-        except (DeltaError, OSError) as error:
-            raise JobError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None
+            kept = stack.enter_context(table_to_write(place))
+        except TableNotFoundError:
+            create_table(place, _SCHEMA, _CONFIGURATION)
+            kept = stack.enter_context(table_to_write(place))
+        yield kept
+
+
+@contextmanager
+def _errors(place: Location) -> Iterator[None]:
+    """Raise the errors of delta-rs, and of files, as StorageError in one line."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise StorageError(f"Cannot read or write {place.parent}: {describe_error(error)}") from None

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import SetupError
+from streaming_app.errors import SetupError, StorageError, reason_of
 from streaming_app.job.owner import Owner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
+from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.log_damage import mend_logs
 from streaming_app.tables.table_creation import existing_tables
@@ -56,6 +57,7 @@ def owned(
     mend_logs(own, report)
     # This is checked again with Spark; without Spark an error is found in a second.
     existing_tables(config.warehouse)
+    _check_commits(config, report)
     client_properties(config.bootstrap_server, config.command_config)
     health, probes = Health(), ExitStack()
 
@@ -76,6 +78,20 @@ def owned(
             mend_logs(own, report)
         health.waits_for(None)
         yield owner, probes.close
+
+
+def _check_commits(config: JobConfig, report: Callable[[str], None]) -> None:
+    """Raise StorageError if commits to the warehouse may overwrite each other, unless the configuration allows it."""
+    try:
+        reason = why_unsafe(config.warehouse)
+    except OSError as error:
+        raise StorageError(f"Cannot write the warehouse: {reason_of(error)}: {config.warehouse}") from None
+    if reason and not config.single_writer:
+        raise StorageError(f"{reason}; {ADVICE}")
+    if reason:
+        report(f"Warning: {reason}. No second job may write it, since single_writer is true")
+        if config.warehouse.is_local:
+            commit_without_links()
 
 
 def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:

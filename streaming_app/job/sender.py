@@ -90,7 +90,8 @@ class _SinkService(Service):
             return
         error = None
         try:
-            self.outbox.sink.send(notification.problems, notification.event)
+            if notification.content:
+                self.outbox.sink.send(notification.content, notification.event)
         except SinkError as refused:
             error = refused
         except Exception as bug:  # noqa: BLE001 - a bug in a sink must not stop the other notifications

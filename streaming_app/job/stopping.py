@@ -1,4 +1,4 @@
-"""Ends the job on SIGTERM and SIGINT within seconds, in whatever state it is.
+"""Ends the job on SIGTERM, SIGINT and SIGHUP within seconds, in whatever state it is.
 
 The job runs in its own thread, and the main thread only waits. Python calls signal handlers in the main thread, and a
 call into a library that waits for a broker or a store would delay them. The next start can repeat everything that the
@@ -10,10 +10,13 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from streaming_app.threads import in_thread
 
 if TYPE_CHECKING:
     from streaming_app.jvm.spark_jvm import SparkJvm
@@ -35,7 +38,7 @@ class StopRequestedError(Exception):
 def run_until_signal(
     job: Callable[[], None], stop: threading.Event, report: Callable[[str], None], jvm: SparkJvm
 ) -> None:
-    """Run `job`; on SIGTERM or SIGINT report that, set `stop`, and return when the job has ended.
+    """Run `job`; on a signal report that, set `stop`, and return when the job has ended.
 
     If it does not end in time, or at a second signal, kills `jvm` and raises SystemExit with the code 0. Raises what
     `job` raises. Outside the main thread, where Python allows no signal handlers, it only runs `job`.
@@ -44,16 +47,18 @@ def run_until_signal(
         job()
         return
     with _signals() as events:
-        result = in_thread(job)
+        result = in_thread(job, "job")
         result.add_done_callback(lambda _: events.put(_END))
         # The kernel may deliver a signal to another thread, which does not wake this one: so look at intervals.
+        looked_at = time.monotonic()
         while (event := _next(events, _LOOK_SECONDS)) is None:
-            pass
+            looked_at = time.monotonic()
         if event is _SIGNAL:
             # Report first, so that this line comes first. The output may have no reader, or be blocked.
             wait([in_thread(lambda: report("Stopping ..."))], _SAY_SECONDS)
             stop.set()
-            event = _next(events, _TERMINATE_SECONDS)
+            # A library that holds Python's lock while it waits for a store delays this thread: it came since then.
+            event = _next(events, looked_at + _TERMINATE_SECONDS - time.monotonic())
             if event is None:
                 jvm.terminate()
                 event = _next(events, STOP_SECONDS - _TERMINATE_SECONDS)
@@ -63,35 +68,21 @@ def run_until_signal(
     result.result()
 
 
-def in_thread(job: Callable[[], None]) -> Future[None]:
-    """Run a job in its own daemon thread; return a future for its end."""
-    result: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            job()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the future raises it
-            result.set_exception(error)
-        else:
-            result.set_result(None)
-
-    threading.Thread(target=run, name="job", daemon=True).start()
-    return result
-
-
 def _next(events: _Events, seconds: float) -> str | None:
     """Return the next event; None if there is none within this time."""
     try:
-        return events.get(timeout=seconds)
+        return events.get(timeout=max(0.0, seconds))
     except queue.Empty:
         return None
 
 
 @contextmanager
 def _signals() -> Iterator[_Events]:
-    """Put an event for each SIGTERM and SIGINT that arrives in the block."""
+    """Put an event for each signal that arrives in the block."""
     events: _Events = queue.SimpleQueue()
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup; else it comes when a terminal is closed
+        numbers.append(signal.SIGHUP)
     previous = {number: signal.signal(number, lambda *_: events.put(_SIGNAL)) for number in numbers}
     try:
         yield events

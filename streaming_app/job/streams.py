@@ -16,13 +16,15 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from streaming_app.errors import OtherOwnerError, StreamChangedError, WarehouseError
+from deltalake.exceptions import DeltaError
+
+from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedError, WarehouseError
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
@@ -54,6 +56,7 @@ from streaming_app.tables.checkpoint_offsets import (
 from streaming_app.tables.definitions import expiring_tables
 from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
+from streaming_app.tables.object_store import describe_error
 from streaming_app.text import count
 
 if TYPE_CHECKING:
@@ -172,18 +175,28 @@ class TopicStream(ABC):
 
         Raises StreamChangedError when it must be started again, UnreachableError when no broker answers,
         OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
-        the brokers have, and other errors as `start` does.
+        the brokers have, StorageError when only checkpoint or tables cannot be read, and other errors as `start` does.
         """
         self._writer.check_owner()
         topic = self._client.describe(to_read=False)
-        check_same_topic(self._checkpoint, topic)
+        with self._storage_errors():
+            check_same_topic(self._checkpoint, topic)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._positions.check(topic.start_offsets)
-        self._known_tables.check()
+        with self._storage_errors():
+            self._known_tables.check()
         if self.progress.has_ended_trigger:
             self._require_records()
         self._check_coordinator()
+
+    @contextmanager
+    def _storage_errors(self) -> Iterator[None]:
+        """Raise the errors of delta-rs, and of files, as StorageError in one line."""
+        try:
+            yield
+        except (DeltaError, OSError) as error:
+            raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
 
     def _check_coordinator(self) -> None:
         """Raise StreamChangedError if Spark waits for a coordinator that hangs: with another one it may go on."""

@@ -4,7 +4,8 @@ The job waits, however long, for brokers that are restarted, and for a topic tha
 group commits. It must run for months, so a single answer of the brokers does not end it either. Only four results of
 the regular check end the job: another topic with the same name, an ACL that is missing in two checks in a row, records
 that Spark does not return, and another job that has taken over. If a stream fails repeatedly although the topic can be
-read, waiting does not help, and the job also ends.
+read, waiting does not help, and the job also ends. So it does if its own checkpoint or tables cannot be read in as many
+checks in a row.
 
 At the first start, when somebody reads the output, every error ends the job except the two kinds of waiting; with
 `--once` those end it, too. The stream of committed offsets never ends the job: after such an error it is tried again
@@ -30,6 +31,7 @@ from streaming_app.errors import (
     OtherOwnerError,
     OtherTopicError,
     SomeUnreachableError,
+    StorageError,
     StreamChangedError,
     UnreachableError,
 )
@@ -88,6 +90,9 @@ class Supervisor(Service):
         self._topic_error: JobError | None = None
         """The error of the last attempt to reach the topic."""
         self._report_topic_error = ReportOnce(stream.report)
+        self._storage_failures = 0
+        """How many checks in a row could not read the checkpoint or a table."""
+        self._report_storage_error = ReportOnce(stream.report)
         self._error: BaseException | None = None
 
     def wait(self, stop: Event) -> None:
@@ -153,6 +158,10 @@ class Supervisor(Service):
         """Start the query and wait for its end; return why it failed, None if it is done."""
         try:
             query = self._start()
+        except StorageError as error:
+            if not self._has_started:
+                raise
+            return str(error)
         except (StreamChangedError, JobError, StopRequestedError):
             raise
         except Exception as error:
@@ -168,7 +177,8 @@ class Supervisor(Service):
             try:
                 query = self._ask(self._stream.start)
             except JobError as error:
-                if self._once or not (self._has_started or isinstance(error, _WAITED_FOR)):
+                is_of_topic = self._has_started and not isinstance(error, StorageError)
+                if self._once or not (is_of_topic or isinstance(error, _WAITED_FOR)):
                     raise
                 self._not_found(error)
             else:
@@ -200,11 +210,19 @@ class Supervisor(Service):
 
     def _check(self) -> bool:
         """Return whether the topic can be read. Raises an error that ends or changes the stream."""
+        failures, self._storage_failures = self._storage_failures, 0
         try:
             self._ask(self._stream.check)
         except StreamChangedError:
             self._found()
             raise
+        except StorageError as error:  # the topic was described before
+            self._found()
+            self._storage_failures = failures + 1
+            if self._storage_failures >= _MAX_FAILURES:
+                raise
+            self._report_storage_error(f"{error}. Trying again.")
+            return True
         except JobError as error:
             self._not_found(error)
             return False
@@ -214,6 +232,8 @@ class Supervisor(Service):
             self._not_found(JobError(f"{one_line(error)}."))
             return False
         self._found()
+        if self._report_storage_error.clear():
+            self.report("The warehouse can be read again.")
         return True
 
     def _wait_for_topic(self, failure: str) -> bool:

@@ -65,6 +65,8 @@ SESSION_CONF = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
     "spark.sql.streaming.minBatchesToRetain": "20",  # limits the size of the checkpoint
     "spark.sql.streaming.noDataProgressEventInterval": "2000",  # ms until a job with nothing to read reports readiness
+    # The job asks once a second: with fewer than there were triggers it would miss batches, and what they have read.
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.sql.streaming.stopTimeout": "2000",  # in ms: by default a stop may wait for brokers for ever
 }
 """For every session in which the job runs, including one that the user passes: they can be set while it runs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -32,6 +32,7 @@ from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
     TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_SERVER_ERROR,
     Fields,
     GroupError,
     build,
@@ -63,33 +64,42 @@ class StreamsGroupClient(Admin):
         fields = {**member, "topology_epoch": epoch, "topology_description": description}
         self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
-    def describe(self, group_ids: Iterable[str], *, include_topology_description: bool = False) -> list[Fields]:
+    def describe(self, group_ids: Collection[str], *, include_topology_description: bool = False) -> list[Fields]:
         """Return each group as in StreamsGroupDescribe, in the order given; one request describes up to 100 groups.
 
-        A group that is not a streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state.
+        A group that is not a streams group has `error_code` 69 (GROUP_ID_NOT_FOUND) and an empty state. One that may
+        not be described, or whose coordinator did not answer, has the code of that error. Raises it if none answered.
         """
-        requested = list(group_ids)
+        requested = list(dict.fromkeys(group_ids))
         fields = {"include_topology_description": True} if include_topology_description else {}
         described: dict[str, Fields] = {}
 
         def describe_missing() -> None:
-            coordinator_error: GroupError | None = None
-            missing = [group_id for group_id in dict.fromkeys(requested) if group_id not in described]
-            for _, response in self.send_to_coordinators(
-                missing,
+            no_answer: Exception | None = None
+            for ids, response in self.send_to_coordinators(
+                [group_id for group_id in requested if group_id not in described],
                 lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids, **fields}),
                 _DESCRIBE_BATCH_SIZE,
             ):
-                for group in _fields(response)["groups"]:
+                if isinstance(response, KafkaError):
+                    no_answer = response
+                    continue
+                is_denied = isinstance(response, GroupError)  # by the broker that was asked for the coordinator
+                for group in [_failed(ids[0], response)] if is_denied else response.to_dict()["groups"]:
                     if group["error_code"] in COORDINATOR_CODES:
-                        coordinator_error = GroupError(group["error_code"], group["error_message"])
+                        no_answer = GroupError(group["error_code"], group["error_message"])
                     else:
                         described[group["group_id"]] = group
-            if coordinator_error:
-                raise coordinator_error
+            if no_answer:
+                raise no_answer
 
-        self._retry(describe_missing)
-        return [described[group_id] for group_id in requested]
+        try:
+            self._retry(describe_missing)
+        except (GroupError, KafkaError) as error:
+            if not described:
+                raise
+            described |= {one: _failed(one, error) for one in requested if one not in described}
+        return [described[group_id] for group_id in group_ids]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """Return the end offset of each partition of a topic, including aborted and open transactions."""
@@ -171,6 +181,19 @@ class StreamsGroupClient(Admin):
         return Retrying(retry=retry_if_exception(_is_retriable), stop=stop, wait=wait, reraise=True)(call)
 
 
+def _failed(group_id: str, error: GroupError | KafkaError) -> Fields:
+    """Return the description of a group about which there was an error."""
+    if isinstance(error, GroupError):
+        message = "" if error.message == group_id else error.message
+        return {"group_id": group_id, "error_code": error.code, "error_message": message}
+    code = getattr(error, "errno", None)
+    return {
+        "group_id": group_id,
+        "error_code": code or UNKNOWN_SERVER_ERROR,
+        "error_message": " ".join(map(str, error.args)),
+    }
+
+
 def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
     """Return the fields of a response. Raises its error, if it has one."""
     if isinstance(response, Exception):
@@ -199,7 +222,7 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[
             some, lambda ids: build(protocol.StreamsGroupDescribeRequest, {"group_ids": ids}), _GROUPS_PER_REQUEST
         ):
             if isinstance(response, GroupError):
-                found.append({"group_id": ids[0], "error_code": response.code, "error_message": response.message})
+                found.append(_failed(ids[0], response))
             elif isinstance(response, KafkaError):
                 failed += 1
                 if failed == _FAILURES_IN_A_ROW or len(ids) == len(group_ids):

@@ -10,7 +10,6 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from kafka.errors import (
@@ -28,6 +27,7 @@ from streaming_app.kafka.connection import Admin, silence_log
 from streaming_app.kafka.properties import Properties, SecurityError
 from streaming_app.kafka.security import security_settings
 from streaming_app.text import first_of
+from streaming_app.threads import in_parallel
 
 _CONNECT_SECONDS = 3.0
 _RESPONSE_SECONDS = 5.0
@@ -135,8 +135,7 @@ def explain(servers: str, properties: Properties) -> Failure:
     """Return why a client with these properties gets no answer."""
     away = find_away(servers, properties)
     if all(away.values()):
-        failures = [one for one in away.values() if one]
-        return next((one for one in failures if not one.may_pass), failures[0])
+        return _of_all({server: one for server, one in away.items() if one})
     if not any(away.values()):
         away |= _find_away_in_cluster(properties)
     who = [server for server, failure in away.items() if failure is None]
@@ -147,12 +146,21 @@ def explain(servers: str, properties: Properties) -> Failure:
 
 
 def find_cause(servers: str, properties: Properties) -> str | None:
-    """Return a line that says why a client with these properties gets no answer; None if no cause is found.
+    """Return a line that says why a client with these properties gets no answer; None if one of the servers answers."""
+    away = find_away(servers, properties)
+    failures = {server: one for server, one in away.items() if one}
+    return _of_all(failures).line if len(failures) == len(away) else None
 
-    If there are several servers, the line is about the first; if another one answers, there is no cause.
-    """
-    failures = list(find_away(servers, properties).values())
-    return failures[0].line if failures and failures[0] and all(failures) else None
+
+def _of_all(failures: Mapping[str, Failure]) -> Failure:
+    """Return why none of these servers answers: what does not pass by itself, or one cause, or the cause of each."""
+    causes = [*failures.values()]
+    if lasting := next((one for one in causes if not one.may_pass), None):
+        return lasting
+    if len({one.line for one in causes}) == 1:
+        return causes[0]
+    each = [f"{server} ({_reason(one.line, server)})" for server, one in failures.items()]
+    return Failure(f"{_NOBODY}: {first_of(each, _NAMED)}", some_answer=False)
 
 
 def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]:
@@ -175,8 +183,7 @@ def find_away(servers: str, properties: Properties) -> dict[str, Failure | None]
         return Failure(line, some_answer=False, may_pass=cause in _MAY_PASS)
 
     names = [part.strip() for part in servers.split(",")]
-    with ThreadPoolExecutor(CONNECTIONS) as threads:  # a paused server takes a whole time-out
-        return dict(zip(names, threads.map(try_server, names), strict=True))
+    return dict(zip(names, in_parallel(try_server, names, CONNECTIONS), strict=True))  # a paused one takes a time-out
 
 
 def of_one_broker(line: str) -> str:

@@ -23,7 +23,8 @@ from streaming_app.alerts.problem import (
     Problem,
     severity_rank,
 )
-from streaming_app.health.verdict import GOOD
+from streaming_app.health.verdict import ENDS
+from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
@@ -72,6 +73,11 @@ def format_next(problem: Problem, event: str) -> str:
         return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
     if problem.subject == HEALTH and problem.group_id is not None:
         return f"Next: {_command('streams-groups why --group GROUP_ID', problem)}"
+    if problem.rule == OLD_PROBLEMS:
+        end = "streams-groups alerts end --match PATTERN --reason retired"
+        return (
+            f"Next: {_command('streams-groups alerts', problem)}; for those that nobody needs: {_command(end, problem)}"
+        )
     rule = rules().get(problem.rule)
     shows_it = rule.confirm if rule and (problem.group_id or GROUP_ID not in rule.confirm) else "streams-groups alerts"
     return f"Next: {_command(shows_it, problem)}, and the runbook of {problem.rule}"
@@ -88,7 +94,7 @@ def _why_over(problem: Problem) -> str:
     if problem.ended_by and problem.ended_by != BY_EVIDENCE:
         return by_settings.get(problem.ended_by, f"A person ended it: {problem.ended_by}.")
     last = problem.timeline[-1] if problem.timeline else None
-    return last.why if last and last.verdict in GOOD else "Its condition does not hold any more."
+    return last.why if last and last.verdict in ENDS else "Its condition does not hold any more."
 
 
 def format_message(problem: Problem, event: str, links: Links) -> str:

@@ -11,6 +11,7 @@ searches the problems whenever its sink is free.
   problems are sent together, until the refused problem is alone. Then this problem waits, and the others are sent.
 - A group may have a new problem before the sink knows that the last one has ended. A receiver may treat both as one
   alert, and people read them in order. So the older problem is sent first, also after failed attempts.
+- Problems that are older than the job are sent as one (see `old_problems`), which waits until all of them are known.
 - A sink such as Alertmanager needs firing problems repeatedly. Such a notification has no deliveries.
 
 Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock.
@@ -19,14 +20,16 @@ Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem, ProblemKey
+from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import SinkStatus
+from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one, is_told_together
 from streaming_app.notify.sink import Sink, SinkError
 
 _REMEMBERED_SECONDS = 3600.0  # how long a refusal is remembered
@@ -37,8 +40,10 @@ class Notification(NamedTuple):
 
     event: str
     problems: Sequence[Problem]
-    deliveries: Sequence[Delivery] = ()
+    deliveries: Sequence[Delivery]
     """One for each problem; empty if this repeats problems that the sink has accepted before."""
+    content: Sequence[Problem]
+    """What the sink gets: `problems`, or one in place of all old ones. Nothing if some of these are still open."""
 
 
 class _Due(NamedTuple):
@@ -61,11 +66,15 @@ class Outbox:
     """
 
     wait, interval = 10.0, 60.0
+    old_wait = 300.0
+    """How long old problems wait for others: the first pass over a large cluster takes minutes."""
     first_pause, longest_pause = 1.0, 300.0
     """The first and the longest pause after failures, in seconds."""
 
-    def __init__(self, sink: Sink, problems: Problems) -> None:
+    def __init__(self, sink: Sink, problems: Problems, first_started_at: datetime | None = None) -> None:
+        """Take the sink; `first_started_at` decides which problems are old."""
         self.sink, self._problems, self._resend = sink, problems, sink.resend_seconds or math.inf
+        self._first_started_at = first_started_at
         if not sink.is_read_by_people:
             self.wait = self.interval = 0.0
         # a sink that gets firing problems repeatedly is retried at least as often
@@ -89,7 +98,7 @@ class Outbox:
 
     def release(self) -> None:
         """Before the job ends: send due problems at once, and repeat none."""
-        self.wait = self.interval = self.wakes_at = 0.0
+        self.wait = self.interval = self.old_wait = self.wakes_at = 0.0
         self._resend = self._resend_at = math.inf
 
     def take(self, seconds: float) -> Notification | None:
@@ -100,7 +109,9 @@ class Outbox:
         if max(self._resend_at, self._paused_until) <= seconds:
             self._resend_at = seconds + self._resend
             if again := [one for one in self._problems.firing() if _is_known(one, self.sink.name)]:
-                return Notification(FIRING, again)
+                own = [one for one in again if not self._is_old(one)]
+                old = [one for one in again if self._is_old(one)]
+                return Notification(FIRING, again, (), [*own, *self._one(old, FIRING)])
         due = self._due(seconds)
         self.wakes_at = max(self._paused_until, min([*(one.at for one in due), self._resend_at]))
         if self.wakes_at > seconds:
@@ -109,14 +120,17 @@ class Outbox:
         # problems with failed attempts come last, so that they do not block the others
         ready.sort(key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
         kind = ready[0].kind
-        if self.sink.is_read_by_people:
+        if self.sink.is_read_by_people or kind[0] == OLD_PROBLEMS:
             together = [one for one in ready if one.kind == kind]
         else:
-            together = [one for one in ready if one.kind[1] == kind[1]][: self.sink.at_once]
+            of_event = (one for one in ready if one.kind[1] == kind[1] and one.kind[0] != OLD_PROBLEMS)
+            together = [*islice(of_event, self.sink.at_once)]
         together = together[: max(len(together) >> self._refusals, 1)]
         begun = [(one.problem, replace(one.delivery, attempts=one.delivery.attempts + 1)) for one in together]
         self._problems.note(begun, is_over=False)
-        return Notification(kind[1], *zip(*begun, strict=True))
+        problems, deliveries = zip(*begun, strict=True)
+        content = self._one(problems, kind[1]) if kind[0] == OLD_PROBLEMS else problems
+        return Notification(kind[1], problems, deliveries, content)
 
     def answered(self, sent: Notification, error: SinkError | None, at: datetime, seconds: float) -> str | None:
         """Note the result of a notification that `take` returned; `error` is None if the sink accepted it.
@@ -130,7 +144,8 @@ class Outbox:
         ids = [(one.alert_id, sent.event) for one in sent.problems[: len(deliveries)]]
         if error is None:
             if not self._refusals:  # after a refusal, the rest of that notification does not wait for the interval
-                self._sent_at |= {(one.rule, sent.event): seconds for one, _ in zip(sent.problems, over, strict=False)}
+                sent_ones = sent.problems[: len(over)]
+                self._sent_at |= {self._kind(one, sent.event): seconds for one in sent_ones}
             recent = seconds - _REMEMBERED_SECONDS  # a refused problem without a later attempt is not due any more
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
@@ -162,19 +177,46 @@ class Outbox:
         for one in self._problems.unsent():
             if (delivery := _next_delivery(one, self.sink.name)) is None:
                 continue
-            kind = one.rule, delivery.event
+            kind = self._kind(one, delivery.event)
             since = due_since.setdefault(kind, self._due_since.get(kind, seconds))
             if one.key in known:
                 continue
-            after_others = self._sent_at.get(kind, -math.inf) + self.interval
+            is_old = kind[0] == OLD_PROBLEMS
+            wait, interval = (self.old_wait, self.old_wait) if is_old else (self.wait, self.interval)
+            after_others = self._sent_at.get(kind, -math.inf) + interval
             refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
-            due.append(_Due(one, delivery, kind, max(since + self.wait, after_others, refused_until)))
+            due.append(_Due(one, delivery, kind, max(since + wait, after_others, refused_until)))
             if refused_until <= seconds:
                 known.add(one.key)
-                if is_single and not delivery.attempts and not self._problems.place(one):
-                    break
+                if is_single and not is_old and not delivery.attempts and not self._problems.place(one):
+                    self._due_since |= due_since
+                    return due[-1:]
         self._due_since = due_since
         return due
+
+    def _is_old(self, one: Problem) -> bool:
+        return is_told_together(one, self.sink.name, self._first_started_at)
+
+    def _kind(self, one: Problem, event: str) -> tuple[str, str]:
+        return OLD_PROBLEMS if self._is_old(one) else one.rule, event
+
+    def _one(self, problems: Sequence[Problem], event: str) -> list[Problem]:
+        """Return what the sink gets of these old problems: one in their place, or nothing while others are open.
+
+        A receiver that keeps alerts gets all that are open, people only those that are new.
+        """
+        own = {one.alert_id for one in problems}
+
+        def others(among: Iterable[Problem]) -> list[Problem]:
+            told = (one for one in among if one.alert_id not in own and self._is_old(one))
+            return [one for one in told if any(d.sink == self.sink.name and d.attempts for d in one.deliveries)]
+
+        if event == RESOLVED:
+            return [] if others(self._problems.open.values()) else [as_one(problems, event, self.sink.name)]
+        named = [one for one in problems if one.ended_at is None]
+        if named and not self.sink.is_read_by_people:
+            named += others(self._problems.firing())
+        return [as_one(named, event, self.sink.name)] if named else []
 
 
 def _next_delivery(one: Problem, sink: str) -> Delivery | None:

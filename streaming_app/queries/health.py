@@ -7,16 +7,17 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
-from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.health.verdict import PLANNED, VERDICTS, WORST_FIRST
+from streaming_app.groups.deployments import DEPLOYMENT, PROCESSES
+from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
 from streaming_app.text import ago, lasted, rank, utc
 
-_LINES = 2  # of a timeline, in `why`
+_LINES = 2  # of a timeline, and of earlier verdicts, in `why`
+_KNOWN_UNTIL, _STREAM_TIMES = "known_until", ("min_partition_time", "max_partition_time")
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
@@ -47,7 +48,10 @@ def lines(rows: Iterable[Row], deployments: Mapping[str, str]) -> Iterator[str]:
 
 
 def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, str]:
-    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced."""
+    """Return by group a line about its last deployment in `group_events`: its end, duration, and what was replaced.
+
+    The records of a group whose processes were restarted are those of one that was deployed again.
+    """
     if not group_ids:
         return {}
     newest = "ORDER BY at, e.offset"
@@ -57,12 +61,13 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
         "AND at IS NOT NULL GROUP BY group_id"
     )
     return {
-        row["group_id"]: f"  Its last deployment ended at {utc(row['at'])}, after "
+        row["group_id"]: f"  {_REPLACED.get(row['what'], 'Its last deployment ended')} at {utc(row['at'])}, within "
         f"{lasted(row['at'] - datetime.fromisoformat(row['begin']))}: {row['what']}."
         for row in rows
     }
 
 
+_REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
 _CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
@@ -118,9 +123,30 @@ def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Proble
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
-def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
-    """Return how far a group has read its input: the lowest and the highest stream time; None if none is known."""
-    columns, where = ("min_partition_time", "max_partition_time"), of_group(cluster, group_id)
+def deletion(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
+    """Return when a group was deleted, and its last verdicts; None for a group that is not known as deleted."""
+    own = of_group(cluster, group_id)
+    rows = reader.rows(f"SELECT deleted_at FROM groups WHERE {own} AND deleted_at IS NOT NULL")  # noqa: S608 - quoted
+    last = reader.rows(
+        f"SELECT at, verdict, why FROM group_health_history WHERE {own} ORDER BY at DESC LIMIT {_LINES}"  # noqa: S608 - quoted
+    )
+    return {**rows[0], "last_verdicts": last[::-1]} if rows else None
+
+
+def explain_deleted(group_id: str, deleted: Row, problem: Problem | None) -> Iterator[str]:
+    """Yield the lines about a deleted group without a verdict. `deleted` is from `deletion`."""
+    yield f"{group_id} was deleted at {utc(deleted['deleted_at'])}."
+    yield from (f"  {utc(one['at'])} {one['verdict']}: {one['why']}" for one in deleted["last_verdicts"])
+    if problem and problem.ended_at and problem.opened_at:
+        yield _last_problem(problem, problem.opened_at, problem.ended_at)
+
+
+def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
+    """Return up to when the lag of a group is known, and how far it has read its input; None if it is not known.
+
+    Its input are the lowest and the highest stream time.
+    """
+    columns, where = (_KNOWN_UNTIL, *_STREAM_TIMES), of_group(cluster, group_id)
     found = reader.rows(f"SELECT {', '.join(columns)} FROM group_lag WHERE {where}")  # noqa: S608 - quoted
     return found[0] if found else dict.fromkeys(columns)
 
@@ -128,44 +154,57 @@ def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
 def explain(row: Row, problem: Problem | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
     """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
 
-    `row` is from `read_verdicts`, `times` from `stream_time`.
+    `row` is from `read_verdicts`, `times` from `lag_times`.
     """
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
     if row["evidence"].get(PLANNED):
         yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
+    for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
+        yield f"  Before, it was {one['verdict']} since {utc(datetime.fromisoformat(one['since']))}: {one['why']}."
     if row["evidence"].get("not_over"):
         yield f"  It is not over: {row['evidence']['not_over']}."
     if row["caught_up_at"]:
         yield f"  At this rate it has caught up at {utc(row['caught_up_at'])}."
-    known = f"was known {ago(row['inputs_at'], now)}" if row["inputs_at"] else "is not known"
+    # the verdict's own facts are as old as its row, which changes rarely
+    known_at = times[_KNOWN_UNTIL] or row["inputs_at"]
+    known = f"was known {ago(known_at, now)}" if known_at else "is not known"
     yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
     if problem is None or problem.opened_at is None:
         return
     if problem.ended_at:
-        by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
-        yield (
-            f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(problem.ended_at)} after "
-            f"{lasted(problem.ended_at - problem.opened_at)}{by}: {problem.summary}"
-        )
+        yield _last_problem(problem, problem.opened_at, problem.ended_at)
         return
     cause = f", cause {problem.cause}" if problem.cause else ""
     yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
     yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    yield f"  What to do: {_to_do(problem, row['why'])}"
+    yield f"  What to do: {_to_do(problem, row)}"
 
 
-def _to_do(problem: Problem, why: str) -> str:
-    """Return the first step of the runbook that fits the verdict's reason, and where to find more."""
-    group, rule = shlex.quote(problem.group_id or ""), rules().get(problem.rule)
+def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> str:
+    by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
+    lines = f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(ended_at)} after "
+    return f"{lines}{lasted(ended_at - opened_at)}{by}: {problem.summary}"
+
+
+def _to_do(problem: Problem, row: Row) -> str:
+    """Return the first step of the runbook that fits the verdict, and where to find more.
+
+    While the verdict is a good one, the problem may not be over yet: then the step fits its last bad verdict.
+    """
+    now = [(row["verdict"], row["why"])] if row["severity"] else []
+    before = [(line.verdict, line.why) for line in reversed(problem.timeline) if line.verdict in BAD]
+    verdict, why = next(iter(now + before), ("", problem.summary))
+    name = RULE_OF_VERDICT.get(verdict, problem.rule)
+    group, rule = shlex.quote(problem.group_id or ""), rules().get(name)
     step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
-    more = f"More: the runbook, {problem.rule}; evidence: `streams-groups why --group {GROUP_ID} --json`."
+    more = f"More: the runbook, {name}; evidence: `streams-groups why --group {GROUP_ID} --json`."
     return f"{step} {more}".strip().replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, group)
 
 
 def _stream_time(times: Row) -> str:
-    known = [utc(one) for one in times.values() if one]
+    known = [utc(one) for name in _STREAM_TIMES if (one := times[name])]
     if not known:
         return ""
     return f" Stream time: {' to '.join(dict.fromkeys(known))}, the highest timestamps that the application had read."

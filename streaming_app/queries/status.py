@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
 from streaming_app.text import ago, count, megabytes, utc, utc_clock
+from streaming_app.threads import in_parallel
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "opened_at", "summary")
 
@@ -71,8 +71,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
 
 
 def _table_sizes(warehouse: Location) -> list[Row]:
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        return list(threads.map(_table_size, [warehouse / one.name for one in tables()]))
+    return in_parallel(_table_size, [warehouse / one.name for one in tables()], REQUESTS)
 
 
 def _table_size(location: Location) -> Row:
@@ -124,7 +123,8 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     facts = job["facts"]
     process = f"process {job['pid']} on {job['host']}, since {utc(facts['started_at'])}"
     if not job["running"]:
-        reason = "stopped" if job["stopped"] else "died"
+        reason = f"ended by an error: {job['ended_by'].rstrip('.')}" if job["ended_by"] else "stopped"
+        reason = reason if job["stopped"] else "died"
         return f"not running: {reason}, last heartbeat {ago(job['at'], now)} ({process})"
     waiting = job["notifications_waiting"]
     problems = [

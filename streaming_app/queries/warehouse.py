@@ -40,6 +40,8 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
     as_of = f"the tables are as of {utc(caught_up_at)}." if caught_up_at else "the tables are not complete yet."
     if not heartbeat.stopped and not heartbeat.is_alive(now):
         return f"The job of cluster {cluster!r} has died: {as_of}"
+    if heartbeat.ended_by:
+        return f"The job of cluster {cluster!r} has ended by an error ({heartbeat.ended_by.rstrip('.')}): {as_of}"
     if caught_up_at is not None and now - caught_up_at <= max_age:
         return None
     if heartbeat.stopped:

@@ -11,13 +11,18 @@ which limits memory, and after each failure, so that no record is folded again a
 
 A group is set aside if its fold fails as a whole, its row cannot be written, or it exceeds its budget. Its row stays,
 with the reason, and its records are skipped until it is released (see `job.read_again`). Other groups continue.
+
+Only what decoding, folding or writing rows raises is an error of a record or a group, and not even there a lack of
+memory or a failed read (`NOT_OF_RECORDS`). Everything else fails the batch, above all what the iterators of batches
+raise: they are dead afterwards, and a stage that went on would lose the rest. `slices` then finds a single record that
+causes it, and `set_record_aside` sets the group of this record aside.
 """
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -34,7 +39,8 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow
+from streaming_app.stream.failures import NOT_OF_RECORDS
+from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow, UnfoldableRecord
 from streaming_app.stream.outputs import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.tables.arrow import to_datetimes
 
@@ -55,6 +61,7 @@ def fold_stream(
     With `topics`, groups that are NotReady get the reason. A group whose reason changed gives a row even without a
     record.
     """
+    topics = topics and _asking(topics)
     ready: list[Folded] = []
     size = 0
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):
@@ -68,6 +75,20 @@ def fold_stream(
         yield _to_rows(ready, options.history_offsets)
 
 
+def _asking(topics: TopicLookup) -> TopicLookup:
+    """Return the same lookup, whose errors are none of the group that asks."""
+
+    def ask(names: Sequence[str]) -> Mapping[str, int] | None:
+        try:
+            return topics(names)
+        except NOT_OF_RECORDS:
+            raise
+        except Exception as error:
+            raise OSError(f"Topics cannot be described: {type(error).__name__}: {error}") from error
+
+    return ask
+
+
 def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> Iterator[BatchRows]:
     """Fold in a Spark worker that does nothing else.
 
@@ -75,6 +96,21 @@ def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> I
     """
     gc.set_threshold(_COLLECTED_AFTER)
     yield from fold_stream(batches, options)
+
+
+def set_record_aside(record: pa.Table, stored: pa.Table | None, options: FoldOptions, reason: str) -> BatchRows:
+    """Return the rows that set the group of one record aside, which cannot be folded even alone.
+
+    `record` has the columns of a raw record, without key and value: their bytes may be the cause. If its key names no
+    group, the record goes to quarantine, as it is here.
+    """
+    one, error = _Group(options), UnfoldableRecord(reason)
+    for row in _rows(sort_for_fold(record, stored).to_batches()):
+        one.note(row)
+        if row[1] != STORED_OFFSET and not row[0]:
+            one.outcome.refuse(row, error)
+            return _to_rows([one.undecodable()], options.history_offsets)
+    return BatchRows({}) if one.is_set_aside else _to_rows([one.set_aside(error)], options.history_offsets)
 
 
 def stored_as_records(rows: pa.Table) -> pa.Table:
@@ -136,18 +172,15 @@ class Folded(NamedTuple):
 def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup | None) -> Iterator[Folded]:
     """Yield the rows of one group. If it has very many undecodable records, yield rows of these first.
 
-    If the fold fails as a whole, the group is set aside, and no other group is affected.
+    If the fold fails as a whole, the group is set aside, and no other group is affected. What `rows` raises is no error
+    of the group, and goes to the caller.
     """
     one = _Group(options)
-    try:
-        for row in rows:
-            one.read(row)
-            if one.has_many_undecodable:
-                yield one.undecodable()
-        folded = one.close(topics)
-    except Exception as error:  # noqa: BLE001 - as above
-        folded = one.set_aside(error)
-    if folded:
+    for row in rows:
+        one.read(row)
+        if one.has_many_undecodable:
+            yield one.undecodable()
+    if folded := one.close(topics):
         yield folded
 
 
@@ -178,7 +211,7 @@ class GroupFold:
             self._take_snapshot()
         try:
             self.fold.add([raw.record])
-        except OverBudgetError:
+        except (OverBudgetError, *NOT_OF_RECORDS):
             raise
         except Exception as error:  # noqa: BLE001 - whatever error one record causes, the others continue
             self._refuse(raw.row, error)
@@ -196,7 +229,7 @@ class GroupFold:
     def _is_closed(self) -> bool:
         try:
             self.fold.close()
-        except OverBudgetError:
+        except (OverBudgetError, *NOT_OF_RECORDS):
             raise
         except Exception as error:
             if not self._kept:
@@ -228,15 +261,35 @@ class _Group:
         self._last_offset = -1
         self._stored: dict[str, Any] | None = None
         self._newest: LogRow | None = None
-        self._is_set_aside = False
+        self.is_set_aside = False
+        self._error: Exception | None = None  # the reason why the fold has failed as a whole
         self.outcome = GroupOutcome(options)
 
     def read(self, row: LogRow) -> None:
-        """Take the stored row, or a record; a group that is set aside does not change."""
+        """Take the stored row, or a record; a group that is set aside does not change. Raises `NOT_OF_RECORDS`."""
+        if self._error is None:
+            try:
+                self._read(row)
+            except NOT_OF_RECORDS:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever error one group causes, the others continue
+                self._error = error
+
+    def note(self, row: LogRow) -> None:
+        """Take the stored row, or a record, without folding it."""
+        *_, stored = row
+        if stored is None:
+            self._newest = row
+        else:
+            self._stored = stored
+            self.is_set_aside = bool(stored.get("set_aside_reason")) and not is_marked(stored)
+
+    def _read(self, row: LogRow) -> None:
         _, _, partition, _, _, _, stored = row
         if stored is not None:
+            self.note(row)
             self._restore(stored)
-        elif not self._is_set_aside:
+        elif not self.is_set_aside:
             self._newest = row
             if record := self.outcome.decode(row):
                 self._add(Raw(partition or 0, row, record))
@@ -254,12 +307,10 @@ class _Group:
 
     def _restore(self, stored: dict[str, Any]) -> None:
         """Continue from the stored row, unless the group is read again."""
-        self._stored = stored
         if is_marked(stored):
             return
         self._partition = stored["source_partition"]
-        self._is_set_aside = bool(stored.get("set_aside_reason"))
-        if not self._is_set_aside:
+        if not self.is_set_aside:
             self._group = self._fold_of(stored["group_id"], stored["source_partition"], stored)
 
     def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:
@@ -306,7 +357,17 @@ class _Group:
         self._last_offset = raw.record.offset
 
     def close(self, topics: TopicLookup | None) -> Folded | None:
-        """End the batch; return the rows to write, if there are any."""
+        """End the batch; return the rows to write, if there are any. Raises `NOT_OF_RECORDS`."""
+        if self._error is None:
+            try:
+                return self._close(topics)
+            except NOT_OF_RECORDS:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above
+                self._error = error
+        return self.set_aside(self._error)
+
+    def _close(self, topics: TopicLookup | None) -> Folded | None:
         group, outcome, self._group = self._group, self.outcome, None  # the rows may wait for others to be written
         if group is not None:
             group.close_operation()
@@ -343,6 +404,8 @@ def _to_rows(folded: Sequence[Folded], reached: HistoryOffsets) -> BatchRows:
     """Return the rows of these groups. If Arrow cannot hold the rows of a group, it is set aside."""
     try:
         found = to_tables((one.rows for one in folded), reached)
+    except MemoryError:  # Arrow's is also an ArrowException
+        raise
     except _REFUSED:
         folded = [_that_fits(one, reached) for one in folded]
         found = to_tables((one.rows for one in folded), reached)
@@ -354,6 +417,8 @@ def _to_rows(folded: Sequence[Folded], reached: HistoryOffsets) -> BatchRows:
 def _that_fits(folded: Folded, reached: HistoryOffsets) -> Folded:
     try:
         to_tables([folded.rows], reached)
+    except MemoryError:
+        raise
     except _REFUSED as error:
         if folded.refuse:
             return folded.refuse(error)

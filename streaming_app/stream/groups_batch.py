@@ -5,12 +5,13 @@ append; groups are written last. After a crash in between, Spark repeats the bat
 lost and nothing is written twice: rows that were already written skip the records that they contain.
 
 The driver folds few records, Spark's workers fold many (see `driver_limits`); the fold is the same code. A batch with
-large records, or one that failed repeatedly, is written slice by slice (see `slices`).
+large records, or one that failed, is written slice by slice (see `slices`). A part that fails for lack of memory, or
+because of a single record, is written in halves (see `failures`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -19,15 +20,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
+from streaming_app.stream.failures import NOT_OF_RECORDS, FoldError, is_lost_jvm, may_fit_in_parts, one_line
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
     fold_in_worker,
     fold_stream,
+    set_record_aside,
     sort_for_fold,
     stored_as_records,
 )
@@ -41,6 +45,7 @@ from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_loc
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.rust_table import Batch
+from streaming_app.text import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +55,13 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
+_NO_BYTES = ("CAST(NULL AS binary) AS key", "CAST(NULL AS binary) AS value")
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
     f"{STORED_OFFSET}L AS offset",
     "CAST(NULL AS int) AS partition",
     "CAST(NULL AS timestamp) AS timestamp",
-    "CAST(NULL AS binary) AS key",
-    "CAST(NULL AS binary) AS value",
+    *_NO_BYTES,
     "struct(*) AS stored",
 )
 
@@ -136,25 +141,66 @@ class GroupsBatchWriter:
     ) -> Counter[str]:
         counts = Counter[str]()
         are_large_read = not self._plans.is_repeated and any(one.is_small and records.lacks(one) for one in parts)
+        left = deque(parts)
         with self._open_log() if are_large_read else nullcontext() as log:
-            for part in parts:
-                batch = Batch(writers, part.slice.version(batch_id))
-                if part.is_small:
-                    with self._times.measure("read"):
-                        raw = records.take(part, log.read if log else None)
-                    counts.update(self._write_few(raw, batch))
-                else:
-                    counts.update(self._write_many(records.of_spark(part), part.records.num_rows, batch))
+            while left:
+                part = left.popleft()
+                batch, reason = Batch(writers, part.slice.version(batch_id)), "the job has ended each time"
+                if not self._plans.is_hopeless(part):
+                    self._plans.trying(part)
+                    try:
+                        counts.update(self._write_part(records, part, log, batch))
+                        continue
+                    except Exception as error:  # noqa: BLE001 - it is raised again, unless fewer records may cure it
+                        halves = self._halves(part, error)
+                        reason = one_line(error)
+                    if halves:  # written outside of `except`, where the error would hold the memory of the attempt
+                        left.extendleft(reversed(halves))
+                        continue
+                counts.update(self._set_aside(records, part, reason, batch))
         return counts
 
+    def _write_part(self, records: BatchRecords, part: Part, log: LogReader | None, batch: Batch) -> Mapping[str, int]:
+        if not part.is_small:
+            return self._write_many(records.of_spark(part), part.records.num_rows, batch)
+        with self._times.measure("read"):
+            raw = records.take(part, log.read if log else None)
+        return self._write_few(raw, batch)
+
+    def _halves(self, part: Part, error: Exception) -> Sequence[Part]:
+        """Return what to write instead of a part that failed; nothing if its only record is hopeless, else raises."""
+        if not may_fit_in_parts(error):
+            if not (is_lost_jvm(error) or isinstance(error, OtherOwnerError)):
+                self._plans.failed_otherwise()
+            raise error
+        halves = self._plans.failed(part)
+        if not halves and not self._plans.is_hopeless(part):
+            raise error
+        return halves
+
+    def _set_aside(self, records: BatchRecords, part: Part, reason: str, batch: Batch) -> Mapping[str, int]:
+        """Set the group of a part's single record aside."""
+        partition, offset = part.first
+        size = part.records["size"][0].as_py()
+        text = f"offset {offset} of partition {partition}, {count(size, 'byte')}, cannot be folded alone: {reason}"
+        record = records.of_spark(part).selectExpr(*RAW[:4], *_NO_BYTES).toArrow()
+        if not record.num_rows:
+            return {}  # compaction has removed it meanwhile
+        rows = set_record_aside(record, self._stored(record), self._options, text)
+        self._write_here(rows, batch)
+        return rows.counts
+
+    def _stored(self, records: pa.Table) -> pa.Table | None:
+        """Return the stored rows of the groups of these records; None if the table had no rows before this batch."""
+        if self._is_first:
+            return None
+        keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
+        with self._times.measure("stored"):
+            found = self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys])
+            return stored_as_records(found)
+
     def _write_few(self, records: pa.Table, batch: Batch) -> Mapping[str, int]:
-        stored = None
-        if not self._is_first:
-            keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
-            with self._times.measure("stored"):
-                found = self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys])
-                stored = stored_as_records(found)
-        return self._fold_here(records, stored, batch)
+        return self._fold_here(records, self._stored(records), batch)
 
     def _refresh_reasons(self, batch: Batch) -> None:
         """Give the NotReady groups their reasons. Workers cannot ask the brokers, so they do not set reasons."""
@@ -166,12 +212,21 @@ class GroupsBatchWriter:
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: Batch) -> Mapping[str, int]:
         with self._times.measure("fold"):
-            ordered = sort_for_fold(records, stored)
-            rows = join(fold_stream(ordered.to_batches(), self._options, self._topics))
+            try:
+                ordered = sort_for_fold(records, stored)
+                rows = join(fold_stream(ordered.to_batches(), self._options, self._topics))
+            except NOT_OF_RECORDS:
+                raise
+            except Exception as error:
+                raise FoldError(one_line(error)) from error
+        self._write_here(rows, batch)
+        return rows.counts
+
+    def _write_here(self, rows: BatchRows, batch: Batch) -> None:
+        """Write rows that this process holds, and pass them on."""
         self._write(rows, batch)
         if self._listener and "groups" in rows.tables:
             self._listener.on_rows(rows)
-        return rows.counts
 
     def _write(self, rows: BatchRows, batch: Batch) -> None:
         with self._times.measure("history"):

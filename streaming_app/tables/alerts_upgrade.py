@@ -31,12 +31,17 @@ def upgrade_alerts(alerts: DeltaTable, schema: pa.Schema, now: datetime) -> bool
 
     Raises DeltaError and OSError.
     """
-    if _OLD_COLUMN not in {field.name for field in alerts.schema().fields}:
+    if not is_of_020(field.name for field in alerts.schema().fields):
         return False
     rows = _one_for_each_key(map(_problem, alerts.to_pyarrow_table().to_pylist()), now)
     new = pa.Table.from_pylist(list(map(to_row, rows)), schema)
     write_deltalake(alerts, new, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
     return True
+
+
+def is_of_020(columns: Iterable[str]) -> bool:
+    """Return whether a table `alerts` with these columns is one of 0.2.0."""
+    return _OLD_COLUMN in columns
 
 
 def _problem(row: Mapping[str, Any]) -> Problem:

@@ -95,10 +95,13 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
 
 
 def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | None:
-    """Return the end offset of each partition for a batch that has started; None if the checkpoint does not have it."""
+    """Return the end offset of each partition for a batch that has started; None if the checkpoint does not have it.
+
+    Raises OSError if it cannot be read now: what is not known yet must not be taken for nothing.
+    """
     try:
         begun = _parse((checkpoint / "offsets" / str(batch_id)).read_text(), batch_id)
-    except (OSError, ValueError, AttributeError):
+    except (FileNotFoundError, ValueError, AttributeError):
         return None
     return begun and begun.offsets
 

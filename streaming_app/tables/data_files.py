@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from streaming_app.tables.location import Location
 
 CLUSTER = "cluster"
-"""The column by which tables are partitioned. The log has its value; the files do not contain the column."""
+"""The column by which tables are partitioned. The log and the path of a file have its value; the file has no such
+column. Files that 0.3.0 wrote are in the root of the table."""
 BOUNDED = "group_id"
 """The column with statistics."""
 
@@ -66,7 +67,9 @@ def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction
     """Write a file below a table. Its rows are in the table once the returned action is committed. Raises OSError."""
     from deltalake.transaction import AddAction  # noqa: PLC0415 - Spark's workers have no delta-rs
 
-    name = f"part-{uuid.uuid4()}.snappy.parquet"
+    # As delta-rs names its files: some readers, polars for one, take the value of the partition from the path. Delta
+    # escapes it there, but no character of a cluster's name (`text.is_name`) needs that.
+    name = f"{CLUSTER}={cluster}/part-{uuid.uuid4()}.snappy.parquet"
     (table / name).write_bytes(encoded.content)
     now = int(time.time() * 1000)
     return AddAction(name, len(encoded.content), {CLUSTER: cluster}, now, data_change=True, stats=encoded.stats)

@@ -18,17 +18,19 @@ one only if the table has no later term.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Event
 from typing import NoReturn, Protocol
 
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
 from streaming_app.errors import OtherOwnerError
+from streaming_app.tables.conflicts import conflicts, repeating
 from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
+from streaming_app.threads import in_parallel
 
 _COMMITS = 1 << 40
 """The number of commits that a term can have."""
@@ -46,9 +48,9 @@ class HasTransactions(Protocol):
 class Fence:
     """Writes the term of one job into its commits. Every method may be called from any thread."""
 
-    def __init__(self, cluster: str, term: int) -> None:
-        """Take the term of the job that owns the cluster."""
-        self.application, self.term = application_of(cluster), term
+    def __init__(self, cluster: str, term: int, stop: Event | None = None) -> None:
+        """Take the term of the job that owns the cluster. Once `stop` is set, no commit is repeated."""
+        self.application, self.term, self.stop = application_of(cluster), term, stop
         self.cluster, self._numbers = cluster, count(1)
         self.is_lost = False
         """Whether this job knows that another one has taken over."""
@@ -80,28 +82,22 @@ class Fence:
 
     def claim(self, locations: Iterable[Location]) -> None:
         """Commit the term to these tables. Raises OtherOwnerError, and delta-rs' errors."""
-        with ThreadPoolExecutor(REQUESTS) as threads:
-            list(threads.map(self._claim, locations))
+        in_parallel(lambda location: repeating(self.stop)(self._claim, location), locations, REQUESTS)
 
     def _claim(self, location: Location) -> None:
-        while True:
-            with table_to_write(location) as kept:
-                self.check(kept)
-                if self.commit(kept):
-                    return
+        with table_to_write(location) as kept:
+            self.check(kept)
+            self.commit(kept)
 
-    def commit(self, kept: KeptTable, metadata: Mapping[str, str] | None = None) -> bool:
-        """Commit the term without rows; return whether no other job has committed since the table was opened."""
+    def commit(self, kept: KeptTable, metadata: Mapping[str, str] | None = None) -> None:
+        """Commit the term without rows. Raises ConflictError if another commit came first, and delta-rs' errors."""
         table, own = kept.table, CommitProperties(dict(metadata or {}), app_transactions=[self.transaction()])
         partitions = table.metadata().partition_columns
-        try:
+        with conflicts(kept):
             table.create_write_transaction(
                 [], "append", table.schema(), partitions, commit_properties=own, post_commithook_properties=HOOKS
             )
-        except CommitFailedError:
-            return False
         table.update_incremental()
-        return True
 
 
 def application_of(cluster: str) -> str:
@@ -123,5 +119,4 @@ def newest_term(cluster: str, locations: Iterable[Location]) -> int:
         except TableNotFoundError:
             return 0
 
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        return max(threads.map(term, locations), default=0)
+    return max(in_parallel(term, locations, REQUESTS), default=0)

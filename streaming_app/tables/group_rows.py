@@ -19,7 +19,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
@@ -41,6 +40,7 @@ from streaming_app.tables.group_files import (
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import SORT_MEMORY, Commit, RustTable
+from streaming_app.threads import in_parallel
 
 _FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
 _AT_A_TIME = 4 << 20  # bytes of files that a thread rewrites together; as Arrow they take up to 30 times as much
@@ -103,9 +103,8 @@ class GroupRows:
             def write(change: _Change) -> Iterable[AddAction]:
                 return self._write(_merge(read.rows(change.span), change, new), most)
 
-            with ThreadPoolExecutor(REQUESTS) as threads:
-                written = chain.from_iterable(threads.map(write, _changes(spans, ids)))
-                return [file for span in spans for file in span.files], list(written)
+            written = chain.from_iterable(in_parallel(write, _changes(spans, ids), REQUESTS))
+            return [file for span in spans for file in span.files], list(written)
 
         self._replace_files(rewrite)
         if large:  # which are divided now
@@ -127,8 +126,7 @@ class GroupRows:
         def write(span: Span) -> list[AddAction]:
             return [one for rows in read.sorted_rows(span) for one in self._write(rows, most)]
 
-        with ThreadPoolExecutor(REQUESTS) as threads:
-            written = list(chain.from_iterable(threads.map(write, divided)))
+        written = list(chain.from_iterable(in_parallel(write, divided, REQUESTS)))
         return [file for span in divided for file in span.files], written
 
     def _write(self, rows: pa.Table, most: int) -> list[AddAction]:
@@ -225,8 +223,7 @@ class _Files:
             return rows.filter(pc.is_in(rows["group_id"], wanted))
 
         try:
-            with ThreadPoolExecutor(REQUESTS) as threads:
-                return pa.concat_tables([self._schema.empty_table(), *threads.map(read, files)])
+            return pa.concat_tables([self._schema.empty_table(), *in_parallel(read, files, REQUESTS)])
         except _OtherFormatError:
             return None
 

@@ -142,17 +142,19 @@ def _to_row(row: HealthRow, now: datetime, *, is_gone: bool = False) -> dict[str
 
 
 class EndedProblems:
-    """The problems that a person ended: one file each, named by a digest of the problem's id."""
+    """The problems that persons ended: one file for each command, named by a digest of the problems' ids."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
         self._known: dict[str, str] = {}
         self._read: set[str] = set()
 
-    def end(self, alert_id: str, reason: str, by: str, at: datetime) -> None:
-        """Ask the job to end a problem. Raises WarehouseError."""
-        text = json.dumps({"alert_id": alert_id, "reason": reason, "by": by, "at": at.isoformat()})
-        self._files.write(f"{digest(alert_id, _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
+    def end(self, alert_ids: Sequence[str], reason: str, by: str, at: datetime) -> None:
+        """Ask the job to end problems. Raises WarehouseError."""
+        # 0.3.0 reads only files with one id
+        named = {"alert_id": alert_ids[0]} if len(alert_ids) == 1 else {"alert_ids": [*alert_ids]}
+        text = json.dumps({**named, "reason": reason, "by": by, "at": at.isoformat()})
+        self._files.write(f"{digest(' '.join(alert_ids), _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
         """Return the reason of the person by problem id; files that cannot be read are skipped."""
@@ -161,6 +163,7 @@ class EndedProblems:
                 if name not in self._read:
                     with suppress(WarehouseError, ValueError, KeyError, TypeError):
                         request = json.loads(self._files.read(name) or "")
-                        self._known[request["alert_id"]] = request["reason"]
+                        ids = request["alert_ids"] if "alert_ids" in request else [request["alert_id"]]
+                        self._known |= dict.fromkeys(ids, request["reason"])
                         self._read.add(name)
         return self._known

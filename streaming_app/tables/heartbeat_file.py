@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -33,7 +34,9 @@ class HeartbeatRecord(BaseModel):
     """Records of all types read since the start."""
     last_batch_seconds: float
     stopped: bool = False
-    """The job was stopped cleanly."""
+    """The job was stopped cleanly, or has ended by an error."""
+    ended_by: str | None = None
+    """The error that ended the job, in one line; None: none did."""
     notifications_waiting: int = 0
     descriptions_since: datetime | None = None
     """Since when the job knows that the cluster stores topology descriptions."""
@@ -74,6 +77,19 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
         raise WarehouseError(f"Cannot read {file}: {reason_of(error)}") from None
     except ValidationError:
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
+
+
+def first_started_at(warehouse: Location | Path, cluster: str, now: datetime) -> datetime:
+    """Return when a job of 0.3.1 or later first started on a cluster: `now` if none has. Raises WarehouseError."""
+    file = Location.of(warehouse) / "_jobs" / f"{cluster}.first-started"
+    try:
+        with suppress(ValueError, TypeError):  # damaged
+            if text := file.find_text():
+                return min(datetime.fromisoformat(text.strip()), now)
+        file.write_text(f"{now.isoformat()}\n")
+    except OSError as error:
+        raise WarehouseError(f"Cannot read or write {file}: {reason_of(error)}") from None
+    return now
 
 
 def clusters_with_heartbeat(warehouse: Location | Path) -> set[str]:

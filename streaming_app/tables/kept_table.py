@@ -48,6 +48,7 @@ class KeptTable:
 
     def __init__(self, location: Location) -> None:
         """Open the newest version. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
+        self._location = location
         self.table = location.delta_table()
         self._version = self.table.version()
         self._transactions: dict[str, int | None] = {}
@@ -87,6 +88,10 @@ class KeptTable:
             return self.table.version() > self._version and self.note_commits()
         except Exception:  # noqa: BLE001 - delta-rs raises several types; opening the table again names the cause
             return False
+
+    def is_overtaken(self) -> bool:
+        """Return whether the newest version is another one than this. Raises as the constructor."""
+        return self._location.delta_table().version() != self._version
 
     def note_commits(self) -> bool:
         """Note the version after a write or an update; return whether the handle can be kept."""

@@ -129,18 +129,13 @@ class Location:
 
         return DeltaTable(self._uri, storage_options=self.storage_options)
 
-    def is_delta_table(self) -> bool:
-        """Return whether a Delta table is here. Raises errors for `describe_error`."""
-        from deltalake import DeltaTable  # noqa: PLC0415 - as above
-
-        return DeltaTable.is_deltatable(self._uri, storage_options=self.storage_options)
-
     def read_text(self) -> str:
         """Return the text of the file. Raises FileNotFoundError, and OSError for any other failure."""
         if self.is_local:
             return self.path.read_text("utf-8")
-        with object_store.file_system(str(self.parent)) as store, store.open_input_file(self.name) as file:
-            return str(file.read(), "utf-8")
+        name, parent = self.name, str(self.parent)
+        content = object_store.in_directory(parent, lambda directory: directory.open_input_file(name).read())
+        return str(content, "utf-8")
 
     def find_text(self) -> str | None:
         """Return the text of the file; None if there is none. Raises OSError."""
@@ -169,8 +164,8 @@ class Location:
         if self.is_local:
             self.path.unlink(missing_ok=True)
             return
-        with suppress(FileNotFoundError), object_store.file_system(str(self.parent)) as store:
-            store.delete_file(self.name)
+        with suppress(FileNotFoundError):
+            object_store.in_directory(str(self.parent), lambda directory: directory.delete_file(self.name))
 
     def remove_directory(self) -> None:
         """Remove the directory with its contents; it may be missing. Raises OSError."""
@@ -178,8 +173,7 @@ class Location:
             if self.is_local:
                 shutil.rmtree(self.path)
                 return
-            with object_store.file_system(str(self.parent)) as store:
-                store.delete_dir(self.name)
+            object_store.in_directory(str(self.parent), lambda directory: directory.delete_dir(self.name))
 
     def names(self) -> list[str]:
         """Return the names in the directory; empty if it does not exist. Raises OSError when it cannot be read."""
@@ -197,8 +191,8 @@ class Location:
         return sum(1 for entry in self._entries(recursive=True) if entry.is_file)
 
     def _entries(self, *, recursive: bool) -> list[Any]:
-        from pyarrow.fs import FileSelector  # noqa: PLC0415 - as above
-
-        with object_store.file_system(self._uri) as store:
-            entries: list[Any] = store.get_file_info(FileSelector("", allow_not_found=True, recursive=recursive))
+        allow_missing = True
+        entries: list[Any] = object_store.in_directory(
+            self._uri, lambda directory: directory.get_file_info_selector("", allow_missing, recursive)
+        )
         return entries

@@ -6,29 +6,51 @@ delta-rs reads credentials and endpoints from environment variables: see deploy/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyarrow.fs import PyFileSystem
 
-# By default delta-rs retries ten times within three minutes: too long for a user who waits for a command.
-STORAGE_OPTIONS = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "4", "retry_timeout": "30s"}
+R = TypeVar("R")
 
+STORAGE_OPTIONS = {
+    "connect_timeout": "3s",
+    "timeout": "30s",
+    # A store may answer 503 for some seconds. By default delta-rs retries ten times, which takes a second or two, and
+    # within three minutes: too long for a user who waits for a command. Here the time decides.
+    "max_retries": "100",
+    "retry_timeout": "30s",
+    "backoff_config.init_backoff": "250ms",
+    "backoff_config.max_backoff": "5s",
+}
+
+_PATIENCE_SECONDS = 30
 REQUESTS = 4
 """How many requests are sent to a store at the same time: it answers several in the time of one."""
 
 _ADVICE = "credentials come from environment variables, see deploy/README.md"
+_DENIED = "AccessDenied|ExpiredToken|InvalidAccessKeyId|InvalidToken|SignatureDoesNotMatch|TokenRefreshRequired"
 _KNOWN_ERRORS = (
     (
         r"://169\.254\.169\.254/|://metadata\.google|DefaultCredentialsError|no credentials",
         f"no credentials: {_ADVICE}",
     ),
     (r"URL scheme is not allowed", "{server} is not https: set AWS_ALLOW_HTTP=true if you want that"),
+    (
+        rf"<Code>({_DENIED})</Code>\s*<Message>(.*?)\.?</Message>",
+        f"{{server}} returned {{0}}: {{1}}; {_ADVICE}",
+    ),
     (r"<Code>(\w+)</Code>\s*<Message>(.*?)</Message>", "{server} returned {0}: {1}"),
     (r"\b(401 Unauthorized|403 Forbidden)\b", f"{{server}} denied access ({{0}}): {_ADVICE}"),
+    # S3 answers so if credentials have expired, and a HEAD has no text.
+    (
+        r"\bHEAD .*\b(400 Bad Request)\b",
+        f"{{server}} refuses the request ({{0}}), maybe for its credentials: {_ADVICE}",
+    ),
     (r"communicating with HDFS (.*)", "{server} does not answer: {0}"),
     (r"(dns error|tcp connect error|operation timed out|connection closed)(.*)", "{server} does not answer: {0}{1}"),
 )
@@ -36,16 +58,31 @@ _KNOWN_ERRORS = (
 _REQUEST = re.compile(r"\b(?:GET|HEAD|PUT|POST|DELETE) (\w+://[^/?\s]+)")
 _JAVA_STACK = re.compile(r" at [\w.$/]+\(\w+\.java\b")
 _COLOR_CODES = re.compile(r"\x1b\[[0-9;]*m")
+_PASSES = re.compile(r"\b(5\d\d|429) [A-Z]|connect error|timed out|connection closed|dns error")
+_TOOK = re.compile(r" in [\d.]+(?:ns|µs|ms|s)\b")  # otherwise the same error would have another text each time
 
 
-@contextmanager
-def file_system(uri: str) -> Iterator[PyFileSystem]:
-    """Open a directory of a store as an Arrow file system. Its errors become one-line OSErrors."""
+def in_directory(uri: str, do: Callable[[Any], R], seconds: int = 5) -> R:
+    """Return what `do` returns for a directory of a store; call it again while the store does not answer.
+
+    delta-rs holds Python's lock during each request (deltalake 1.6): no other thread runs meanwhile, and no signal ends
+    the job. So a request has so many seconds, and the pauses are here. Raises FileNotFoundError, and one-line OSErrors.
+    """
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - local warehouses do not load it
-    from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
+    options = {**STORAGE_OPTIONS, "timeout": f"{seconds}s", "max_retries": "0"}
+    patience = Retrying(
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_delay(_PATIENCE_SECONDS),
+        wait=wait_exponential(multiplier=0.25, max=1),
+        reraise=True,
+    )
     with _errors():
-        yield PyFileSystem(DeltaStorageHandler(uri, STORAGE_OPTIONS))
+        return patience(lambda: do(DeltaStorageHandler(uri, options)._handler))  # noqa: SLF001 - it has no public name
+
+
+def _may_pass(error: BaseException) -> bool:
+    return not isinstance(error, FileNotFoundError) and bool(_PASSES.search(str(error)))
 
 
 def read_file(table: DeltaTable, path: str, size: int) -> bytes:
@@ -63,14 +100,13 @@ def read_file(table: DeltaTable, path: str, size: int) -> bytes:
 
 def write_file(uri: str, name: str, content: bytes) -> None:
     """Write a file into a directory of a store, atomically. Raises one-line OSErrors."""
-    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
 
-    with _errors():
-        # Arrow's stream passes buffers, which delta-rs' stream does not accept (deltalake 1.6).
-        handler: Any = DeltaStorageHandler(uri, STORAGE_OPTIONS)._handler  # noqa: SLF001
-        stream = handler.open_output_stream(name, None)
+    def write(directory: Any) -> None:  # noqa: ANN401 - delta-rs' handler has no public type
+        stream = directory.open_output_stream(name, None)
         stream.write(content)
         stream.close()
+
+    in_directory(uri, write, 5 + (len(content) >> 20))
 
 
 @contextmanager
@@ -86,7 +122,7 @@ def _errors() -> Iterator[None]:
 def describe_error(error: Any) -> str:  # noqa: ANN401 - any type that delta-rs raises
     """Return an error of delta-rs as one line: its meaning if it is known, else its own message."""
     message = " ".join(_COLOR_CODES.sub("", str(error)).replace("↳", " ").split())
-    message = _JAVA_STACK.split(message)[0]
+    message = _TOOK.sub("", _JAVA_STACK.split(message)[0])
     request = _REQUEST.search(message)
     for pattern, description in _KNOWN_ERRORS:
         if match := re.search(pattern, message):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
 from streaming_app.tables.object_store import describe_error
+from streaming_app.threads import in_thread
 
 Row = dict[str, Any]
 """A row of a query's result, by column."""
@@ -62,9 +64,7 @@ class WarehouseReader:
     def open_ahead(self, *names: str) -> None:
         """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
         if not self._location.is_local and names:
-            threads = ThreadPoolExecutor(len(names))
-            self._ahead |= {name: threads.submit(open_table, self._location / name) for name in names}
-            threads.shutdown(wait=False)
+            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in names}
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.

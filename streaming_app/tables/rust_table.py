@@ -24,7 +24,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -34,16 +33,17 @@ from typing import Any, NamedTuple, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
+from streaming_app.tables.conflicts import ConflictError, conflicts, repeating
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.kept_table import newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.reader import query_table, quote, time_literal
+from streaming_app.threads import in_parallel
 
 
 class Commit(TypedDict):
@@ -56,8 +56,6 @@ class Commit(TypedDict):
 Write = Callable[[DeltaTable, Commit], object]
 """Makes one commit to a table with these arguments."""
 
-_ATTEMPTS = 12  # jobs for other clusters also cause conflicts
-_PAUSE_SECONDS = 0.05, 0.5
 MAINTAINED_AFTER = 100
 """Commits, each of which leaves a file or two."""
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
@@ -176,8 +174,7 @@ class RustTable:
 
     def _write_files(self, files: Iterable[EncodedFile]) -> list[AddAction]:
         """Write files, which have rows of the table once they are committed. Raises OSError."""
-        with ThreadPoolExecutor(REQUESTS) as threads:
-            return list(threads.map(partial(write_file, self.location, self.cluster), files))
+        return in_parallel(partial(write_file, self.location, self.cluster), files, REQUESTS)
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
         """Replace the rows of the cluster that match, by default all, by `rows`; return the version of the table."""
@@ -307,8 +304,8 @@ class RustTable:
         def write(target: DeltaTable, commit: Commit) -> None:
             target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
 
-        # Rows of any cluster are deleted all the time: where a commit fails, the next compaction does it.
-        with self._errors(), _LOCKS[str(self.location)], suppress(CommitFailedError):
+        # Rows of any cluster are deleted all the time: what other commits prevent, the next compaction does.
+        with self._errors(), _LOCKS[str(self.location)], suppress(ConflictError):
             self._attempt(write)
 
     def _checkpoint(self) -> None:
@@ -356,13 +353,12 @@ class RustTable:
                 if self._fence:
                     self._fence.check(kept)
                 if batch is None or not batch.is_in(kept):
-                    write(kept.table, self._commit(batch))
+                    with conflicts(kept):
+                        write(kept.table, self._commit(batch))
                 self._version = kept.table.version()
                 return self._version
 
-        again = retry_if_exception_type(CommitFailedError)
-        wait = wait_random(*_PAUSE_SECONDS)
-        return Retrying(retry=again, stop=stop_after_attempt(_ATTEMPTS), wait=wait, reraise=True)(once)
+        return repeating(self._fence.stop if self._fence else None)(once)
 
     def _commit(self, batch: Batch | None) -> Commit:
         own = [self._fence.transaction()] if self._fence else []

@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streaming_app.errors import JobError
+from streaming_app.errors import StorageError
 from streaming_app.tables.arrow import arrow_schema, arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
+from streaming_app.tables.features import ADVICE, unwritable_feature
 from streaming_app.tables.object_store import REQUESTS, describe_error
+from streaming_app.threads import in_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +48,7 @@ _LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
 def prepare_tables(warehouse: Location, report: Report) -> set[str]:
     """Create missing tables and upgrade those of older releases; return the names of the new tables.
 
-    Raises JobError if the warehouse cannot be written, or was created by something else.
+    Raises StorageError if the warehouse cannot be written, or was created by something else.
     """
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
 
@@ -69,19 +70,18 @@ def prepare_tables(warehouse: Location, report: Report) -> set[str]:
         for name, one in existing.items():
             add_columns(warehouse / name, one, _schema(table(name)))
     except (DeltaError, OSError) as error:
-        raise JobError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
+        raise StorageError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
     return {definition.name for definition in missing}
 
 
 def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
-    """Return the tables that exist, by name. Raises JobError if one cannot be read or has another format.
+    """Return the tables that exist, by name. Raises StorageError if one has another format, or cannot be used.
 
     Uses delta-rs, which opens a table in milliseconds; Spark would run a job for each.
     """
     places = [warehouse / definition.name for definition in tables()]
-    with ThreadPoolExecutor(REQUESTS) as threads:
-        found = zip(places, threads.map(_open, places), strict=True)
-        return {location.name: opened for location, opened in found if opened is not None}
+    found = zip(places, in_parallel(_open, places, REQUESTS), strict=True)
+    return {location.name: opened for location, opened in found if opened is not None}
 
 
 def _open(location: Location) -> DeltaTable | None:
@@ -97,14 +97,16 @@ def _open(location: Location) -> DeltaTable | None:
                 return None
         except OSError:
             pass
-        raise JobError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
+        raise StorageError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
     table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
     if table_format != str(WAREHOUSE_FORMAT):
         other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
-        raise JobError(
+        raise StorageError(
             f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
             "choose another --warehouse, or the release that created it"
         )
+    if reason := unwritable_feature(opened):
+        raise StorageError(f"{location} {reason}: {ADVICE}")
     return opened
 
 

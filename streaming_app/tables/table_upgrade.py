@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import Field, QueryBuilder, Schema, write_deltalake
 
-from streaming_app.errors import JobError
+from streaming_app.errors import StorageError
 from streaming_app.tables.arrow import with_plain_types
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ class UnknownColumnError(Exception):
 def add_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> None:
     """Add the columns that an older release did not have, in one commit; they are null in existing rows.
 
-    Raises JobError if the table has columns that are not in `schema`, or have another type there.
+    Raises StorageError if the table has columns that are not in `schema`, or have another type there.
     """
     actual = with_plain_types(pa.schema(table.schema().to_arrow()).empty_table()).schema
     try:
         is_old = _lacks_fields(pa.struct(list(actual)), pa.struct(list(schema)), "")
     except UnknownColumnError as error:
-        raise JobError(
+        raise StorageError(
             f"{location} has a column {error}: use the release that created it, or another --warehouse"
         ) from None
     if is_old:  # an existing column gets only new fields; its comment in the table stays
@@ -91,7 +91,7 @@ def _join(path: str, name: str) -> str:
 def remove_deletion_vectors(opened: Iterable[tuple[Location, DeltaTable]], report: Report) -> Sequence[Location]:
     """Rewrite the tables that may have deletion vectors, and return them; report each.
 
-    Raises JobError if other processes change a table all the time, and delta-rs' errors.
+    Raises StorageError if other processes change a table all the time, and delta-rs' errors.
     """
     old = [location for location, table in opened if _may_have_vectors(table)]
     if old:
@@ -116,7 +116,7 @@ def _upgrade(location: Location) -> None:
             step(location)
         if not _may_have_vectors(location.delta_table()):
             return
-    raise JobError(f"Cannot upgrade {location}: another process changes it all the time")
+    raise StorageError(f"Cannot upgrade {location}: another process changes it all the time")
 
 
 def _rewrite_files(location: Location) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
 
-from streaming_app.errors import JobError
+from streaming_app.errors import StorageError
 from streaming_app.report import Report
 from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.definitions import table, tables
@@ -54,7 +54,7 @@ class TableWriter:
     def prepare(self, report: Report = lambda _: None) -> set[str]:
         """Create missing tables and upgrade those of older releases; return the names of the new tables.
 
-        Raises JobError if the warehouse cannot be written, or was created by something else.
+        Raises StorageError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams call this when they start
             new = prepare_tables(self.location, report)
@@ -65,7 +65,7 @@ class TableWriter:
                 try:
                     self.fence.claim(self.location / name for name in sorted(claimed))
                 except (DeltaError, OSError) as error:
-                    raise JobError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
+                    raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
                 self._has_claimed = True
             return new
 

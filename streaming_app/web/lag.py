@@ -64,6 +64,7 @@ def lag_by(rows: Iterable[Row], column: str) -> dict[str, Lag]:
     lags = defaultdict[str, list[Lag]](list)
     for row in rows:
         if row[column] is not None and (row["lag"] is not None or row["is_unknown"]):
-            is_lower = bool(row["is_unknown"] or row["lag_seconds_is_lower_bound"])
+            is_older = row["lag_seconds_is_lower_bound"] or (row["lag"] and row["lag_seconds"] is None)
+            is_lower = bool(row["is_unknown"] or is_older)
             lags[row[column]].append(Lag(row["lag"], row["lag_seconds"], is_lower, int(row["is_unknown"])))
     return {value: total for value, own in lags.items() if (total := sum_of(own))}

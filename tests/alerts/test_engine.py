@@ -15,8 +15,11 @@ from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.config.removed import REMOVED
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
+from streaming_app.health import board
+from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
-from streaming_app.health.verdict import GOOD
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import GOOD, Verdict
 from streaming_app.job_status import JobStatus
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sink import SinkError
@@ -396,3 +399,25 @@ def test_what_ends_in_a_mute_is_resolved_after_it_where_it_was_sent(first: int, 
     assert [event for event, _ in rig.sent] == sent[:1]
     rig.cycle(20, group(since=10))
     assert [event for event, _ in rig.sent] == sent
+
+
+def test_a_group_that_cannot_be_judged_is_set_aside_until_it_can_and_others_are_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(facts: Facts) -> Verdict:
+        if facts.group.group_id == "orders" and facts.now < at(400):
+            raise ZeroDivisionError("x" * 9_000)
+        return judge(facts)
+
+    monkeypatch.setattr(board, "judge", fails)
+    rig, other = Rig(), not_ready("other", "t")
+    for seconds in (0, 5):
+        rig.cycle(seconds, not_ready("orders", "t"), other)
+        assert {one.group_id: one.rule for one in rig.problems} == {
+            "orders": "StreamsGroupSetAside",
+            "other": "StreamsGroupDown",
+        }
+    assert any("ZeroDivisionError: xxx" in one.summary for one in rig.problems)
+    rig.cycle(400, not_ready("orders", "t"), other)
+    assert {one.group_id: one.rule for one in rig.problems} == dict.fromkeys(("orders", "other"), "StreamsGroupDown")
+    assert (RESOLVED, "orders") in rig.sent

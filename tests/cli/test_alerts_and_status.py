@@ -109,7 +109,11 @@ def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
             {"stopped": True, "facts": ended_at(600)},
             "The job of cluster 'default' is not running: the tables are as of",
         ),
-        ({"facts": JobStatus(AT)}, "is late (0 offsets behind): the tables are not complete yet."),
+        (
+            {"stopped": True, "ended_by": "The stream failed: no space left.", "facts": ended_at(1)},
+            "The job of cluster 'default' has ended by an error (The stream failed: no space left): the tables are as",
+        ),
+        ({"facts": JobStatus(AT)}, "is late (still reading): the tables are not complete yet."),
         ({"facts": ended_at(600, behind=7)}, "is late (7 offsets behind): the tables are as of "),
         (
             {"facts": ended_at(600, brokers_away_since=AT)},
@@ -117,7 +121,7 @@ def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
         ),
         ({"facts": ended_at(600, failing_since=AT, failure="Full disk")}, "is late (the stream fails since"),
     ],
-    ids=["never", "died", "stopped", "first read", "behind", "no broker", "failing"],
+    ids=["never", "died", "stopped", "ended by an error", "first read", "behind", "no broker", "failing"],
 )
 def test_check_exits_with_1_and_says_why_if_the_tables_are_not_up_to_date(
     warehouse: Path, command: str, fields: dict[str, object] | None, line: str

@@ -48,7 +48,7 @@ def test_the_configuration_is_printed_or_each_error(file: Path) -> None:
         0,
         [f"# file: {file}", "# set by file: cluster, warehouse"],
     )
-    assert (invalid.exit_code, invalid.stdout) == (1, "")
+    assert (invalid.exit_code, invalid.stdout) == (2, "")
     assert sorted(invalid.stderr.splitlines()) == [
         f"Error: {file}: topik: is not a known key; did you mean topic?",
         f'Error: {file}: trigger: must be seconds, or a duration such as 90s, 5m or 1h30m, not "soon"',
@@ -92,7 +92,7 @@ def test_no_command_accepts_a_cluster_name_that_is_not_one_file_name(command: li
         assert errors[0].startswith("Error: --cluster: must be letters, digits, ")
         assert not new.exists()
     result = run_cli(*command, CLUSTER="..")
-    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert result.stderr.startswith("Error: STREAMS_GROUPS_CLUSTER: cluster: must be ")
 
 

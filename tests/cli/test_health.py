@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from streaming_app.alerts.problem import Line, Problem
 from streaming_app.cli.main import main
-from streaming_app.health.verdict import DOWN, OK, Verdict
+from streaming_app.health.board import Change
+from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
 from streaming_app.tables.lag_tables import LagTables
@@ -76,7 +77,7 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         "Retention deletes",
         "Severity: critical",
         f"Alert {ALERT.alert_id}",
-        "What to do: No members: start the application.",
+        "What to do: No members: read the end of the application's log",
         "More: the runbook, StreamsGroupDown;",
     ):
         assert words in text
@@ -99,6 +100,57 @@ def test_why_says_how_far_the_input_has_got_if_that_is_known(warehouse: Path) ->
 
     assert " Stream time: 1970-01-01 00:00:00Z to 1970-01-01 00:02:00Z, the highest timestamps" in text
     assert (shown["max_partition_time"], shown["labels"]) == ("1970-01-01T00:02:00.000Z", {})
+
+
+STALLED_WHY = "no offset of 1 partition moved since 03:05, 7 offsets wait: orders-0 at 7 on 10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("now", "step", "rule"),
+    [
+        (Verdict(STALLED, ago(minutes=7), ago(minutes=2), STALLED_WHY, "critical"), "One partition: ", "Stalled"),
+        (Verdict(OK, NOW, NOW, "Offsets advance."), "No members: read the end of", "Down"),
+        (Verdict(RESTORING, NOW, NOW, "1 partition may restore state", None), "No members: read the end of", "Down"),
+    ],
+)
+def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
+    warehouse: Path, now: Verdict, step: str, rule: str
+) -> None:
+    """Seen: "start the application" of a group whose members were back and did not move: it had been Down before."""
+    HealthTables(warehouse, "default").save([HealthRow("payments", now, ALERT.alert_id, None)], (), NOW)
+    last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
+    assert last.startswith(f"  What to do: {step}")
+    assert f"More: the runbook, StreamsGroup{rule};" in last
+
+
+def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
+    append(warehouse, "groups", group_row("retired", "Dead", deleted_at=ago(minutes=2)))
+    verdicts = [Verdict(OFF, at, at, why) for at, why in ((ago(minutes=9), "Nothing waits."), (NOW, "It was deleted."))]
+    HealthTables(warehouse, "default").append_changes([Change("retired", one, one.at) for one in verdicts])
+    save(warehouse, replace(ALERT, alert_id="old", group_id="retired", ended_at=ago(minutes=3), ended_by="planned"))
+    lines = run(warehouse, "why", "retired").splitlines()[-4:]
+    assert lines[:3] == [
+        f"retired was deleted at {utc(ago(minutes=2))}.",
+        f"  {utc(ago(minutes=9))} Off: Nothing waits.",
+        f"  {utc(NOW)} Off: It was deleted.",
+    ]
+    assert lines[3].startswith("  Its last problem, old, StreamsGroupDown, ended at ")
+    ran = CliRunner().invoke(main, ["why", "retired", "--json", "--warehouse", str(warehouse)])
+    shown = json.loads(ran.stdout)
+    assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("processes", "All its processes were last replaced, by a restart or a deployment, at"),
+        ("processes, topology", "Its last deployment ended at"),
+    ],
+)
+def test_processes_that_were_replaced_may_have_been_restarted_only(warehouse: Path, what: str, text: str) -> None:
+    event = {"group_id": "orders", "at": NOW, "kind": "deployment", "old": ago(minutes=3).isoformat(), "new": what}
+    append(warehouse, "group_events", {**event, "offset": 7})
+    assert f"  {text} {utc(NOW)}, within 3m: {what}." in run(warehouse, "why", "orders").splitlines()
 
 
 def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
@@ -153,6 +205,32 @@ def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pyte
     assert "No alerts are firing." in run(warehouse, "alerts")
     assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
     assert "No open alert" in run(warehouse, *end, "planned", code=1)
+
+
+def test_the_problems_of_many_groups_are_ended_by_one_request_which_lists_them(warehouse: Path) -> None:
+    old = [replace(ALERT, alert_id=f"{number:03}", group_id=f"old-{number}") for number in range(200)]
+    other = replace(ALERT, alert_id="stale", group_id="old-1", rule="StreamsGroupMembersStale")
+    AlertsTable(warehouse, "default").save([*old, other])
+    end = ("alerts", "end", "--match", "old-.*", "--reason", "retired")
+    lines = run(warehouse, *end).splitlines()
+    assert sorted(line.split()[0] for line in lines)[:200] == [one.alert_id for one in old]
+    assert lines[-1] == "200 alerts have ended: retired."
+    assert len([*(warehouse / "_jobs" / "default.incidents").iterdir()]) == 1
+    assert EndedProblems(warehouse, "default").reasons() == {one.alert_id: "retired" for one in old}
+    left = run(warehouse, "alerts")
+    assert "old-2" not in left
+    assert ALERT.alert_id in left
+    assert "stale" in left
+    assert run(warehouse, *end, code=1).splitlines()[1:] == [  # the first is about the job
+        "Error: No group with an open alert that can be ended matches 'old-.*': `streams-groups alerts` lists them"
+    ]
+    printed = run(warehouse, "alerts", "end", "--match", ".*", "--json", "--reason", "planned")
+    assert [row["group"] for row in json.loads(printed[printed.index("[") :])] == ["payments"]
+
+
+@pytest.mark.parametrize("words", [[], ["abc", "--match", ".*"], ["--match", "a-*"], ["--match", "("]])
+def test_neither_an_id_nor_a_pattern_or_both_or_no_pattern_is_wrong_usage(warehouse: Path, words: list[str]) -> None:
+    assert run(warehouse, "alerts", "end", *words, "--reason", "retired", code=2).count("\n") == 1
 
 
 def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:

@@ -15,3 +15,18 @@ def test_a_line_is_not_repeated_until_another_one_came_or_it_is_cleared() -> Non
     assert not report.clear()
     report("a")
     assert lines == ["a", "b", "a", "a"]
+
+
+def test_lines_that_differ_in_durations_only_are_the_same() -> None:
+    lines: list[str] = []
+    report = ReportOnce(lines.append)
+    for line in (
+        "GET x in 1.25ms: 503",
+        "GET x in 17ms: 503",
+        "GET x in 2 s: 503",
+        "GET x in 2 s: 500",
+        "7 groups",
+        "8 groups",
+    ):
+        report(line)
+    assert lines == ["GET x in 1.25ms: 503", "GET x in 2 s: 500", "7 groups", "8 groups"]

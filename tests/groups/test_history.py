@@ -54,6 +54,17 @@ def test_the_history_of_a_group_from_its_creation_to_its_end_is_complete() -> No
     ]
 
 
+@pytest.mark.parametrize("seconds", [0, 1], ids=["one operation", "an expiry over several"])
+def test_a_deletion_is_no_assignment_although_the_record_of_the_last_one_is_deleted(seconds: int) -> None:
+    """Seen: `assignment_epoch 5 → 1` of each group that was deleted, which counts as a rebalance."""
+    fifth = (at(12), 20, GROUP, {"assignment_epoch": 5, "assignment_timestamp": 0})
+    gone = [(at(20), 20, GROUP, None), *((at(20 + seconds), kind, GROUP, None) for kind in (17, 23))]
+    whole = fold(log(*FIRST_JOIN, *LEAVES, fifth, *gone))
+    events = [one for one in whole.events if one.kind == "assignment_epoch"]
+    assert [(one.old, one.new) for one in events] == [(None, "1"), ("1", "2"), ("2", "5")]
+    assert row_of(whole)["state"] == "Dead"
+
+
 def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None:
     moved = [(at(5), 19, M2, member()), (at(1000), 19, M1, None), (at(1000), 17, GROUP, metadata(3))]
     moved += [(at(1001), 21, M2, TARGET)]

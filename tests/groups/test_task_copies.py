@@ -72,13 +72,15 @@ def test_an_active_task_below_the_end_of_its_changelogs_restores_and_state_witho
     assert [(one.member_id, one.role, one.partition, one.lag) for one in copies] == [
         ("a", "restoring", 0, 60),
         ("a", "active", 1, 0),
-        ("a", "active", 2, None),  # 0 of more: not known
+        ("a", "restoring", 2, 100),  # it has not begun; or one of its changelogs is not known, then it is less
         ("b", "standby", 2, None),
         ("b", "dormant", 0, 30),
     ]
     assert copies[-1].task_end_offset == 100
     status = next_status(copies, 1, None, NOW)
     assert set(status.uncopied) == {("0", 0), ("0", 1)}  # nobody keeps the dormant copy up to date
+    assert {task: one.lag for task, one in status.restoring.items()} == {"0_0": 60, "0_2": 100}
+    assert (sum_copies(copies)["restoring"].copies, sum_copies(copies)["restoring"].lag) == (2, 160)
 
 
 def test_what_a_thread_reports_of_the_tasks_of_its_process_is_not_dormant_there() -> None:

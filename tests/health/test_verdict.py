@@ -27,7 +27,10 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
+from streaming_app.lag.transactions import OpenTransaction, Transactions
 from streaming_app.lag.work import GroupWork
+from streaming_app.text import utc
 from tests.support.health_harness import (
     LONG_AGO,
     NOW,
@@ -119,11 +122,45 @@ def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_wa
         assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
 
 
-def test_that_some_partitions_are_not_known_is_said_of_a_group_that_is_well() -> None:
-    for known, name in ((work(unknown=3), IDLE), (work(unknown=3, arrived_at=NOW), OK)):
-        found = verdict(facts(group(), known))
-        assert (found.verdict, found.evidence["unknown_partitions"]) == (name, 3)
-        assert "it is not known whether work waits" in found.why
+@pytest.mark.parametrize(
+    ("known", "name", "says"),
+    [
+        (work(unknown=3), IDLE, "nothing waits in them"),
+        (work(unknown=3, arrived_at=NOW), OK, "offsets advance in them"),
+        (waiting(ago(seconds=20), progressed_at=NOW, unknown=3), OK, "offsets advance in them"),
+    ],
+)
+def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_work_waits(
+    known: GroupWork, name: str, says: str
+) -> None:
+    found = verdict(facts(group(), known))
+    text = f"9 of 12 partitions known: {says}. Of the others it is not known whether work waits."
+    assert (found.verdict, found.why, found.evidence["unknown_partitions"]) == (UNKNOWN, text, 3)
+    well = Verdict(name, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=14))
+    for each in (known, replace(known, complete_at=ago(minutes=14).timestamp())):
+        stays = verdict(facts(group(), each), well)
+        assert (stays.verdict, stays.facts_at, stays.recheck_at) == (
+            name,
+            ago(minutes=14),
+            ago(minutes=-1, microseconds=-1),
+        )
+        later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
+        assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
+
+
+def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
+    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
+    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
+
+
+def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
+    one = group("NotReady", ago(minutes=50), not_ready_reason=MISSING)
+    before = verdict(facts(one, work()))
+    for known in (work(unknown=1), work(unknown=12), None):
+        assert [verdict(facts(one, known), each).severity for each in (before, None)] == ["warning", "critical"]
+    assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
 def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
@@ -205,6 +242,20 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     assert verdict(for_long).verdict == DOWN
 
 
+def test_a_group_whose_offsets_a_tool_sets_back_is_needed_since_then_and_has_its_time() -> None:
+    """Seen: reset at 15:49, "Down since 15:35:45" at once: its oldest record that waits now is from before."""
+    for minutes, expected in ((4, UNKNOWN), (5, DOWN)):
+        reset = ago(minutes=minutes).timestamp()
+        one = Standing(row(), offset=0, waits_since=reset, moved_at=reset)
+        known = waiting(ago(hours=2), progress={("orders", 0): one})
+        found = verdict(facts(ended(14)[0], known), Verdict(OFF, ago(minutes=14), ago(minutes=14), "Nothing waits."))
+        assert found.verdict == expected
+        if expected == DOWN:
+            assert (found.since, found.at) == (ago(minutes=5), NOW)
+        untimed = replace(known, progress={("orders", 0): replace(one, is_untimed=True)})
+        assert verdict(facts(ended(14)[0], untimed)).since == ago(minutes=14)
+
+
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
@@ -234,6 +285,33 @@ def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, dow
     found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
     assert (found.verdict, found.severity) == (DOWN, "critical")
     assert "it does not stay up" in found.why
+
+
+@pytest.mark.parametrize(
+    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
+)
+def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
+    last: tuple[str, str], *, named: bool
+) -> None:
+    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
+    began = NOW - timedelta(minutes=20)
+    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
+    for number in range(5):
+        at = began + timedelta(seconds=60 + 200 * number)
+        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
+    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
+    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
+    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
+    assert "NotReady 0s" not in found.why
+    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
+    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
+
+
+def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_transaction() -> None:
+    why = "an open transaction holds back 1 partition since 2026-11-21 03:00:00Z: orders-0"
+    step = rules()["StreamsGroupStalled"].step_for(why).text
+    assert step.startswith("A producer holds a transaction open")
+    assert "kafka-transactions.sh describe-producers --topic" in step
 
 
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
@@ -267,7 +345,7 @@ def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: 
 
 
 def test_a_broker_that_is_away_is_evidence() -> None:
-    progress = {("orders", n): None for n in range(3)}
+    progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
     one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}
@@ -333,9 +411,23 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
     found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (OFF, 11)
-    assert "it is not known whether work waits" in found.why
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
     assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
+
+
+def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
+    None
+):
+    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
+    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
+    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
+    assert {one.verdict for one in found} == {STALLED}
+    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
+    assert found[1].why == found[2].why
+    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
 
 
 def assigned_for_nothing() -> GroupHistory:
@@ -353,14 +445,22 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: start the application."),
+        (facts(*ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
         (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
-        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: the application"),
+        (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
             facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12, unowned=12))),
             "No member has the tasks",
+        ),
+        (
+            facts(
+                group(),
+                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
+                out_of_memory(2, 5, other_host=False),
+            ),
+            "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),
@@ -374,3 +474,58 @@ def not_revoking() -> GroupSnapshot:
 def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str) -> None:
     found = verdict(known)
     assert rules()[RULE_OF_VERDICT[found.verdict]].step_for(found.why).text.startswith(step), found.why
+
+
+@pytest.mark.parametrize(
+    ("open_since", "timeout", "longest", "minutes", "severity"),
+    [
+        (ago(minutes=21), 900.0, None, 21, "critical"),
+        (ago(minutes=19), 900.0, None, 19, None),
+        (ago(minutes=7), 60.0, 900.0, 7, "critical"),
+        (None, None, 900.0, 21, "critical"),
+        (None, None, 3_600.0, 21, None),
+        (None, None, None, 21, "warning"),
+        (None, None, None, 19, None),
+        (ago(minutes=-60), 60.0, 900.0, 19, None),
+        (ago(minutes=2), 60.0, 900.0, 19, None),
+    ],
+    ids=[
+        "beyond its own time-out",
+        "not yet",
+        "its own is shorter than the longest",
+        "beyond the longest",
+        "not beyond the longest",
+        "no limit is known",
+        "not beyond the default",
+        "it starts in the future",
+        "a later one",
+    ],
+)
+def test_who_is_held_by_an_open_transaction_is_stalled_after_its_limit_and_patience(
+    open_since: datetime | None, timeout: float | None, longest: float | None, minutes: float, severity: str | None
+) -> None:
+    since, key = ago(minutes=minutes), ("orders", 0)
+    standing = Standing(row(last_stable_offset=90), offset=90)
+    of_work = work(held={key: since.timestamp()}, progress={key: standing}, progressed_at=since, arrived_at=NOW)
+    found = {key: OpenTransaction("tx", open_since.timestamp(), timeout or 0.0, 5)} if open_since else {}
+    judged = verdict(facts(group(), of_work, transactions=Transactions(found, longest)))
+    assert (judged.verdict, judged.severity) == (STALLED if severity else OK, severity)
+    if severity:
+        assert (judged.since, judged.evidence["open_transaction"]) == (since, ["tx"] if open_since else [])
+        step = rules()[RULE_OF_VERDICT[STALLED]].step_for(judged.why).text
+        assert all(one in step for one in ("describe-producers", "find-hanging", "abort"))
+    assert verdict(facts(group(), of_work, transactions=None), judged).verdict == judged.verdict  # asked for later
+
+
+def test_joins_and_restarts_of_members_move_no_begin_of_what_does_not_move() -> None:
+    since = ago(minutes=40)
+    stuck = waiting(since, stalled=unmoved(since))
+    for joined in (30, 6):
+        found = verdict(facts(group(since=ago(minutes=joined)), stuck))
+        assert (found.verdict, found.since) == (STALLED, since)
+        assert f"moved since {utc(since)}, " in found.why
+
+
+def test_right_after_a_start_a_group_whose_offsets_have_just_moved_is_not_idle() -> None:
+    before = Verdict(OK, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(progressed_at=ago(seconds=20))), before).verdict == OK

@@ -6,7 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from streaming_app.health.verdict import BAD, BEHIND, DOWN, IDLE, LOSING, OFF, OK, STALLED, UNKNOWN, UNSTABLE, Verdict
+from streaming_app.health.verdict import (
+    BAD,
+    BEHIND,
+    DOWN,
+    IDLE,
+    LOSING,
+    OFF,
+    OK,
+    STALLED,
+    UNKNOWN,
+    UNSTABLE,
+    Verdict,
+    is_over,
+)
 from streaming_app.lag.progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import NOW, ago, bad, facts, group, states, unmoved, verdict, waiting, work
@@ -35,7 +48,8 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
     before = bad(DOWN, ago(hours=1))
     back = facts(group("Stable", ago(minutes=9)))
     assert verdict(back, before).recheck_at == ago(minutes=-1)
-    assert verdict(back, verdict(back, before), at=ago(minutes=-1)).verdict == OK
+    found = verdict(back, verdict(back, before), at=ago(minutes=-1))
+    assert (found.verdict, is_over(found), found.why) == (UNKNOWN, True, "It has members again; its lag is not known.")
 
 
 def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
@@ -44,6 +58,35 @@ def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
     assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
     found = verdict(facts(group("Empty", ago(minutes=2)), known))
     assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
+
+
+@pytest.mark.parametrize("name", [LOSING, STALLED, BEHIND])
+@pytest.mark.parametrize(
+    ("hidden", "count", "ends"),
+    [((0,), 1, False), ((1,), 1, True), ((1,), 21, False), ((), 21, True)],
+    ids=["it is hidden", "another one is", "one that is not named may be", "none is"],
+)
+def test_a_problem_with_a_partition_that_is_hidden_now_is_not_over_and_one_with_others_is(
+    name: str, hidden: tuple[int, ...], count: int, *, ends: bool
+) -> None:
+    before = bad(
+        name,
+        ago(hours=1),
+        evidence={"partitions": [{"topic": "orders", "partition": 0, "committed_offset": 7}], "partition_count": count},
+    )
+    progress = {("orders", n): Standing(row(partition=n), None if n in hidden else False) for n in range(2)}
+    known = work(partitions=2, unknown=len(hidden), progressed_at=NOW, arrived_at=NOW, progress=progress)
+    found = verdict(facts(group(), known), before)
+    assert is_over(found) is ends
+    assert found.verdict == ((UNKNOWN if hidden else OK) if ends else name)
+
+
+def test_members_that_are_back_end_nothing_while_only_partitions_that_are_hidden_may_have_work() -> None:
+    for moved, ends in ((ago(minutes=30), False), (ago(minutes=1), True)):
+        found = verdict(
+            facts(group("Stable", ago(minutes=3)), work(unknown=1, progressed_at=moved)), bad(DOWN, ago(hours=1))
+        )
+        assert (found.verdict, is_over(found)) == ((UNKNOWN, True) if ends else (DOWN, False))
 
 
 @pytest.mark.parametrize("name", [LOSING, DOWN, STALLED])
@@ -93,7 +136,8 @@ def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
     assert (found.verdict, found.evidence["not_over"]) == (UNSTABLE, "its lag is not known now")
     assert verdict(facts(group(), work(arrived_at=NOW)), found).verdict == OK
     never_known = facts(group(), work(has_commits=False, uncertain=3))
-    assert verdict(never_known, replace(before, facts_at=None)).verdict == OK
+    calm = verdict(never_known, replace(before, facts_at=None))
+    assert (calm.verdict, is_over(calm)) == (UNKNOWN, True)
 
 
 @pytest.mark.parametrize("name", [OK, IDLE])
@@ -118,7 +162,7 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
         standing = Standing(row(committed_offset=committed), offset=committed)
         known = work(progress={("orders", 0): standing}, progressed_at=NOW)
         found = verdict(facts(group(), known), before)
-        assert (found.verdict == IDLE) is ends
+        assert (found.verdict == OK) is ends
         assert ("not_over" in found.evidence) is not ends
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
 

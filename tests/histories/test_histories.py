@@ -190,7 +190,7 @@ def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_
 
 def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() -> None:
     changes = OUTCOMES["The topic gets a record every quarter of an hour"].changes
-    assert len([(one.verdict.verdict, one.verdict.why) for one in changes]) <= 5  # and not one or two for each record
+    assert len([(one.verdict.verdict, one.verdict.why) for one in changes]) <= 6  # and not one or two for each record
 
 
 @pytest.mark.parametrize("name", ["down while thirty applications", "the descriptions of thirty applications"])
@@ -229,7 +229,7 @@ def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_u
     assert fired.resolved_at is not None
     assert 10 * MINUTE <= fired.resolved_at - last_start <= 25 * MINUTE
     (problem,) = outcome.problems
-    assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Ok")
+    assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Unknown")  # of its lag nothing is known
 
 
 # What verdicts may not say, whatever is alerted: that all is well of a group that restores, hangs or is not known

@@ -15,17 +15,23 @@ from deltalake import DeltaTable
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
+from streaming_app.health import board
+from streaming_app.health.facts import Facts
+from streaming_app.health.judge import judge
+from streaming_app.health.verdict import Verdict
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.mutes import Mutes, new_mute
+from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTables
 from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.a_job import a_job
+from tests.support.receivers import HttpReceiver, make_sink
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
@@ -70,7 +76,7 @@ class Harness:
     """A service about groups that the test sets; it can be stopped and started again, or be killed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.groups, self.lines = path, GroupsOfTest(), []
+        self.path, self.groups, self.lines, self.runs = path, GroupsOfTest(), [], 0
         self.job = JobStatus(NOW, caught_up=True)
         self.settings: Mapping[str, Any] = SETTINGS
         self.labels: Mapping[str, str] = {}
@@ -93,6 +99,7 @@ class Harness:
         self.service.start()
 
     def observe(self, failing: Sequence[SinkStatus]) -> Observed:
+        self.runs += 1
         snapshots = self.groups.snapshots  # first: a test breaks the groups before it changes them
         if self.groups.broken:
             raise OSError("No space left on device")
@@ -121,7 +128,8 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness
     started.start()
     yield started
     for sink in started.sinks:
-        sink.open.set()
+        if isinstance(sink, KeepingSink):
+            sink.open.set()
     started.stop()
 
 
@@ -266,6 +274,23 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
     assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
 
 
+def test_a_group_that_cannot_be_judged_is_named_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(facts: Facts) -> Verdict:
+        if facts.group.group_id == "bad":
+            raise ValueError("why")
+        return judge(facts)
+
+    monkeypatch.setattr(board, "judge", fails)
+    harness.job = replace(harness.job, caught_up_at=NOW + timedelta(days=1))
+    for n in range(3):  # each time with other facts
+        harness.groups.snapshots = {one: replace(failed_group(one), last_offset=n) for one in ("bad", "good")}
+        runs = harness.runs
+        assert wait_until(lambda runs=runs: harness.runs > runs + 2)
+    assert harness.service.verdicts().keys() == {"bad", "good"}
+    line = "alerts: no verdict on 1 group, the others go on: bad. The verdict cannot be decided: ValueError: why"
+    assert harness.lines.count(line) == 1
+
+
 def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harness) -> None:
     rule = make_rule("critical", 0)
     harness.settings = {**SETTINGS, "StreamsGroupsNotificationsFailing": rule}
@@ -279,3 +304,49 @@ def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harn
     assert sent[None] == "Alerts cannot be sent to pager: down"
     broken.down = False
     assert wait_until(lambda: other.events() == [FIRING, FIRING, RESOLVED])
+
+
+def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink_and_so_is_its_end(
+    harness: Harness,
+) -> None:
+    long_ago, names = NOW - timedelta(days=3), [f"old-{number}" for number in range(200)]
+    harness.settings = {"StreamsGroupDown": make_rule("critical", 0), **SETTINGS}
+
+    def told(*, then: int = 0) -> list[tuple[str, str, str | None]]:
+        """Let the service send all that is due, start it again, and return what the webhook got."""
+        harness.job = replace(harness.job, caught_up_at=datetime.now(timezone.utc))  # the groups are judged
+        harness.service.finish(600)
+        harness.start()
+        assert len(people.bodies) == then
+        return [(body["type"], body["data"]["rule"], body["data"]["group_id"]) for body in machine.bodies]
+
+    with HttpReceiver() as machine, HttpReceiver() as people:
+        webhook = make_sink(type="webhook", url=machine.url)
+        harness.restart(webhook, make_sink(type="apprise", name="chat", url=people.url.replace("http", "json")))
+        harness.groups.snapshots = {name: down_group(name, long_ago) for name in names}
+        begun = [("alert.firing", OLD_PROBLEMS, None)]
+        assert told(then=1) == told(then=1) == begun
+        data = machine.bodies[0]["data"]
+        assert data["summary"].startswith("200 groups have had problems since long before the job first started (200 ")
+        assert len(data["details"]["StreamsGroupDown"]) == 51
+        assert data["details"]["StreamsGroupDown"][-1] == "and 150 more"
+        assert "streams-groups alerts end --match PATTERN --reason retired" in people.bodies[0]["message"]
+        harness.groups.snapshots = {**harness.groups.snapshots, "new": failed_group("new")}
+        assert told(then=2) == told(then=2) == (begun := [*begun, ("alert.firing", RULE, "new")])
+        open_ones = [one.alert_id for one in harness.stored() if one.state == FIRING and one.group_id in names]
+        version = DeltaTable(harness.path / "alerts").version()
+        EndedProblems(harness.path, "default").end(open_ones, "planned", "me", NOW)
+        assert wait_until(lambda: sum(one.state == FIRING for one in harness.stored()) == 1)
+        assert DeltaTable(harness.path / "alerts").version() == version + 1
+        assert told(then=3) == told(then=3) == [*begun, ("alert.resolved", OLD_PROBLEMS, None)]
+        assert sum(one.state == FIRING for one in harness.stored()) == 1, "what a person ended stays so"
+
+
+def down_group(group_id: str, since: datetime) -> GroupSnapshot:
+    return replace(
+        failed_group(group_id),
+        state="NotReady",
+        state_since=since,
+        description_status="NO_TOPOLOGY",
+        first_seen_at=since,
+    )

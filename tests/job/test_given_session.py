@@ -39,6 +39,7 @@ PLAIN = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.session.timeZone": "Asia/Tokyo",
     "spark.sql.shuffle.partitions": "200",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
     "fs.defaultFS": "hdfs://127.0.0.1:1/",
 }
 """What a session of a user has that was made without regard to the job, and settings that would break it."""
@@ -166,6 +167,7 @@ def test_settings_of_the_session_are_copied_and_those_of_the_job_come_after_them
         FETCHING: "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(plain.sparkContext.defaultParallelism),
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
         "fs.defaultFS": "file:///",
         "spark.sql.broadcastTimeout": "777",
         "fs.s3a.endpoint": "https://store",

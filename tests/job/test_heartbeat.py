@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from streaming_app.alerts.facts import DescriptionSupport
+from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
+from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from tests.support.a_job import a_job
 
@@ -29,8 +31,9 @@ def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_ne
     one = heartbeat(tmp_path, known_since=AT, removed_at=AT)
     one.tick()
     assert last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
-    one.ended([])
+    one.ended([], StopRequestedError())
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
+    assert last_heartbeat(tmp_path).ended_by is None
     assert last_heartbeat(tmp_path).descriptions_since == last_heartbeat(tmp_path).descriptions_removed_at == AT
 
 
@@ -40,6 +43,17 @@ def test_a_file_that_cannot_be_written_is_an_error_while_the_job_runs_and_not_wh
     with pytest.raises(OSError, match="_jobs"):
         one.tick()
     one.ended([])
+
+
+def test_the_error_that_ended_the_job_is_kept_until_it_starts_again(tmp_path: Path) -> None:
+    one = heartbeat(tmp_path)
+    one.ended([], JobError("The stream failed:\n no space left"))
+    assert (last_heartbeat(tmp_path).stopped, last_heartbeat(tmp_path).ended_by) == (
+        True,
+        "The stream failed: no space left",
+    )
+    one.tick()
+    assert last_heartbeat(tmp_path).ended_by is None
 
 
 def test_a_job_whose_alerts_are_not_evaluated_is_alive_and_says_so(tmp_path: Path) -> None:

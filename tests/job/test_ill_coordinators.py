@@ -10,13 +10,13 @@ import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UnreachableError
-from streaming_app.groups.partition import partition_of
+from streaming_app.groups.partition import OFFSETS_TOPIC, partition_of
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
-from tests.long.hostile.requests import OFFSETS_TOPIC, internal_producer
+from tests.support.internal_topic import internal_producer
 from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until

@@ -11,6 +11,7 @@ import pytest
 PROGRAM = """
 import signal, sys, threading, time
 from streaming_app.job import stopping
+from streaming_app.threads import in_parallel
 
 stopping._SAY_SECONDS, stopping._TERMINATE_SECONDS = 600.0, float(sys.argv[1])
 stopping.STOP_SECONDS = stopping._TERMINATE_SECONDS + 0.1
@@ -35,6 +36,9 @@ def for_ever():
     print("running", flush=True)
     time.sleep(600)
 
+def for_ever_in_a_pool():
+    in_parallel(lambda _: for_ever(), [1], 2)
+
 stopping.run_until_signal({job}, stop, lambda line: print(line, flush=True), Jvm())
 print("returned", flush=True)
 """
@@ -55,7 +59,7 @@ def run(job: str, *signals: signal.Signals, patience: float = PATIENT) -> tuple[
     return process.returncode, lines
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_is_reported_at_once_and_the_job_ends_by_itself(number: signal.Signals) -> None:
     assert run("until_stopped", number) == (0, ["running", "Stopping ...", "ended", "returned"])
 
@@ -65,8 +69,9 @@ def test_a_signal_that_the_kernel_gives_to_another_thread_ends_the_job() -> None
     assert run("in_this_thread") == (0, ["Stopping ...", "ended", "returned"])
 
 
-def test_a_job_that_does_not_end_is_abandoned_with_its_jvm() -> None:
-    lines = run("for_ever", signal.SIGTERM, patience=IMPATIENT)
+@pytest.mark.parametrize("job", ["for_ever", "for_ever_in_a_pool"])
+def test_a_job_that_does_not_end_is_abandoned_with_its_jvm(job: str) -> None:
+    lines = run(job, signal.SIGTERM, patience=IMPATIENT)
     assert lines == (0, ["running", "Stopping ...", "terminated", "killed"])
 
 

@@ -18,6 +18,7 @@ from streaming_app.errors import (
     MissingTopicError,
     NotAuthorizedError,
     OtherTopicError,
+    StorageError,
     StreamChangedError,
     UnreachableError,
 )
@@ -234,6 +235,33 @@ def test_a_stream_that_fails_four_times_in_a_row_ends_the_job(job: SupervisorHar
     assert str(job.ends_with()) == "The stream failed: disk full (see spark.log)"
     assert len(job.lines) == 3
     assert len(job.starts) == 5
+
+
+DENIED = "http://store returned ExpiredToken: The token has expired; credentials come from the environment"
+
+
+@pytest.mark.parametrize("error", [StorageError, OSError])
+def test_a_store_that_denies_access_at_a_restart_fails_the_stream_and_is_not_the_topic(
+    job: SupervisorHarness, error: type[Exception]
+) -> None:
+    job.begin()
+    assert job.runs()
+    job.starts = [error(DENIED)] * 9
+    job.queries[0].fail("the batch was not written")
+    assert DENIED in str(job.ends_with())
+    assert len(job.starts) == 6
+    assert not any("topic" in line for line in job.lines)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_said_once_and_ends_the_job_after_four_checks_in_a_row(
+    job: SupervisorHarness,
+) -> None:
+    job.begin()
+    assert job.runs()
+    job.checks = [*[StorageError(DENIED)] * 3, None, *[StorageError(DENIED)] * 4]
+    assert str(job.ends_with()) == DENIED
+    assert job.lines == [f"{DENIED}. Trying again.", "The warehouse can be read again.", f"{DENIED}. Trying again."]
+    assert not job.queries[0].isActive
 
 
 def a_batch_is_written(job: SupervisorHarness) -> None:

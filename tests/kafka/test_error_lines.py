@@ -9,9 +9,16 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka.errors import CoordinatorNotAvailableError, KafkaConnectionError, SaslAuthenticationFailedError, UnknownError
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    KafkaConnectionError,
+    NodeNotReadyError,
+    SaslAuthenticationFailedError,
+    UnknownError,
+)
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, UnreachableError
+from streaming_app.kafka import diagnose
 from streaming_app.kafka.error_lines import to_job_error
 from streaming_app.kafka.offsets_topic import _java_job_error
 from streaming_app.kafka.protocol import GroupError
@@ -29,6 +36,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
     [
         (CoordinatorNotAvailableError(), UnreachableError),
         (KafkaConnectionError(), UnreachableError),
+        (NodeNotReadyError("No node_id provided"), UnreachableError),  # while a broker restarts
         (SaslAuthenticationFailedError(), UnreachableError),  # nothing listens there any more
         (UnknownError("not\nnow"), JobError),
         (GroupError(69), JobError),
@@ -39,6 +47,19 @@ def test_the_kind_of_error_tells_whether_waiting_may_help(error: Exception, erro
         found = to_job_error(error, {"bootstrap.servers": f"127.0.0.1:{closed.getsockname()[1]}"})
     assert type(found) is error_type
     assert "\n" not in str(found)
+    assert "node_id" not in str(found)
+
+
+def test_each_server_that_is_away_has_its_own_cause() -> None:
+    """Seen: the cause of the first one was said of all."""
+    with reserve_port() as closed:
+        here, nowhere = f"127.0.0.1:{closed.getsockname()[1]}", "no-such-host.invalid:9092"
+        both, same = f"{here},{nowhere}", f"{here},{here}"
+        for line in (diagnose.find_cause(both, {}), diagnose.explain(both, {}).line):
+            assert line
+            assert f"{here} (nothing listens there;" in line
+            assert f"{nowhere} (the host name cannot be resolved;" in line
+        assert diagnose.explain(same, {}).line.startswith(f"No Kafka broker answers at {same}: nothing listens there;")
 
 
 @contextmanager

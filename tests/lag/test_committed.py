@@ -138,3 +138,34 @@ def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() 
 
     step(committed, 20, 20, 60.0)
     assert committed.known_until("plain", 59.0) == 60.0
+
+
+def test_a_commit_that_the_answer_leaves_out_is_unknown_unless_its_topic_may_be_described() -> None:
+    """Also after a restart, and while its coordinator does not answer."""
+    committed, in_log = CommittedOffsets(), log(app=5) | {("app", "u", 0): Commit(7, "id", None, 107.0)}
+    unknown = in_log["app", "u", 0]._replace(is_known=False)
+    answer = {"app": {("t", 0): Commit(5)}}
+    for fetched, shown, expected in (
+        (answer, (), unknown),
+        (answer, {"u"}, None),  # it was deleted, or its transaction is open or was aborted
+        ({}, {"u"}, unknown),  # the answer is of before
+        (answer, {"t"}, unknown),
+    ):
+        committed.choose(in_log, {"app"}, 0.0)
+        assert committed.left_out(fetched) == ({"u"} if fetched else set())
+        found = committed.merge(fetched, 0.0, shown=shown)
+        assert found.get(("app", "u", 0)) == expected
+        assert found["app", "t", 0] == in_log["app", "t", 0]
+
+
+def test_a_commit_that_only_the_log_has_is_unknown_where_it_was_aborted_or_is_to_be_proven_and_is_not() -> None:
+    committed, commits = CommittedOffsets(), log(a=1, b=2, c=3, d=4)
+    a, b, c, d = commits
+    assert committed.without_proof(commits, [a, b, c]) == [a, b, c]
+    committed.prove(commits, [a, b, c], {a: True, b: False})
+    assert [commits[key].is_known for key in (a, b, c, d)] == [True, False, False, True]
+    again = log(a=1, b=2, c=3, d=4)
+    assert committed.without_proof(again, [a, b, c]) == [c]
+    committed.prove(again, [], {})
+    assert [again[key].is_known for key in (a, b, c, d)] == [True, False, True, True]
+    assert committed.without_proof(log(a=9, b=2), [a, b]) == [a]

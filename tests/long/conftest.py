@@ -11,12 +11,12 @@ from streaming_app.sandbox.broker import LocalBroker
 from tests.long.rig import Rig
 from tests.support.compared_tools import SHORT_SESSIONS
 
-_AT_ONCE = {"rules": {"StreamsGroupDown": {"for": 0}, "StreamsGroupStalled": {"for": 0}}}
+AT_ONCE = {"rules": {"StreamsGroupDown": {"for": 0}, "StreamsGroupStalled": {"for": 0}}}
 
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
     properties = SHORT_SESSIONS | {"group.streams.max.session.timeout.ms": "60000"}
-    config = {"alerts": _AT_ONCE, "metrics": {"listen": "127.0.0.1:0"}}
+    config = {"alerts": AT_ONCE, "metrics": {"listen": "127.0.0.1:0"}}
     with Rig(tmp_path, config, LocalBroker(tmp_path / "broker", properties=properties)) as started:
         yield started

@@ -71,6 +71,14 @@ PROMISES = (
         "            self._fold_again()\n            self._take",
     ),
     Promise(
+        "A batch is complete or it has failed.",
+        "tests/relations/test_e_fold.py::test_an_error_while_reading_fails_the_batch_wherever_it_comes",
+        "streaming_app/stream/fold_stage.py",
+        "    for batch in batches:\n        for part in _parts(batch):\n",
+        "    import contextlib\n\n    with contextlib.suppress(Exception):\n      for batch in batches:\n"
+        "        for part in _parts(batch):\n",
+    ),
+    Promise(
         "A group that is too large is set aside alone.",
         "tests/stream/test_set_aside.py",
         "streaming_app/groups/budget.py",

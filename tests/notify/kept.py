@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem, with_delivery
+from streaming_app.alerts.problem import FIRING, Delivery, Problem, ProblemKey, with_delivery
 
 
 class KeptProblems:
@@ -23,6 +23,11 @@ class KeptProblems:
             self.by_id[alert.alert_id] = alert
             for delivery in known.deliveries if known else ():
                 self._note(alert.alert_id, delivery)
+
+    @property
+    def open(self) -> dict[ProblemKey, Problem]:
+        """Return those that have not ended, by their keys."""
+        return {one.key: one for one in self.by_id.values() if one.ended_at is None}
 
     def unsent(self) -> list[Problem]:
         """Return all: an outbox finds which of them are not sent."""

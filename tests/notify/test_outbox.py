@@ -16,11 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.problem import (
+    CRITICAL,
     FIRING,
+    INFO,
     RESOLVED,
+    WARNING,
     Delivery,
     Problem,
 )
+from streaming_app.notify.message import notification_id
+from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
@@ -47,8 +52,11 @@ class Sending:
     lines: list[str] = field(default_factory=list)
     now: float = 0
 
+    first_started_at: datetime | None = None
+    texts: list[str] = field(default_factory=list)
+
     def __post_init__(self) -> None:
-        self.outbox = Outbox(self.sink, self.kept)
+        self.outbox = Outbox(self.sink, self.kept, self.first_started_at)
         self.outbox.longest_pause = min(self.longest_pause, self.outbox.longest_pause)
 
     def offer(self, second: float, *alerts: Problem) -> None:
@@ -60,7 +68,8 @@ class Sending:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
         while sent := self.outbox.take(second):
-            groups = tuple(alert.group_id for alert in sent.problems)
+            groups = tuple(alert.group_id for alert in sent.content)
+            self.texts += [one.summary for one in sent.content if one.rule == OLD_PROBLEMS]
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
             answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
             if answer is None and sent.deliveries:
@@ -279,6 +288,96 @@ def test_once_it_ends_nothing_waits_for_others_and_a_sink_that_is_down_gets_noth
     sending.run(11)
     assert sending.given[1:] == [(11, FIRING, ("b", "a"))]
     assert sending.outbox.wakes_at == math.inf
+
+
+OLD = {"since": START - timedelta(days=2), "opened_at": START}
+SINKS = {"alone": PLAIN, "together": GROUPED, "at once": MANY, "again": Told("chat", 1, 4_000)}
+
+
+@pytest.mark.parametrize("traits", SINKS.values(), ids=SINKS)
+def test_problems_that_are_older_than_the_job_are_one_message_that_names_them_and_others_are_sent_as_usual(
+    traits: Told,
+) -> None:
+    sending = Sending(traits, first_started_at=START)
+    sending.offer(0, *(of(f"old{number}", **OLD, rule="not-ready" if number % 2 else "lag") for number in range(300)))
+    sending.offer(1, of("new", since=START - timedelta(hours=23)))
+    sending.run_until(200)
+    sending.offer(200, of("late", **OLD))  # the first pass takes its time
+    sending.run_until(1_000)
+    first, second = sending.given
+    assert (first[1:], second) == ((FIRING, ("new",)), (301, FIRING, (None,)))
+    (text,) = sending.texts
+    assert text == (
+        "301 groups have had problems since long before the job first started (150 lag, 151 not-ready): "
+        "old0, old10, old100, old102, old104 and 296 more"
+    )
+    assert sending.outbox.status.waiting == 0
+
+
+@pytest.mark.parametrize("traits", SINKS.values(), ids=SINKS)
+def test_what_was_one_message_ends_as_one_when_the_last_has_ended_and_what_becomes_worse_leaves_it(
+    traits: Told,
+) -> None:
+    sending, over = Sending(traits, first_started_at=START), {"resolved": True, **OLD}
+    sending.offer(0, *(of(one, **OLD) for one in "abc"))
+    sending.run_until(400)
+    sending.offer(400, of("a", **over, deliveries=(*SENT, Delivery("chat", RESOLVED))))
+    sending.offer(400, of("b", **OLD, deliveries=(Delivery("chat", FIRING, repeat=1),)))
+    sending.run_until(1_000)
+    assert [one[1:] for one in sending.given] == [(FIRING, (None,)), (FIRING, ("b",)), (RESOLVED, ())]
+    sending.offer(1_000, of("c", **over, deliveries=(*SENT, Delivery("chat", RESOLVED))))
+    sending.run_until(2_000)
+    assert sending.given[3:] == [(pytest.approx(1_300, abs=300), RESOLVED, (None,))]
+    sending.offer(
+        2_000, of("b", **over, deliveries=(Delivery("chat", FIRING, at(500), 1, None, 1), Delivery("chat", RESOLVED)))
+    )
+    sending.run_until(3_000)
+    assert [one[1:] for one in sending.given[4:]] == [(RESOLVED, ("b",))]
+
+
+def test_the_message_about_old_problems_has_the_worst_severity_and_the_labels_that_all_have() -> None:
+    team, tier = {"team": "a", "tier": "gold"}, {"team": "a", "tier": "iron"}
+    worst, other = of("a", **OLD, labels=team), of("b", **OLD, severity=WARNING, labels=tier)
+    one = as_one([other, worst], FIRING, "chat")
+    assert (one.severity, one.labels, one.was) == (CRITICAL, {"team": "a"}, ())
+    left, ended = as_one([other], FIRING, "chat"), as_one([other], RESOLVED, "chat")
+    assert left.alert_id == one.alert_id == ended.alert_id
+    assert notification_id(left, FIRING, "chat") != notification_id(one, FIRING, "chat"), "it is no repetition"
+    assert left.was == ((OLD_PROBLEMS, CRITICAL),), "Alertmanager ends the alert that had it"
+    assert {severity for _, severity in ended.was} == {CRITICAL, INFO}
+
+
+def test_at_the_end_of_the_job_what_is_old_is_one_message_beside_what_is_sent_at_once() -> None:
+    sending = Sending(MANY, first_started_at=START)
+    sending.offer(0, of("old", **OLD), of("new", since=START))
+    sending.outbox.release()
+    sending.run(0)
+    assert sorted(sending.given, key=repr) == [(0, FIRING, ("new",)), (0, FIRING, (None,))]
+
+
+def test_an_old_problem_that_an_earlier_release_has_sent_stays_one_of_its_own() -> None:
+    sending = Sending(RESEND, first_started_at=START)
+    told = (Delivery("chat", FIRING, START - timedelta(hours=1), 1),)
+    sending.offer(0, of("a", **OLD, deliveries=told), of("b", **OLD))
+    sending.run_until(310)
+    assert sending.given[0] == (0, "again", ("a",))
+    assert (300, FIRING, (None,)) in sending.given
+    sending.run_until(370)
+    assert sending.given[-1] == (360, "again", ("a", None))
+
+
+def test_a_message_about_old_problems_that_fails_is_sent_again_with_all_and_a_restart_sends_it_not_again() -> None:
+    sending = Sending(GROUPED, first_started_at=START)
+    sending.offer(0, *(of(one, **OLD) for one in "ab"))
+    sending.run_until(300, DOWN)
+    sending.offer(300, of("c", **OLD))
+    sending.run_until(1_000)
+    assert sending.given == [(300, FIRING, (None,)), (301, FIRING, (None,))]
+    assert [text.partition(" have")[0] for text in sending.texts] == ["2 groups", "3 groups"]
+    again = Sending(GROUPED, kept=sending.kept, first_started_at=START)
+    again.offer(0)
+    again.run_until(10_000)
+    assert again.given == []
 
 
 _ANSWERS = st.sampled_from([None, None, DOWN, REFUSED])

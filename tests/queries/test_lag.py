@@ -37,6 +37,13 @@ CASES: dict[str, tuple[Sequence[LagRow], Row]] = {
         ],
         {"lag_seconds": 100.0, "is_lower_bound": True},
     ),
+    "490 of unknown age beside 100 seconds": (
+        [
+            row(lag_seconds=100.0),
+            row(partition=1, lag=490, lag_seconds=None, lag_seconds_is_lower_bound=None, status=UNKNOWN),
+        ],
+        {"lag": 500, "lag_seconds": 100.0, "is_lower_bound": True, "unknown_partitions": 0},
+    ),
     "two without a commit": (
         [row(partition=partition, committed_offset=None, **NO_LAG) for partition in (1, 2)] + [row()],
         {"partitions": 3, "partitions_without_commit": 2, "partitions_not_ok": 0, "lag": 10, "status": "OK"},

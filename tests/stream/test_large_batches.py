@@ -166,7 +166,7 @@ def test_the_records_of_each_part_are_the_same_from_the_log_and_from_spark(
         with BatchRecords(frame, lambda read: read()) as found:
             index = found.read(most)
             ordered = slices.Ordered(index, slices.find_heavy(index))
-            cut = slices.divide(slices.Attempt("w", 3, halvings=1), None, ordered)
+            cut = slices.divide(slices.Attempt("w", 3, halvings=1), ordered)
             parts[most] = [
                 (part.slice, found.take(part, FakeLog().read).sort_by("offset"), part.records.num_rows)
                 for part in ordered.parts(cut)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from streaming_app.stream.slices import (
     SLICE_BYTES,
+    TRIES,
     WHOLE,
     Attempt,
     Ordered,
+    Part,
     Slice,
     SlicePlans,
     divide,
@@ -26,6 +28,7 @@ from streaming_app.stream.slices import (
     next_attempt,
 )
 from streaming_app.tables.location import Location
+from tests.support.frames import write_offset_log
 
 MB = 1 << 20
 HALF = Slice((0, 5), 1 << 31)
@@ -42,17 +45,19 @@ def attempt(number: int = 1, halvings: int = 0, batch: int = 7, slices: tuple[Sl
         (replace(attempt(3, 4), writer="of another query"), attempt()),
         (attempt(3, 4, batch=9), attempt()),
         (attempt(3, 2, batch=6, slices=(HALF, *WHOLE)), attempt(1, 1)),
-        (attempt(1, 0), attempt(2, 0)),
+        (attempt(16, 15, batch=6, slices=(HALF, *WHOLE)), attempt(1, 3)),
+        (attempt(1, 0), attempt(2, 1)),
         (attempt(1, 0, slices=(HALF, *WHOLE)), attempt(2, 0, slices=(HALF, *WHOLE))),
-        (attempt(2, 0), attempt(3, 1)),
-        (attempt(3, 1), attempt(4, 2)),
-        (attempt(1, 1), attempt(2, 2)),
+        (attempt(2, 1), attempt(3, 2)),
     ],
 )
-def test_a_batch_is_halved_after_two_failures_then_after_each_and_each_success_takes_one_back(
+def test_a_batch_is_halved_from_the_first_repeat_and_each_success_takes_one_back(
     last: Attempt | None, following: Attempt
 ) -> None:
     assert next_attempt(last, "w", 7) == following
+    if not (last and last.batch == 7 and last.writer == "w"):  # the checkpoint knows more than the file
+        begun = replace(following, number=2, halvings=following.halvings + 1)
+        assert next_attempt(last, "w", 7, begun=True) == begun
 
 
 def measured(records: Mapping[tuple[int, int], int], apart: int | None = None) -> pa.Table:
@@ -67,10 +72,10 @@ def test_groups_that_are_written_apart_come_after_all_others_also_once_the_batch
     heavy = measured({(0, n): SLICE_BYTES for n in range(3)}, apart=7)
     records = Ordered(pa.concat_tables([heavy, measured({(1, 4): 9, (1, 5): 9})]), (7,))
     first = replace(attempt(), apart=(7,))
-    slices = divide(first, None, records)
+    slices = divide(first, records)
     ends = [((None), False), ((0, 1), True), ((0, 2), True), (None, True)]
     assert [(one.end, one.is_apart) for one in slices] == ends
-    halved = divide(replace(first, number=3, halvings=1, slices=slices), first, records)
+    halved = divide(replace(first, number=2, halvings=1), records)
     assert [(one.end, one.is_apart) for one in halved] == [((1, 5), False), *ends]
     assert all(one.position < following.position for one, following in pairwise(halved))
     assert next_attempt(replace(first, slices=slices), "w", 7).apart == (7,)
@@ -101,19 +106,17 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
     sizes: dict[tuple[int, int], int], halvings: int
 ) -> None:
     places, records = sorted(sizes), Ordered(measured(sizes))
-    current, slices = attempt(), divide(attempt(), None, records)
+    slices = divide(attempt(), records)
     for part in range(len(slices)):
         inside = [sizes[one] for one in places if sizes[one] >= MB and index_of(slices, one) == part]
         assert len(inside) <= 1 or sum(inside) <= SLICE_BYTES
     for n in range(1, halvings + 1):
-        current = replace(current, slices=slices)
-        following = replace(attempt(n + 1, n), slices=slices)
-        finer = divide(following, current, records)
+        finer = divide(attempt(n + 1, n), records)
         assert set(slices) <= set(finer)  # a slice that was written is skipped as all of its parts
         assert all(a.position < b.position and (b.end is None or a.end < b.end) for a, b in pairwise(finer))
         parts = [(part.slice, part.records.num_rows) for part in records.parts(finer)]
         assert parts == list(Counter(finer[index_of(finer, place)] for place in places).items())
-        slices, current = finer, following
+        slices = finer
     if halvings == 12:
         assert len({index_of(slices, place) for place in places}) == len(places)
 
@@ -127,7 +130,10 @@ def begun(directory: Path, batch: int) -> SlicePlans:
 
 def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) -> None:
     large = {(0, n): 20 * MB for n in range(3)}
-    stored = [part.slice for part in begun(tmp_path, 4).divide(measured(large))]
+    plans = begun(tmp_path, 4)
+    parts = plans.divide(measured(large))
+    plans.trying(parts[0])
+    stored = [part.slice for part in parts]
     assert len(stored) == 3
     del large[0, 1]  # it was compacted away
     assert [part.slice for part in begun(tmp_path, 4).divide(measured(large))] == [stored[0], stored[2]]
@@ -146,14 +152,80 @@ def test_slices_that_the_release_before_has_stored_are_used_again(tmp_path: Path
     ]
 
 
-def test_a_batch_that_ends_the_process_twice_is_halved_at_the_third_start(tmp_path: Path) -> None:
-    records = measured({(0, n): 1 for n in range(100)})
-    sizes = [len((plans := begun(tmp_path, 0)).divide(records)) for _ in range(5)]
-    assert sizes == [1, 1, 2, 4, 8]
-    for batch in range(1, 5):
+def write_all(plans: SlicePlans, records: pa.Table, fails: Callable[[Part], bool]) -> Part | None:
+    """Write the parts; return the one at which the process ends, None if the batch is done."""
+    for part in plans.divide(records):
+        if plans.is_hopeless(part):
+            assert part.records.num_rows == 1
+            continue
+        plans.trying(part)
+        if fails(part):
+            return part
+    return None
+
+
+HOSTILE = (0, 77)
+
+
+def has_hostile(part: Part) -> bool:
+    return HOSTILE in zip(part.records["partition"].to_pylist(), part.records["offset"].to_pylist(), strict=True)
+
+
+@pytest.mark.parametrize("is_begun", [True, False], ids=["in the checkpoint", "of a release before"])
+def test_a_record_that_ends_the_process_is_alone_after_as_many_starts_as_its_batch_can_be_halved(
+    tmp_path: Path, is_begun: bool
+) -> None:
+    records = measured({(0, n): MB if n == 77 else 100 for n in range(20_000)})
+    if is_begun:
+        write_offset_log(tmp_path / "default", range(5))
+    else:
+        stored = {"writer": "w", "batch": 4, "number": 1, "halvings": 0, "slices": [], "apart": []}
+        (tmp_path / "default.slices.json").write_text(json.dumps(stored), "utf-8")
+    sizes = []
+    while part := write_all(plans := begun(tmp_path, 4), records, has_hostile):
+        sizes.append(part.records.num_rows)
+    assert sizes[0] <= 10_000
+    assert all(later <= (size + 1) // 2 + 1 for size, later in pairwise(sizes[: -TRIES + 1]))
+    assert sizes[-TRIES:] == [1] * TRIES
+    assert len(sizes) < 18
+    counts = []
+    for batch in range(5, 10):
         plans.begin("w", batch)
-        sizes.append(len(plans.divide(records)))
-    assert sizes[5:] == [4, 2, 1, 1]
+        counts.append(len(plans.divide(records)))
+    assert counts == [8, 4, 2, 1, 1]
+
+
+def test_an_attempt_that_fails_for_another_reason_leaves_the_slices_as_they_were(tmp_path: Path) -> None:
+    write_offset_log(tmp_path / "default", range(5))
+    records, slices = measured({(0, n): 100 for n in range(3)}), []
+    for _ in range(9):
+        plans = begun(tmp_path, 4)
+        parts = plans.divide(records)
+        slices.append([part.slice for part in parts])
+        assert not any(plans.is_hopeless(part) for part in parts)
+        plans.trying(parts[0])  # a single record
+        plans.failed_otherwise()
+    assert all(one == slices[0] for one in slices)
+
+
+def test_halves_that_are_tried_at_once_are_stored_and_end_with_each_record_alone(tmp_path: Path) -> None:
+    records = measured({(0, n): 100 for n in range(9)})
+    plans = begun(tmp_path, 4)
+    left, alone = plans.divide(records), list[int]()
+    assert [part.slice for part in left] == [*WHOLE]
+    while left:
+        part = left.pop(0)
+        plans.trying(part)
+        if halves := plans.failed(part):
+            assert [one.records["offset"].to_pylist() for one in halves] == [
+                part.records["offset"].to_pylist()[: halves[0].records.num_rows],
+                part.records["offset"].to_pylist()[halves[0].records.num_rows :],
+            ]
+            left = [*halves, *left]
+        else:
+            alone += part.records["offset"].to_pylist()
+    assert alone == [*range(9)]
+    assert len(begun(tmp_path, 4).divide(records)) == 9
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"slices": 3}', '{"writer": "w"}'])

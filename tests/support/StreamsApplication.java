@@ -29,11 +29,11 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 /**
  * A Kafka Streams application: `StreamsApplication CONFIGURATIONS TOPOLOGY INSTANCES INPUT... OUTPUT`.
  *
- * Topologies: `words` counts words, with a repartition topic and a store; `join` joins a stream with a table, and counts
- * also by windows; `keep` keeps the newest value of each key; `filter` keeps no state; `global` joins a stream with a
- * global table. With one instance the program ends with it; of several each is started again. Lines on its standard
- * input: `tasks` prints as a line of JSON what the client itself says of its tasks and stores; `produce` and `pause` let
- * it write into its input. It ends with that input.
+ * Topologies: `words` counts words, with a repartition topic and a store; it fails at the line `poison`, and waits for
+ * five seconds at `sleep 5`. `join` joins a stream with a table, and counts also by windows; `keep` keeps the newest
+ * value of each key; `filter` keeps no state; `global` joins a stream with a global table. With one instance the program
+ * ends with it; of several each is started again. Lines on its standard input: `tasks` prints as a line of JSON what the
+ * client itself says of its tasks and stores; `produce` and `pause` let it write into its input. It ends with that input.
  */
 public final class StreamsApplication {
     private static final List<KafkaStreams> INSTANCES = new ArrayList<>();
@@ -114,7 +114,19 @@ public final class StreamsApplication {
         if (line.equals("poison")) {
             throw new IllegalStateException("a poisoned record");
         }
+        if (line.startsWith("sleep ")) {
+            System.out.println(line);
+            sleep(Long.parseLong(line.substring(6)));
+        }
         return List.of(line.split(" "));
+    }
+
+    private static void sleep(long seconds) {
+        try {
+            Thread.sleep(1000 * seconds);
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private static void obey() throws Exception {

@@ -49,7 +49,8 @@ def work(at: datetime = NOW, **fields: Any) -> GroupWork:
     """Return the work of a group as of this pass: twelve partitions, no waiting records."""
     values = {"partitions": 12, "has_commits": True, **fields}
     times = {name: one.timestamp() for name, one in values.items() if isinstance(one, datetime)}
-    return GroupWork("payments", at.timestamp(), **{**values, **times})
+    complete_at = 0.0 if values.get("unknown") else at.timestamp()
+    return GroupWork("payments", at.timestamp(), **{"complete_at": complete_at, **values, **times})
 
 
 def waiting(since: datetime, at: datetime = NOW, **fields: Any) -> GroupWork:

@@ -43,6 +43,10 @@ class LagCluster:
         )
         self.passes.restore()
 
+    def time(self) -> datetime:
+        """Return `now` as a datetime."""
+        return datetime.fromtimestamp(self.now, timezone.utc)
+
     def read_until(self) -> ReadUntil:
         return ReadUntil(self.commits_read_at or self.now, self.now)
 

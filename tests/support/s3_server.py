@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,19 +20,20 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
 from xml.sax.saxutils import escape
 
 _HOST, _BUCKET = "127.0.0.1", "bucket"
 _KEYS = re.compile(rb"<Key>(.*?)</Key>")
 _PAGE = 1_000  # keys per page, as in S3
-_REFUSED, _WRITTEN = "refused", "written"
+_REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
 
 
 class S3Server:
     """A server whose objects are the files in `root`."""
 
     def __init__(self, directory: Path, endpoint: str) -> None:
-        self.root, self._log, self._refusal = _places(directory)
+        self.root, self._log, self._mode = _places(directory)
         self.environment = {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": "anyone",
@@ -57,12 +58,27 @@ class S3Server:
         yield found
         found.update(kind for kind, _ in self.requests()[before:])
 
-    @contextmanager
-    def refusing_commits(self, *, but_written: bool) -> Iterator[None]:
+    def refusing_commits(self, *, but_written: bool) -> AbstractContextManager[None]:
         """Answer each commit in the block with an error; with `but_written` the commit is written nevertheless."""
-        self._refusal.write_text(_WRITTEN if but_written else _REFUSED)
+        return self._in_mode(_WRITTEN if but_written else _REFUSED)
+
+    def ignoring_conditions(self) -> AbstractContextManager[None]:
+        """Overwrite a file though the request says `If-None-Match: *`, as some stores do."""
+        return self._in_mode(_UNCONDITIONAL)
+
+    def denying_expired_credentials(self) -> AbstractContextManager[None]:
+        """Answer each request as S3 does after the credentials have expired: that to a HEAD has no text."""
+        return self._in_mode(_EXPIRED)
+
+    def answering_busy(self, times: int) -> AbstractContextManager[None]:
+        """Answer so many requests with 503 SlowDown, the first ones in the block."""
+        return self._in_mode(f"{_BUSY} {times} {uuid4()}")
+
+    @contextmanager
+    def _in_mode(self, mode: str) -> Iterator[None]:
+        self._mode.write_text(mode)
         yield
-        self._refusal.unlink()
+        self._mode.unlink()
 
 
 @contextmanager
@@ -81,7 +97,7 @@ def _iso(seconds: float) -> str:
 
 
 def _places(directory: Path) -> tuple[Path, Path, Path]:
-    return directory / "objects", directory / "requests.log", directory / "refusal"
+    return directory / "objects", directory / "requests.log", directory / "mode"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -90,10 +106,35 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     root: ClassVar[Path]
     log: ClassVar[Path]
-    refusal: ClassVar[Path]
+    mode: ClassVar[Path]
     lock = threading.Lock()
+    answered_busy: ClassVar[Counter[str]] = Counter()
+    """How many requests were answered so, by what the mode says."""
     parts: ClassVar[dict[str, bytes]] = {}
     """By key, the content of a multipart upload: one part, since delta-rs completes it with the next request."""
+
+    def parse_request(self) -> bool:
+        """Answer at once in the modes that refuse all requests."""
+        if not super().parse_request():
+            return False
+        mode, *rest = self._current_mode().split(" ")
+        if mode == _EXPIRED:
+            refusal = 400, b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+        elif mode == _BUSY and self.answered_busy[rest[1]] < int(rest[0]):
+            self.answered_busy[rest[1]] += 1
+            refusal = 503, b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
+        else:
+            return True
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self._send(*refusal)
+        self.wfile.flush()
+        return False
+
+    def _current_mode(self) -> str:
+        try:
+            return self.mode.read_text()
+        except FileNotFoundError:
+            return ""
 
     def do_GET(self) -> None:
         key, query = self._target()
@@ -116,10 +157,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, headers={"ETag": '"e"'})
             return
         self._note("PUT", key)
-        refusal = self.refusal.read_text() if "/_delta_log/" in key and self.refusal.exists() else ""
+        mode = self._current_mode()
+        refusal = mode if "/_delta_log/" in key and mode in {_REFUSED, _WRITTEN} else ""
         with self.lock:
             file = self.root / key
-            if file.exists() and self.headers["If-None-Match"] == "*":
+            if file.exists() and self.headers["If-None-Match"] == "*" and mode != _UNCONDITIONAL:
                 self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                 return
             if refusal != _REFUSED:
@@ -228,7 +270,7 @@ class _Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    _Handler.root, _Handler.log, _Handler.refusal = _places(Path(sys.argv[1]))
+    _Handler.root, _Handler.log, _Handler.mode = _places(Path(sys.argv[1]))
     _Handler.root.mkdir(parents=True)
     _Handler.log.touch()
     with _Server((_HOST, 0), _Handler) as server, suppress(KeyboardInterrupt):

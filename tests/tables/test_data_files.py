@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import quote as quote_in_path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.text import is_name
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 CLUSTER = "default"
@@ -49,6 +51,11 @@ def test_a_query_for_a_group_finds_its_row_in_whichever_file_it_is(ids: list[str
         for one in ids:
             found = query_table(place, f"SELECT group_id FROM t WHERE group_id = {quote(one)}")
             assert found["group_id"].to_pylist() == [one]
+
+
+def test_no_character_of_the_name_of_a_cluster_is_escaped_in_a_path() -> None:
+    allowed = [one for one in map(chr, range(0x3000)) if is_name(f"a{one}")]
+    assert allowed == [one for one in allowed if quote_in_path(one, safe="") == one] != []
 
 
 def test_a_file_of_rows_without_an_id_has_no_bounds() -> None:

@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from streaming_app.tables import group_files, group_rows
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -247,7 +248,7 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
 
     monkeypatch.setattr(Location, "delta_table", overtake)
     replace(few, path, {"a": "Stable"})
-    assert len(opened) == 2
+    assert len(opened) == 3, "before each attempt, and to see why the first one failed"
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
 
 
@@ -261,7 +262,8 @@ def test_rows_are_written_once_however_often_other_clusters_come_first(
     def refuse(self: DeltaTable, *args: object, **options: object) -> None:
         if len(refused) < 3:
             refused.append(len(list((path / "groups").rglob("*.parquet"))))
-            raise CommitFailedError("refused")
+            Fence("other", 1).claim([Location.of(path / "groups")])
+            raise CommitFailedError("overtaken")
         commit(self, *args, **options)
 
     with monkeypatch.context() as patched:

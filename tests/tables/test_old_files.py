@@ -84,7 +84,8 @@ def test_what_no_version_ever_named_is_removed_once_it_is_a_day_old_as_a_paused_
     table.replace(rows(0))
     (named,) = directory.glob("cluster=default/*.parquet")
     young, old = (shutil.copyfile(named, named.with_name(f"part-{name}.parquet")) for name in ("young", "old"))
-    for age, file in ((DAY - 600, young), (DAY + 600, old), (DAY + 600, named)):
+    in_root = shutil.copyfile(named, directory / "part-as-0.3.0-wrote-it.parquet")
+    for age, file in ((DAY - 600, young), (DAY + 600, old), (DAY + 600, named), (DAY + 600, in_root)):
         os.utime(file, (time.time() - age,) * 2)
     table.maintain()
     assert data_files(directory) == {named.name, young.name}

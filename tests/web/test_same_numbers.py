@@ -46,6 +46,8 @@ def _more() -> list[Row]:
         *(row("inventory-sync", "no-commit", number, None, "UNKNOWN") for number in (1, 0)),
         row("price-feed", "read", 0, 10, "OK", lag_seconds=100.0),
         row("price-feed", "read", 1, 10, "OK", lag_seconds=50.0, lag_seconds_is_lower_bound=True),
+        row("payments-enrichment", "read", 0, 10, "OK", lag_seconds=100.0),
+        row("payments-enrichment", "read", 1, 490, "UNKNOWN", lag_seconds_is_lower_bound=None),
         row("price-feed", "left", 0, 7_000, "LEFT_OVER", lag_seconds=9_000.0),
         row("ledger-reconciler", "a", 0, 4, "OK"),
         row("ledger-reconciler", "a", 1, None, "UNKNOWN", committed_offset=5),

@@ -26,7 +26,8 @@ from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import quote
 from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError
 from tests.long.faults.operations import Operations
-from tests.long.hostile.requests import internal_producer, join, raw_key
+from tests.long.hostile.requests import join
+from tests.support.internal_topic import internal_producer, raw_key
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.odd_group_ids import ODD
 from tests.support.processes import send_signal

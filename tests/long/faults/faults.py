@@ -203,10 +203,12 @@ def kill_job_and_broker(bed: FaultBed) -> None:
 
 
 def poison(bed: FaultBed) -> None:
-    """Write records that no release can decode, between those of groups: they are in the log, and go to quarantine."""
+    """Write records that no release can decode, between those of groups: the job moves them to quarantine."""
+    bed.ensure_running()
     for _ in range(bed.random.randint(1, 3)):
         partition, offset = bed.write_unknown_record(bed.random)
-        bed.expect(lambda: bed.client.end_offsets(TOPIC)[partition] > offset)  # noqa: B023 - called at once
+        query = f'SELECT 1 FROM quarantine WHERE "partition" = {partition} AND "offset" = {offset}'
+        bed.expect(lambda: bool(bed.rows(query)))  # noqa: B023 - called at once
         bed.operate(bed.seconds(0, 1))
 
 

@@ -13,8 +13,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import AttackBed, Play
-from tests.long.hostile.requests import LARGE, join, raw_key, write_internal
+from tests.long.hostile.requests import join
 from tests.support.encoded import Pair, group_records, metadata_record
+from tests.support.internal_topic import LARGE, raw_key, write_internal
 
 UNKNOWN_TYPE = 99
 _LONGEST_ID = 32_000  # a string of a request has 32,767 bytes at most

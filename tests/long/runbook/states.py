@@ -17,8 +17,8 @@ from kafka.admin import NewPartitions
 from streaming_app.alerts.catalog import rules
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
-from tests.long.hostile.requests import raw_key, write_internal
 from tests.long.rig import JobRig, Rig
+from tests.support.internal_topic import raw_key, write_internal
 from tests.support.receivers import Response
 from tests.support.waiting import await_topics, wait_until
 
@@ -231,7 +231,7 @@ def stuck_process(rig: Rig) -> Steps:
     rig.run(advised(rule, "streams-groups describe GROUP_ID --copies"), GROUP_ID="shipment-router")
     command = advised(rule, "kafka-console-consumer.sh")
     assert "\n24" in f"\n{rig.run(command, TOPIC='shipments', P='0', COMMITTED='12')}"
-    rig.run(advised(rule, "kafka-transactions.sh"), TOPIC="shipments")
+    rig.run(advised(rule, "kafka-transactions.sh"), TOPIC="shipments", P="0")
     rig.run(f"{advised(rule, 'streams-groups verify')} --bootstrap-server {rig.server}")
     rig.drop(member)
     catches_up(rig, "shipment-router", "shipments")

@@ -1,0 +1,220 @@
+"""What the job would say of each group now, before its first run: for `check`. It writes nothing.
+
+Theory of operation
+-------------------
+The offsets topic is read with kafka-python, one partition after the other, for a limited time. The records of streams
+groups are folded, one lag pass asks the brokers for commits and ends, and the alert engine judges, all with the code of
+the job. What only time shows stays unknown: whether a group without a known past is behind, and what lasts for too
+short a time. Groups in partitions that were not read in time are not counted, and the result says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from kafka.errors import UnsupportedCodecError
+
+from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.facts import DescriptionSupport, Observed
+from streaming_app.checks.hidden import hidden_parts
+from streaming_app.checks.result import Result, ok, skipped, warning
+from streaming_app.config.settings import JobConfig
+from streaming_app.errors import error_line
+from streaming_app.groups.fold import CLASSIC_GROUP
+from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.groups.snapshot import group_snapshot
+from streaming_app.health.board import STREAMS
+from streaming_app.health.history import GroupHistories
+from streaming_app.health.verdict import BAD, UNKNOWN, WORST_FIRST, Verdict, trouble
+from streaming_app.job.lag_pass import LagPass, PassResult
+from streaming_app.job.lag_service import lag_tracker
+from streaming_app.job.services import engine_settings
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.error_lines import REQUEST_ERRORS
+from streaming_app.kafka.lag_offsets import is_denied
+from streaming_app.kafka.log_reader import LogReader
+from streaming_app.lag.model import Commit, CommitKey
+from streaming_app.report import Report
+from streaming_app.stream.fold_stage import fold_group
+from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
+from streaming_app.stream.outcome import FoldOptions, LogRow, group_of_key
+from streaming_app.stream.outputs import EVENTS
+from streaming_app.text import count, first_of
+
+CHECK = "groups now"
+READ_SECONDS = 60.0
+"""How long the log is read at most."""
+_REPORT_SECONDS = 2.0
+_NAMED = 3
+_MANY = 500  # groups: to ask about them may take longer than a moment
+_GROUP, _NONE = "group ", "the log has no streams group yet"
+PENDING = "pending_verdict"
+"""Key of evidence: the bad verdict that a group will have soon."""
+
+
+class LogTables:
+    """The tables of the log, in memory: as much of `LagTables` as a lag pass reads, of the streams groups that exist.
+
+    All records of a group are in one partition, so what is of no use goes with each partition.
+    """
+
+    def __init__(self, options: FoldOptions, now: datetime) -> None:
+        self._options, self._now = options, now
+        self._records: defaultdict[bytes, list[LogRow]] = defaultdict(list)  # of the partition that is being read
+        self._newest: dict[bytes, LogRow] = {}  # commits of it
+        self._commits: dict[CommitKey, Commit] = {}
+        self.rows: dict[str, dict[str, Any]] = {}
+        """The rows of the groups."""
+        self.histories = GroupHistories()
+
+    def add(self, record: Any) -> None:  # noqa: ANN401 - kafka-python's
+        """Take a record of a partition."""
+        key = record.key or b""
+        kind, group = int.from_bytes(key[:2], "big"), key[4 : 4 + int.from_bytes(key[2:4], "big")]
+        row = group, record.offset, record.partition, _time(record.timestamp), key, record.value, None
+        if kind in COMMITS:
+            self._newest[COMMIT.to_bytes(2, "big") + key[2:]] = row
+        elif kind in RECORD_TYPES:
+            self._records[group].append(row)
+        elif kind == CLASSIC_GROUP:  # only the last one counts, and each may have a megabyte
+            self._records[group] = [one for one in self._records[group] if one[4] != key] + [row]
+
+    def end_partition(self) -> None:
+        """Fold the records of the partition, which was read to its end."""
+        for records in self._records.values():
+            for folded in fold_group(iter(records), self._options, None):
+                for row in folded.rows.get("groups", ()):
+                    if row["group_type"] == STREAMS and row["deleted_at"] is None:
+                        self.rows[row["group_id"]] = row
+                for event in folded.rows.get(EVENTS, ()):
+                    self.histories.add(event["group_id"], event, self._now)
+        for key, (_, offset, partition, at, _, value, _) in self._newest.items():
+            if group_of_key(key) in self.rows:
+                microseconds = None if at is None else round(at.timestamp() * 1e6)
+                values = partition, offset, microseconds, key, value
+                for row in to_rows([dict(zip(COLUMNS, values, strict=True))], self._options).offset_commits:
+                    self._add_commit(row)
+        self._records.clear()
+        self._newest.clear()
+
+    def _add_commit(self, row: Mapping[str, Any]) -> None:
+        if row.get("committed_offset") is not None:
+            committed_at, time = (row[name] and row[name] / 1e6 for name in ("committed_at", "partition_time"))
+            values = row["committed_offset"], row["topic_id"], row["leader_epoch"]
+            self._commits[row["group_id"], row["topic"], row["partition"]] = Commit(*values, committed_at, time)
+
+    def reader(self) -> None:
+        """Return nothing: there are no files."""
+
+    def commits(self, _: object) -> dict[CommitKey, Commit]:
+        """Return the newest commits."""
+        return dict(self._commits)
+
+    def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
+        """Yield the streams groups."""
+        return ((group_id, 0) for group_id in self.rows)
+
+    def groups(self, _: object, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of these groups."""
+        return (self.rows[group_id] for group_id in group_ids)
+
+    def other_groups(self, _: object) -> tuple[dict[str, bool], Counter[str]]:
+        """Return nothing: the verdicts are on streams groups."""
+        return {}, Counter()
+
+    def read_uncommitted(self, _: object) -> dict[str, float]:
+        """Return nothing: no earlier pass has seen a group read beyond the last stable offset."""
+        return {}
+
+
+def look(properties: Mapping[str, str], config: JobConfig, report: Report, seconds: float = READ_SECONDS) -> Result:
+    """Return in one line what the job would say of the groups. It asks the brokers; `report` gets the progress."""
+    now = datetime.now(timezone.utc)
+    tables = LogTables(FoldOptions(config.cluster, config.topic), now)
+    try:
+        with StreamsGroupClient.of(properties) as client:
+            ends = client.end_offsets(config.topic)
+            unread = _read_log(properties, config.topic, ends, tables, report, seconds)
+            if len(tables.rows) > _MANY:
+                report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
+            lag = LagPass(tables, lag_tracker(config)).run(client)  # type: ignore[arg-type] # it reads no more of them
+    except (UnsupportedCodecError, *REQUEST_ERRORS) as error:
+        return skipped(CHECK, f"what the job would say is not known: {error_line(error)}")
+    engine = AlertEngine(engine_settings(config), (), DescriptionSupport(config.alerts.descriptions))
+    groups = {group_id: group_snapshot(row) for group_id, row in tables.rows.items()}
+    now = datetime.now(timezone.utc)
+    engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away), now)
+    return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends))
+
+
+def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
+    properties: Mapping[str, str],
+    topic: str,
+    ends: Mapping[int, int],
+    tables: LogTables,
+    report: Report,
+    seconds: float,
+) -> set[int]:
+    """Read the topic; return the partitions that were not read to their ends in time."""
+    began = said = time.monotonic()
+    unread, records = set(ends), 0
+    with LogReader(properties, topic) as log:
+        starts = log.start_offsets(ends)
+        for partition, end in sorted(ends.items()):
+            for record in log.read({partition: (starts[partition], end)}):
+                tables.add(record)
+                records += 1
+                if (now := time.monotonic()) - began >= seconds:
+                    return unread
+                if now - said > _REPORT_SECONDS:
+                    report(
+                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ends)} partitions are left ..."
+                    )
+                    said = now
+            tables.end_partition()
+            unread.remove(partition)
+    return unread
+
+
+def _time(milliseconds: int) -> datetime | None:
+    """Return the time of a record; None if it has none, or one that is no date."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, partitions: int) -> Result:
+    """Return the result: how many groups have each verdict, and what is not known for lack of which right."""
+    by_verdict = defaultdict[str, list[str]](list)
+    for group_id in sorted(verdicts, key=lambda one: (trouble(verdicts[one]), one)):
+        by_verdict[verdicts[group_id].verdict].append(group_id)
+    texts = [
+        f"{len(groups):,} {verdict}" + (f" ({first_of(groups, _NAMED)})" if verdict in BAD else "")
+        for verdict in WORST_FIRST
+        if (groups := by_verdict[verdict])
+    ]
+    soon = [one.evidence[PENDING] for one in verdicts.values() if PENDING in one.evidence]
+    texts += [f"{number:,} {verdict} soon unless that ends" for verdict, number in Counter(soon).items()]
+    if held := sum(bool(getattr(one, "held", ())) for one in lag.work.values()):
+        texts.append(f"{held:,} held by a transaction")
+    denied = sorted({subject for error, of in lag.errors.items() if is_denied(error) for subject in of})
+    topics, groups_denied = {one for one in denied if not one.startswith(_GROUP)}, set(denied)
+    hidden = [
+        group_id
+        for group_id in by_verdict[UNKNOWN]
+        if f"{_GROUP}{group_id}" in groups_denied
+        or (group_id in lag.work and any(topic in topics for topic, _ in lag.work[group_id].progress))
+    ]
+    if hidden:
+        texts.append(f"of the Unknown {len(hidden):,} for lack of Describe")
+    text = f"the job would say of {count(len(verdicts), 'streams group')}: {', '.join(texts)}" if verdicts else _NONE
+    if unread:
+        text += f"; {unread} of {partitions} partitions of the log were not read in time: their groups are not counted"
+    if denied:
+        return warning(CHECK, text, "; ".join(one.line for one in hidden_parts(lag.errors)))
+    return warning(CHECK, text) if unread else ok(CHECK, text)

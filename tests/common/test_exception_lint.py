@@ -1,0 +1,33 @@
+"""The lint of `make lint` for broad exceptions finds each form of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.exception_lint import find
+
+CAUGHT = (
+    "_REFUSED = (pa.ArrowException, ValueError)\ndef pull(rows):\n    try:\n        {0}\n    except {1}:\n        {2}\n"
+)
+SUPPRESSED = "class Reader:\n    def pull(self, rows):\n        with suppress({1}):\n            {0}\n"
+LOOP = "for row in rows: print(row)"
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        (CAUGHT.format("print()", "Exception as error", "return"), ["pull"]),
+        (CAUGHT.format("print()", "(KeyError, MemoryError)", "return"), ["pull"]),
+        (CAUGHT.format("print()", "_REFUSED", "return"), ["pull"]),
+        (CAUGHT.format("print()", "", "return"), ["pull"]),
+        (CAUGHT.format(LOOP, "OSError", "return"), ["pull"]),
+        (CAUGHT.format("yield", "OSError", "return"), ["pull"]),
+        (SUPPRESSED.format("print()", "BaseException"), ["Reader.pull"]),
+        (SUPPRESSED.format("print([*(one for one in rows)])", "OSError"), ["Reader.pull"]),
+        (CAUGHT.format("print()", "OSError", "return"), []),
+        (CAUGHT.format(LOOP, "KeyError", "return"), []),
+        (CAUGHT.format(LOOP, "Exception", "raise"), []),
+    ],
+)
+def test_broad_exceptions_are_found_by_their_place(source: str, places: list[str]) -> None:
+    assert [place for place, _ in find(source)] == places

@@ -106,7 +106,7 @@ def read_recorded(trees: Mapping[Path, Path], directory: Path, versions: Iterabl
         for version in versions:
             whole, _ = record.read(Path(record.__file__).parent / f"{version}.jsonl.gz")
             for name, records in ((f"{version}-whole", whole), (f"{version}-compacted", compacted(whole))):
-                client.create_topic(name, PARTITIONS)
+                client.create_topic(name, PARTITIONS, {"retention.ms": "-1"})  # the records are old
                 written = (TimedRecord(one.timestamp_ms, name, one.partition, one.key, one.value) for one in records)
                 write_records(broker.bootstrap_server, written)
                 for tree, warehouse in trees.items():

@@ -235,7 +235,8 @@ def _fails(job: JobStatus) -> str | None:
 
 
 def _is_behind(job: JobStatus) -> str:
-    return f"{count(job.behind, 'offset')} behind"
+    is_reading = not job.behind and not job.caught_up  # the first batches: how much there is to read is not known yet
+    return "still reading" if is_reading else f"{count(job.behind, 'offset')} behind"
 
 
 def complete_at(status: JobStatus) -> datetime | None:

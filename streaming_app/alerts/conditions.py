@@ -65,6 +65,7 @@ def not_judged(group_id: str, why: str) -> Finding:
 
 _PUSH_SHOWN = timedelta(hours=1)  # how long the rule fires after an unsolicited push
 _ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
+_OF_PLUGIN = frozenset({"FAILED", "UNCERTAIN"})
 _NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 _SHOWN = ("description_status", "topology_epoch", "stored_description_epoch", "failed_description_epoch")
 
@@ -85,10 +86,12 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
 def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
     """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
+    # Without a proven time, that of the record which shows the status: a brief status is not as old as its members.
+    shown_at = group.description_since or (group.metadata_at if status in _OF_PLUGIN else None)
     # Since then the broker has a reason and a member to ask. This begins again after Empty, but not after a rebalance.
-    says, since = DESCRIPTION_MISSING, latest(group.description_since, group.members_since, facts.descriptions.since)
+    says, since = DESCRIPTION_MISSING, latest(shown_at, group.members_since, facts.descriptions.since)
     if status == "FAILED":
-        says, since = DESCRIPTION_FAILED, group.description_since
+        says, since = DESCRIPTION_FAILED, shown_at
         what = f"the broker's plugin rejected the topology description of epoch {epoch}"
     elif not group.member_count or facts.descriptions.since is None:
         return None
@@ -276,7 +279,7 @@ CONDITIONS: dict[str, Condition] = {
     DESCRIPTION_FAILED: Condition(
         partial(_not_stored, DESCRIPTION_FAILED),
         attrgetter("description_status"),
-        frozenset({"FAILED", "UNCERTAIN"}),
+        _OF_PLUGIN,
         _lost,
         attrgetter("lost_descriptions"),
     ),

@@ -30,7 +30,17 @@ from streaming_app.alerts.problems import Problems
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
 from streaming_app.health.facts import HealthSettings
-from streaming_app.health.verdict import BEHIND, BROKER_AWAY, DOWN, LOSING, PLANNED, Verdict, is_bad, is_over
+from streaming_app.health.verdict import (
+    BEHIND,
+    BROKER_AWAY,
+    DOWN,
+    LOSING,
+    OPEN_TRANSACTION,
+    PLANNED,
+    Verdict,
+    is_bad,
+    is_over,
+)
 
 _FIELDS = {LOSING: "lost_after", DOWN: "patience", BEHIND: "behind_for"}
 """Verdict -> the field of `HealthSettings` that the `for` of its rule sets."""
@@ -138,5 +148,7 @@ def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Tr
 def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:
     if "reason" in verdict.evidence and group and group.missing_topics:  # the group is, or was, NotReady
         return [f"missing_topic:{topic}" for topic in group.missing_topics]
+    if OPEN_TRANSACTION in verdict.evidence:
+        return [OPEN_TRANSACTION]
     broker = verdict.evidence.get(BROKER_AWAY)
     return [f"{BROKER_AWAY}:{broker}"] if broker else []

@@ -155,7 +155,7 @@ class DescriptionSupport:
         first_at, at = new.first_described_at, new.description_since
         pushed_at = latest(new.last_unsolicited_push_at, at if new.description_status in _PUSHED else None)
         self._pushed_at, self._upgraded_at = latest(self._pushed_at, pushed_at), latest(self._upgraded_at, first_at)
-        proven_at = first_at or at or new.first_seen_at or EPOCH  # a record without a time counts as 1970
+        proven_at = first_at or at or new.metadata_at or new.first_seen_at or EPOCH  # 1970: a record without a time
         evidence = self._pushed_since_removal(pushed_at) if self.removed_at else proven_at
         self.known_since = min((one for one in (self.known_since, evidence) if one), default=None)
 

@@ -175,9 +175,12 @@ class Problems:
         )
         if before.state == FIRING:
             worst = min(before.rule, rule, key=lambda one: rank(one, HEALTH_RULES))
-            one = replace(one, rule=worst, severity=min(before.severity, one.severity, key=severity_rank))
+            severity, since = min(before.severity, one.severity, key=severity_rank), finding.since or before.since
+            one = replace(one, rule=worst, severity=severity, since=min(before.since, since))
         else:
-            since = min(finding.since or before.since, at)
+            since = min(
+                finding.since or at, before.since
+            )  # it has held since then, also if its record is written again
             patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
             is_due = at - max(since, last_ended_at or since) >= patience
             one = replace(one, since=since, opened_at=at if is_due else None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeTransactionsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
@@ -19,7 +19,7 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message
+from streaming_app.kafka.error_lines import REQUEST_ERRORS, grant_command, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 from streaming_app.kafka.releases import BrokerRelease
@@ -36,9 +36,14 @@ _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.ve
 _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
     "DescribeConfigs on Topic:{topic}": ("delete.retention.ms is taken to be Kafka's default, 24 hours", ""),
-    "Describe on Group:*": ("verify and the self-check can describe only groups that other ACLs allow", "VERIFY"),
+    "Describe on Group:*": (
+        "verify and the self-check do not compare groups that no other ACL allows, and the commits of these are read "
+        "from the log alone",
+        "VERIFY",
+    ),
     "Describe on Topic:*": (
-        "the reason why a group is NotReady is known only for topics that other ACLs allow",
+        "the lag of topics that no other ACL allows is unknown, and their readers are neither Idle nor Ok; the reason "
+        "of a NotReady group may be unknown",
         "APPLICATIONS",
     ),
     "DescribeConfigs on Group:*": (
@@ -54,8 +59,15 @@ _OPTIONAL_ACLS = {
         "transactions that have been open too long, and block read_committed consumers, are unknown",
         "FACTS",
     ),
+    "Read on Topic:*": (
+        "whether records wait, or only markers and aborted records of transactions, is known only for topics that "
+        "other ACLs allow",
+        "",
+    ),
 }
 """Optional ACL -> what is missing without it, and the variable with which deploy/kafka/acls.sh grants it."""
+_OPTIONS = {"Group": "group", "Topic": "topic", "Cluster": "cluster", "TransactionalId": "transactional-id"}
+"""Type of a resource -> the option of kafka-acls.sh."""
 
 
 def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
@@ -198,14 +210,21 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED
     yield _optional_acl("Describe on TransactionalId:*", granted=granted)
+    topics = [DescribeProducersRequest.TopicRequest(name=unknown, partition_indexes=[0])]
+    (topic,) = admin.send_to_any(DescribeProducersRequest(topics=topics)).topics
+    granted = topic.partitions[0].error_code != TOPIC_AUTHORIZATION_FAILED
+    yield _optional_acl("Read on Topic:*", granted=granted)
 
 
 def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:
     check, (without, variable) = f"ACL {acl.replace('{topic}', topic)}", _OPTIONAL_ACLS[acl]
     if granted:
         return ok(check, "granted")
-    script = f" ({variable}=yes deploy/kafka/acls.sh grants it)" if variable else ""
-    return warning(check, f"missing (optional): without it {without}{script}")
+    operation, _, resource = acl.replace("{topic}", topic).partition(" on ")
+    kind, _, name = resource.partition(":")
+    remedy = grant_command(operation, [(_OPTIONS[kind], f"'{name}'" if name == "*" else name)])
+    script = f", or with {variable}=yes deploy/kafka/acls.sh" if variable else ""
+    return warning(check, f"missing (optional): without it {without}", f"{remedy}{script}")
 
 
 def _has(described: Mapping[str, Any], operation: str) -> bool:

@@ -338,7 +338,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
         for line in health.explain_deleted(group_id, deleted, problem):
             echo(line)
         return
-    times = health.stream_time(reader, cluster, group_id)
+    times = health.lag_times(reader, cluster, group_id)
     if as_json:
         echo_json(row | times | {"alert": problem and to_json(problem)})
         return

@@ -147,8 +147,8 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
             cause = NO_TASK_MOVED
         causes["assignment_epoch"] = cause
-        if group.assignment_epoch_or_first >= (group.group_epoch or 0):
-            group.causes_since_assignment = None
+    if group.assignment_epoch_or_first >= (group.group_epoch or 0):
+        group.causes_since_assignment = None
     return causes
 
 

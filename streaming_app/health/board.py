@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import is_
 from types import MappingProxyType
@@ -34,7 +34,8 @@ from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad
+from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 
@@ -43,6 +44,7 @@ NEWCOMER_STEPS = 5_000
 """The work for newcomers in one step, in verdicts on groups without events. It takes less than a second."""
 _EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of state takes 50 times as long
 
+_MOVES = timedelta(minutes=1)
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
 NOT_JUDGED = "The verdict cannot be decided: "
@@ -62,6 +64,8 @@ class Known:
     """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
     """Group -> the copies of its tasks; None: not known now."""
+    transactions: Transactions | None = NO_TRANSACTIONS
+    """The open transactions; None: the brokers have not been asked yet."""
 
 
 _BY_GROUP = ("groups", "histories", "work", "copies")
@@ -96,6 +100,10 @@ class Board:
         self._began: datetime | None = None
         self._known = Known({}, work=None)
         self._successors = Successors({}, NONE)
+        self.moved: set[str] = set()
+        """Groups whose bad verdict got other times without a change of verdict, severity or reason: when it began, or
+        when records will be lost. The caller stores these verdicts, and removes the groups."""
+        self._times = {group_id: one for group_id, one in self._verdicts.items() if is_bad(one)}
         self.put_off: Mapping[str, datetime] = {}
         """Postponed newcomer -> since when it waits for a verdict."""
         self.failed: dict[str, str] = {}
@@ -171,7 +179,9 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(snapshot, now, history, work, restores, known.retention, known.away, self._began)
+        return Facts(
+            snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began
+        )
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
         """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
@@ -192,7 +202,9 @@ class Board:
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 yield from self._set(before, at)
         if facts is before or facts.is_deleted:  # else `_see` has just made these facts
-            facts = replace(facts, retention=self._known.retention, away=self._known.away, successor=None)
+            now_known = self._known
+            facts = replace(facts, retention=now_known.retention, away=now_known.away, successor=None)
+            facts = replace(facts, transactions=now_known.transactions)
         if facts.group.state == EMPTY:
             facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
         self._seen[group_id] = facts
@@ -207,10 +219,15 @@ class Board:
     def _forget_unseen(self, group_id: str, now: datetime) -> Iterator[Change]:
         """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
 
-        While work is not known, nothing is removed: the group may be one of another type.
+        One that an earlier run saw deleted becomes what was pending then. While work is not known, nothing is removed:
+        the group may be one of another type.
         """
         verdict = self._verdicts.get(group_id)
-        if verdict and not is_bad(verdict) and self._known.work is not None:
+        if verdict and (pending := pending_of_deleted(verdict)):
+            if pending.at <= now:
+                self._verdicts[group_id] = pending
+                yield Change(group_id, pending, max(pending.at, verdict.at + MOMENT))
+        elif verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
             yield Change(group_id, Verdict(OFF, now, now, "It was deleted while no job ran."), now)
 
@@ -238,6 +255,18 @@ class Board:
         if before is None or (before.verdict, before.severity, before.why) != shown:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             yield Change(group_id, after, after.at if before is None or after.at > before.at else at)
+            self._times.pop(group_id, None)
+        elif is_bad(after) and _has_moved(self._times.setdefault(group_id, before), after, at):
+            self._times[group_id] = after
+            self.moved.add(group_id)
+
+
+def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
+    """Return whether the times of a verdict differ: an estimate by more than a tenth of what is left."""
+    first, last = before.losing_at, after.losing_at
+    if first is None or last is None:
+        return before.since != after.since or first is not last
+    return before.since != after.since or abs(last - first) > max(_MOVES, abs(last - now) / 10)
 
 
 def _is_due(verdict: Verdict, now: datetime) -> bool:

@@ -23,6 +23,7 @@ from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
 from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
+from streaming_app.health.transactions import held
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
@@ -102,14 +103,21 @@ def _began(facts: Facts) -> datetime:
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
     if facts.waits:
-        since = max(since, to_time(facts.work.waits_since or 0.0))
+        since = max(since, _needed_since(facts.work))
     return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
+
+
+def _needed_since(work: GroupWork) -> datetime:
+    """Return since when work waits: since records came, or since a tool set the offsets back to older ones."""
+    waiting = (one for one in work.progress.values() if one.waits_since is not None)
+    moved = min((0.0 if one.offset is None or one.is_untimed else one.moved_at for one in waiting), default=0.0)
+    return to_time(max(work.waits_since or 0.0, moved))
 
 
 def _due_without_members(facts: Facts) -> datetime:
     """Return when the verdict on a group without members becomes Down: later if it is not known whether work waits."""
     work, settings = facts.work, facts.settings
-    since = max(facts.state_since, to_time(work.waits_since or 0.0))
+    since = max(facts.state_since, _needed_since(work))
     # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
@@ -198,18 +206,20 @@ def stalled(facts: Facts) -> Verdict | None:
     work, one = facts.work, _unmoved(facts)
     if one is None or (facts.waits is None and facts.was != STALLED):
         return None
-    since = max(to_time(one.since), facts.runs_since)
+    since = to_time(one.since)
+    runs_since = max(since, facts.runs_since)
     # If members leave and join again, as after max.poll.interval.ms, the five minutes do not start again.
-    settles = max(timedelta(0), _SETTLES - facts.ran_between(to_time(one.since), since))
-    due = max(to_time(work.known_at) if facts.was != STALLED else since, since + settles)
+    settles = max(timedelta(0), _SETTLES - facts.ran_between(since, runs_since))
+    due = max(to_time(work.known_at) if facts.was != STALLED else since, runs_since + settles)
     is_all = _has_not_moved(work, since)
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
-    least = one.at_least if since == to_time(one.since) else ""
     leave = flapping(facts)  # so nothing hangs: they end
     leavers = f"; {leave.why}" if leave else ""
-    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    why = (
+        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
+    )
     evidence = {
         **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
@@ -386,6 +396,7 @@ CONDITIONS = (
     without_members,
     started_again_and_again,
     stalled,
+    held,
     stuck,
     restoring,
     behind,

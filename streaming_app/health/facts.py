@@ -12,6 +12,7 @@ from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import BAD, WARNING, Verdict
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
 
@@ -61,6 +62,8 @@ class Facts:
     """Topic -> retention in seconds, for topics that delete records by age."""
     away: Away = field(default_factory=dict)
     """Broker -> partitions without a leader that it led before, such as `orders-3`."""
+    transactions: Transactions | None = NO_TRANSACTIONS
+    """None: the brokers have not been asked yet."""
     watched_since: datetime | None = None
     """Since when this run of the job decides verdicts."""
     is_deleted: bool = False
@@ -170,8 +173,10 @@ class Facts:
         return self._rests(max(_RECENTLY, _USUAL_GAPS * self.work.arrival_gap))
 
     def _rests(self, seconds: float) -> bool:
-        arrived_at = self.work.arrived_at
-        return self.waits is False and (arrived_at is None or self.work.known_at - arrived_at >= seconds)
+        # Right after a start it may not be known when records came: then offsets that have just moved prove some.
+        work = self.work
+        arrived_at = work.progressed_at if work.arrived_at is None else work.arrived_at
+        return self.waits is False and (arrived_at is None or work.known_at - arrived_at >= seconds)
 
     @property
     def caught_up_at(self) -> datetime | None:

@@ -32,11 +32,14 @@ from streaming_app.health.verdict import (
     BEHIND,
     BROKER_AWAY,
     DOWN,
+    EARLIER,
     GOOD,
     IDLE,
     OFF,
     OK,
+    OPEN_TRANSACTION,
     OVER,
+    PENDING,
     PLANNED,
     RESTORING,
     RETIRED,
@@ -44,11 +47,14 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     UNSTABLE,
     Verdict,
+    is_bad,
+    pending_evidence,
 )
 from streaming_app.lag.work import NO_WORK
 from streaming_app.text import count, utc
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
+_EARLIER_KEPT = 5
 _ASSIGNS_LATER = (
     " The broker has not assigned the tasks yet: it waits for `group.streams.initial.rebalance.delay.ms` after the "
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
@@ -60,7 +66,7 @@ _OF_SOME = {
     OFF: "nothing waits in them; it has no members",
 }
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
-_PENDING = "pending_verdict"  # evidence of a group that will be Down at `pending_at`
+_UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
 _GOOD_FOR = timedelta(minutes=15)  # how long a good verdict stays without new facts about work
 
@@ -105,12 +111,23 @@ def judge(facts: Facts) -> Verdict:
 
 def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
     """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
-    if previous is None or previous.verdict != found.verdict:
+    if previous is None:
         return found
+    if previous.verdict != found.verdict:
+        return _replaced(found, previous) if is_bad(previous) and is_bad(found) else found
     found = replace(found, since=min(previous.since, found.since), at=previous.at)
+    if earlier := previous.evidence.get(EARLIER):
+        found = replace(found, evidence={**found.evidence, EARLIER: earlier})
     if previous.evidence.get(PLANNED) and found.verdict in _ENDS_BY_PROOF:
         return replace(found, severity=None, evidence={**found.evidence, PLANNED: True})
     return found
+
+
+def _replaced(found: Verdict, before: Verdict) -> Verdict:
+    """Return a bad verdict that replaces another one of the same outage: with its beginning, and what it said."""
+    one = {"verdict": before.verdict, "since": before.since.isoformat(), "why": before.why}
+    earlier = [*before.evidence.get(EARLIER, ()), one][-_EARLIER_KEPT:]
+    return replace(found, since=min(before.since, found.since), evidence={**found.evidence, EARLIER: earlier})
 
 
 def _broker(facts: Facts) -> Mapping[str, str]:
@@ -141,18 +158,27 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if not facts.runs:
         return "it is not ready"
     if known:
-        if work.unknown and _may_last(facts, previous):
-            return "the lag of some partitions is not known now"
+        if unknown := _unknown_part(facts, previous):
+            return unknown
         if not (work.waiting or work.unknown):
             return "a partition has no commit yet" if never else None
         if previous.verdict == BEHIND and work.may_be_slow:
             return "it does not catch up yet, as far as is known"
-        back = facts.runs_since if previous.verdict == DOWN else previous.since
+        back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return None if moved else "no offset has advanced yet"
     if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
+
+
+def _unknown_part(facts: Facts, previous: Verdict) -> str | None:
+    """Return what is not known now though the lag of some partitions is, and what may make the verdict right."""
+    if facts.work.unknown and _may_last(facts, previous):
+        return "the lag of some partitions is not known now"
+    if facts.work.held and facts.transactions is None and OPEN_TRANSACTION in previous.evidence:
+        return "the brokers have not been asked about transactions yet"
+    return None
 
 
 def _may_last(facts: Facts, verdict: Verdict) -> bool:
@@ -187,7 +213,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if is_over and (is_part or facts.waits is None):
         evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
-        evidence |= {_PENDING: pending.verdict, "pending_at": pending.at.isoformat()}
+        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
 
 
@@ -222,20 +248,24 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         if facts.work_at and work.has_commits:
             return UNKNOWN, f"Whether work waits is not known since {utc(facts.work_at)}."
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
+    up_to = bool(work.held) or (previous is not None and previous.why.startswith(_UP_TO_TRANSACTIONS))
+    advance = _UP_TO_TRANSACTIONS if up_to else "Offsets advance."
+    if work.held and not work.waiting:
+        return OK, advance
     if facts.is_idle:
         return IDLE, f"Nothing waits.{_ASSIGNS_LATER if state == ASSIGNING else ''}"
     moved_at, known_at = to_time(work.progressed_at or 0.0), to_time(work.known_at)
     has_moved = moved_at >= facts.runs_since and known_at - moved_at < timedelta(seconds=work.patience)
     is_new = work.waits_since is not None and known_at - to_time(work.waits_since) < _JUST_CAME
     if has_moved if work.waiting else known_at >= facts.runs_since:
-        return OK, "Offsets advance."  # also if nothing waits now, so that the text does not change often
+        return OK, advance  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
         return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
     return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
 
 
 def _said_before(previous: Verdict) -> str:
-    return "It has members again." if _PENDING in previous.evidence else previous.why
+    return "It has members again." if PENDING in previous.evidence else previous.why
 
 
 def _good_until(facts: Facts) -> datetime | None:

@@ -30,7 +30,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import islice
 
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, shown_at
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.facts import Facts
 from streaming_app.health.verdict import OFF, SUCCESSOR
@@ -67,7 +67,8 @@ class Successors:
     def _stayed(self, group_id: str, until: datetime) -> bool:
         """Return whether a successor had members until this time."""
         group = self._groups.get(group_id)
-        return group is None or group.state != EMPTY or group.state_since is None or group.state_since > until
+        since = (group.state_since or shown_at(group)) if group else None
+        return group is None or group.state != EMPTY or since is None or since > until
 
     @cached_property
     def _running(self) -> Mapping[frozenset[Node], Sequence[str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streaming_app.text import rank
+from streaming_app.text import rank, utc
 
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
 BEHIND, UNSTABLE = "Behind", "Unstable"
@@ -76,7 +76,31 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
+EARLIER = "earlier"
+"""Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
+OPEN_TRANSACTION = "open_transaction"
+"""Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 OVER = "over"
 """Key of evidence: the group is Unknown, but what was bad is proven to be over."""
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""
+
+
+PENDING, _PENDING_AT, _PENDING_SINCE, _DELETED = "pending_verdict", "pending_at", "pending_since", "is_deleted"
+"""Keys of evidence: what the verdict will be, when, since when that counts, and whether the group is deleted."""
+
+
+def pending_evidence(pending: Verdict, *, is_deleted: bool) -> dict[str, Any]:
+    """Return as evidence that this will be the verdict if no facts change."""
+    times = {_PENDING_AT: pending.at.isoformat(), _PENDING_SINCE: pending.since.isoformat()}
+    return {PENDING: pending.verdict, **times, **({_DELETED: True} if is_deleted else {})}
+
+
+def pending_of_deleted(verdict: Verdict) -> Verdict | None:
+    """Return what the verdict on a group becomes that was deleted before, from its evidence; None if nothing does."""
+    evidence = verdict.evidence
+    if PENDING not in evidence or _DELETED not in evidence:
+        return None
+    since, at = (datetime.fromisoformat(evidence[name]) for name in (_PENDING_SINCE, _PENDING_AT))
+    why = f"no members since {utc(since)}, and it was deleted before anybody started it again"
+    return Verdict(evidence[PENDING], since, at, why, CRITICAL, {"not_over": "the group was deleted"})

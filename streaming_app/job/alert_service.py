@@ -176,15 +176,19 @@ class AlertService(Service):
 
     def _save_verdicts(self) -> None:
         engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
+        moved = frozenset(engine.board.moved)
+        verdicts = engine.board.verdicts() if moved else {}
+        of_groups = {one: verdicts[one] for one in moved if one in verdicts} | {one: new for one, new, _ in changes}
         rows = self._relabelled | {
             group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-            for group_id, verdict, _ in changes
+            for group_id, verdict in of_groups.items()
         }
         if rows:
             gone = {group_id for group_id in rows if not engine.board.knows(group_id)}
             self._health_tables.save(rows.values(), gone, datetime.now(timezone.utc))
             self._health_tables.append_changes(changes)
             del engine.unsaved_changes[: len(changes)]
+            engine.board.moved -= moved
             self._relabelled = {}
             self._health_tables.maintain(self._job.config.retention_days)
 

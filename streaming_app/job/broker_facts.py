@@ -21,6 +21,7 @@ from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
 from streaming_app.alerts.facts import TopicDifference
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
@@ -30,14 +31,19 @@ from streaming_app.kafka import broker_facts as read
 from streaming_app.kafka.broker_facts import BrokerFact, Row
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.lag.ends import TopicPartition
+from streaming_app.lag.transactions import OpenTransaction, Transactions
 from streaming_app.lag.work import retention_seconds
+from streaming_app.report import ReportOnce
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.text import escape, first_of
 
 NAME = "broker_facts"
 _NEEDS = "broker facts need Describe on the groups, their topics and transactional ids"
 _RARELY = timedelta(minutes=10)
 _MOST_WRITERS = 10_000  # facts: everybody who may write can choose transactional ids
 _WRITTEN_EVERY = timedelta(minutes=10)
+_NAMED = 3  # transactions in a line
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
 
 
@@ -86,6 +92,8 @@ class BrokerFacts(Poller):
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
+        self._open: Mapping[TopicPartition, OpenTransaction] | None = None
+        self._uncleaned = ReportOnce(self.report)
         self._sources = (
             _Source(
                 [kinds.GROUP_CONFIG],
@@ -131,6 +139,13 @@ class BrokerFacts(Poller):
     def retention(self) -> Mapping[str, float]:
         """Return for how many seconds a topic keeps records, for the topics that delete records by age."""
         return retention_seconds((one.subject, one.name, one.value) for one in self._facts(kinds.RETENTION))
+
+    def transactions(self) -> Transactions | None:
+        """Return the open transactions on topics of groups; None before the first pass."""
+        if self._open is None:
+            return None
+        longest = [one.value for one in self._facts(kinds.BROKER_CONFIG) if one.name == read.LONGEST_TRANSACTION]
+        return Transactions(self._open, max(map(int, longest)) / 1000 if longest else None)
 
     def acceptable_lags(self) -> Mapping[str, int]:
         """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
@@ -178,11 +193,26 @@ class BrokerFacts(Poller):
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""
-        found, groups = read.transactions(admin, asked.topics), self._job.groups()
+        topics, groups = {*asked.topics, OFFSETS_TOPIC}, self._job.groups()
+        open_now = read.open_transactions(admin, topics)
+        self._open = {key: one for one, key in sorted(open_now, key=lambda one: one[0].began, reverse=True)}
+        found = read.transaction_facts(open_now, topics)
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
         overdue = [one for one in found if one.kind == kinds.TRANSACTION]
+        self._report_uncleaned([one for one in overdue if one.subject.startswith(f"{OFFSETS_TOPIC}-")])
         return overdue + [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
+
+    def _report_uncleaned(self, found: Sequence[BrokerFact]) -> None:
+        """Report overdue transactions on the offsets topic, once: the brokers' cleaner stops there."""
+        if found:
+            named = first_of([f"{one.subject} by {one.name}, {one.value}" for one in found], _NAMED, separator="; ")
+            self._uncleaned(
+                f"{NAME}: the brokers do not compact {OFFSETS_TOPIC} behind an open transaction: {escape(named)}; "
+                "`kafka-transactions.sh abort` ends it"
+            )
+        else:
+            self._uncleaned.clear()
 
     def _left_over(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return the internal topics of earlier topologies that no current topology has.

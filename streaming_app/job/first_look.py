@@ -20,6 +20,7 @@ from kafka.errors import UnsupportedCodecError
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, Observed
+from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import error_line
@@ -215,5 +216,5 @@ def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, p
     if unread:
         text += f"; {unread} of {partitions} partitions of the log were not read in time: their groups are not counted"
     if denied:
-        return warning(CHECK, text, f"grant Describe on {first_of(denied, _NAMED)}")
+        return warning(CHECK, text, "; ".join(one.line for one in hidden_parts(lag.errors)))
     return warning(CHECK, text) if unread else ok(CHECK, text)

@@ -128,16 +128,16 @@ class LogEndsReader:
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, LogEnds]:
-        """Find out whether records lie between commits at rest and the ends of their logs; return the ends with that.
+        """Find out whether records lie between commits at rest and last stable offsets; return the ends with that.
 
         Each log is read from the highest commit on, which in most cases also proves it for the other commits. If an
-        answer does not reach the end, the next pass continues there. The result for an end holds until the end moves.
-        A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
+        answer does not reach that end, the next pass continues there. The result holds until the last stable offset
+        moves. A denied read is tried again after some minutes. Raises KafkaError when no broker answers.
         """
-        self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].end}
+        self._tails = {key: tail for key, tail in self._tails.items() if key in ends and tail.end == ends[key].stable}
         starts: dict[TopicPartition, int] = {}
         for key, offsets in resting.items():
-            tail = self._tails.setdefault(key, Tail(ends[key].end or 0))
+            tail = self._tails.setdefault(key, Tail(ends[key].stable or 0))
             unknown = [offset for offset in offsets if tail.has_record(offset) is None]
             if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.job.lag_ends import LogEndsReader, away_of
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, fetch_committed_offsets, is_denied
+from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, are_committed, fetch_committed_offsets, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import (
@@ -39,6 +39,7 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
 _EXAMPLES = 3
+_MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
 
 
@@ -84,11 +85,12 @@ class LagPass:
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
+        topic: str = OFFSETS_TOPIC,
     ) -> None:
-        """Prepare. `read_until` returns up to when the streams have read the log, by default up to now."""
+        """Prepare. `read_until` returns up to when the streams have read `topic`, by default up to now."""
         self._store, self.tracker, self._clock = store, tracker, clock
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
-        self._committed = CommittedOffsets()
+        self._committed, self._topic = CommittedOffsets(), topic
         self._known: dict[str, _KnownGroup] = {}
         self._ends = LogEndsReader(clock)
         self._brokers: frozenset[int] = frozenset()
@@ -102,6 +104,7 @@ class LagPass:
             self.tracker.restore_samples(*sample)
         for row in self._store.rows(reader):
             self.tracker.restore_row(row)
+        self.tracker.read_uncommitted = self._store.read_uncommitted(reader)
 
     def run(self, admin: Admin) -> PassResult:
         """Make one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
@@ -117,6 +120,7 @@ class LagPass:
         denied = [group_id for group_id, error in errors.items() if is_denied(error)]
         left_out = self._committed.left_out(fetched)
         commits = self._committed.merge(fetched, asked_at, denied, self._ends.shown(admin, left_out))
+        self._prove(admin, reader, commits, denied, asked_at)
         groups = self._groups({topic for _, topic, _ in commits})
         others, types = self._store.other_groups(reader)
         groups = {one: replace(NO_TASKS, has_members=has_members) for one, has_members in others.items()} | groups
@@ -127,7 +131,7 @@ class LagPass:
         self._add_partitions_without_commit(commits, groups)
         now = self._clock()
         ends = self._ends.read(admin, {key[1:] for key in commits})
-        new = self.tracker.unseen(commits, ends.ends, now)
+        new = self.tracker.unseen(commits, ends.ends, now, groups)
         for key, samples in self._ends.seed(admin, new, ends.ends, now).items():
             self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
         known = {  # the stream of commits reads the members of groups of other types
@@ -146,10 +150,28 @@ class LagPass:
             time.monotonic() - began,
             self.tracker.work,
             _both(ends.away, away_of(admin, OFFSETS_TOPIC)),
-            KnownUntil(log.commits or None, of_groups, ends.answered_at),
+            KnownUntil(log.commits or None, of_groups, ends.answered_at, dict(self.tracker.read_uncommitted)),
             types,
             ends.may_come,
         )
+
+    def _prove(
+        self,
+        admin: Admin,
+        reader: Any,  # noqa: ANN401 - a WarehouseReader
+        commits: dict[CommitKey, Commit],
+        denied: Collection[str],
+        now: float,
+    ) -> None:
+        """Find out whether commits of groups that may not be requested were aborted, where that matters."""
+        groups = frozenset(denied)
+        of_log = {key: one for key, one in commits.items() if key[0] in groups}
+        ends, rests = (self._committed.without_proof(commits, those) for those in self.tracker.doubtful(of_log, now))
+        asked = (ends + rests)[:_MOST_PROOFS]
+        records = self._store.records_of_commits(reader, asked) if asked else {}
+        known = are_committed(admin, self._topic, records.values()) if records else {}
+        proofs = {key: known[at] for key, at in records.items() if at in known}
+        self._committed.prove(commits, {*ends, *asked}, proofs)
 
     def has_news(self, admin: Admin) -> bool:
         """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""

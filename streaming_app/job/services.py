@@ -29,6 +29,7 @@ from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import SinkStatus
+from streaming_app.lag.transactions import NO_TRANSACTIONS
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
@@ -124,6 +125,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
             facts.retention() if facts else {},
             newest.away if newest else {},
             copies.statuses() if copies else {},
+            facts.transactions() if facts else NO_TRANSACTIONS,
             replace(health.status, failing_sinks=failing, disks=disks.now()),
             stored.lost() if stored else {},
             facts.topic_differences() if facts else {},

@@ -7,9 +7,9 @@ kafka-python's KafkaError, or GroupError, when the brokers do not answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -24,11 +24,14 @@ from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.lag.ends import TopicPartition
+from streaming_app.lag.transactions import OpenTransaction
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
 _MOST_LEFT_OVER = 1_000  # topics
 ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
+LONGEST_TRANSACTION = "transaction.max.timeout.ms"
 _STREAMS = "streams."  # the prefix of the config names of streams groups
 _BROKER_CONFIGS = (
     releases.REBALANCE_PROTOCOLS,
@@ -46,6 +49,7 @@ _BROKER_CONFIGS = (
     "group.streams.min.task.offset.interval.ms",
     releases.OFFSETS_SWEEP,
     releases.OFFSETS_RETENTION,
+    LONGEST_TRANSACTION,
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
@@ -270,29 +274,48 @@ def features(admin: Admin) -> list[BrokerFact]:
     ]
 
 
-def transactions(admin: Admin, topics: Iterable[str], now: datetime | None = None) -> list[BrokerFact]:
+OpenTransactions = Sequence[tuple[OpenTransaction, TopicPartition]]
+"""Open transactions, each with every partition that it writes to."""
+
+
+def open_transactions(admin: Admin, topics: Collection[str]) -> OpenTransactions:
+    """Return the open transactions on these topics, and all of Kafka Streams applications with exactly-once processing.
+
+    Needs Describe on the transactional ids.
+    """
+    found: list[tuple[OpenTransaction, TopicPartition]] = []
+    for name in _open_transactions(admin):
+        try:
+            described = admin.describe_transactions([name]) if topics or _STREAMS_ID.fullmatch(name) else {}
+        except KafkaError:  # it has ended meanwhile, or may not be described
+            continue
+        for one in described.values():
+            began, timeout = one.transaction_start_time_ms / 1000, one.transaction_timeout_ms / 1000
+            transaction = OpenTransaction(name, began, timeout, one.producer_id)
+            found += ((transaction, (topic, partition)) for topic, partition in sorted(one.topic_partitions))
+    return found
+
+
+def transaction_facts(
+    found: OpenTransactions, topics: Collection[str], now: datetime | None = None
+) -> list[BrokerFact]:
     """Return the transactions on these topics that are open beyond their time-out, and which groups write which topics.
 
     A reader with `read_committed` waits for such transactions. The writers come from the currently open transactions of
     Kafka Streams applications with exactly-once processing, without internal topics. They are a sample: a topic to
-    which nothing is written at this moment is missing, and so is an application without transactions. Needs Describe on
-    the transactional ids. `now` is for tests.
+    which nothing is written at this moment is missing, and so is an application without transactions. `now` is for
+    tests.
     """
-    wanted, at = frozenset(topics), now or datetime.now(timezone.utc)
+    at = (now or datetime.now(timezone.utc)).timestamp()
     facts, written = list[BrokerFact](), set[tuple[str, str]]()
-    for name in _open_transactions(admin):
-        group = _STREAMS_ID.fullmatch(name)
-        try:
-            found = admin.describe_transactions([name]) if group or wanted else {}
-        except KafkaError:  # it has ended meanwhile, or may not be described
-            continue
-        for one in found.values():
-            overdue = _overdue(one, at)
-            for topic, partition in sorted(one.topic_partitions):
-                if overdue and topic in wanted:
-                    facts.append(BrokerFact(kinds.TRANSACTION, f"{topic}-{partition}", name, overdue))
-                if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
-                    written.add((topic, group[1]))
+    for one, (topic, partition) in found:
+        if at - one.began > one.timeout and topic in topics:
+            began = utc_iso(datetime.fromtimestamp(one.began, timezone.utc))
+            value = f"open since {began}, time-out {format_duration(one.timeout)}, producer {one.producer_id}"
+            facts.append(BrokerFact(kinds.TRANSACTION, f"{topic}-{partition}", one.transactional_id, value))
+        group = _STREAMS_ID.fullmatch(one.transactional_id)
+        if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
+            written.add((topic, group[1]))
     return facts + [BrokerFact(kinds.WRITER, topic, group, "transaction", group_id=group) for topic, group in written]
 
 
@@ -304,15 +327,6 @@ def _open_transactions(admin: Admin) -> list[str]:
             listed = admin.list_transactions([broker], state_filters=_OPEN)
             ids.update(one.transactional_id for some in listed.values() for one in some)
     return sorted(ids)
-
-
-def _overdue(transaction: Any, now: datetime) -> str | None:  # noqa: ANN401 - kafka-python is untyped
-    """Return since when a transaction is open, if that is longer than its time-out; else None."""
-    began = datetime.fromtimestamp(transaction.transaction_start_time_ms / 1000, timezone.utc)
-    timeout = transaction.transaction_timeout_ms / 1000
-    if now - began <= timedelta(seconds=timeout):
-        return None
-    return f"open since {utc_iso(began)}, time-out {format_duration(timeout)}, producer {transaction.producer_id}"
 
 
 class _Config(NamedTuple):

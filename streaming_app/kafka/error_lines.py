@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kafka.errors import KafkaError
@@ -15,11 +15,14 @@ from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
 
 def missing_acl_message(operation: str, resource_type: str, name: str, options: str = "") -> str:
     """Return the message about an ACL that the principal lacks. `options` are added to the kafka-acls.sh command."""
-    return (
-        f"Not authorized: the principal lacks the ACL {operation} on {resource_type}:{name}; grant it with "
-        f"kafka-acls.sh --add --allow-principal User:... --operation {operation.title()} --{resource_type.lower()} "
-        f"{name}{options}"
-    )
+    grants = grant_command(operation.title(), [(resource_type.lower(), name)])
+    return f"Not authorized: the principal lacks the ACL {operation} on {resource_type}:{name}; {grants}{options}"
+
+
+def grant_command(operation: str, resources: Iterable[tuple[str, str]]) -> str:
+    """Return `grant it with kafka-acls.sh ...` for resources: pairs of an option of that tool, and a quoted name."""
+    options = "".join(f" --{option}{f' {name}' if name else ''}" for option, name in resources)
+    return f"grant it with kafka-acls.sh --add --allow-principal User:... --operation {operation}{options}"
 
 
 REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)

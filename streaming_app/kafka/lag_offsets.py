@@ -44,6 +44,7 @@ _GROUPS_PER_FETCH = 100
 _FETCH_VERSION = 8  # the first version for many groups: KIP-709, Kafka 3.0
 _LAST_VERSION_WITH_NAMES = 9  # later versions name topics by id
 _FETCH_RECORDS_VERSION, _LAST_FETCH_WITH_NAMES = 4, 12  # the first one has an isolation level
+_READS_OF_RECORDS = 10  # requests for each partition
 _READ_BYTES = 131_072  # per partition, answer and pass
 _BATCH = Struct(">qi4xb4xhi16xq6xi")  # base offset, length, magic, attributes, last delta, producer id, records
 _BATCH_OVERHEAD = 12  # the base offset and the length itself
@@ -154,6 +155,20 @@ def find_records(
 
     Partitions without an answer of the leader are missing, except if the principal may not read them.
     """
+    found: dict[TopicPartition, FoundRecords] = {}
+    for key, one in _read_committed(admin, starts, topics):
+        error = error_name(one.error_code)
+        if not one.error_code:
+            found[key] = _first_record(one, starts[key])
+        elif is_denied(error):
+            found[key] = FoundRecords(None, starts[key], error)
+    return found
+
+
+def _read_committed(
+    admin: Admin, starts: Mapping[TopicPartition, int], topics: Mapping[str, TopicLeaders]
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """Read some kilobytes of each partition from an offset on, as READ_COMMITTED; yield the answers for partitions."""
     topic_type = FetchRequest.FetchTopic
 
     def partition(key: TopicPartition) -> Any:  # noqa: ANN401 - kafka-python is untyped
@@ -169,15 +184,36 @@ def find_records(
             max_version=_LAST_FETCH_WITH_NAMES,
         )
 
-    found: dict[TopicPartition, FoundRecords] = {}
     for _, answer in ask_leaders(admin, starts, topics, request):
         for topic in () if isinstance(answer, KafkaError) else answer.responses:
-            for one in topic.partitions:
-                key, error = (topic.topic, one.partition_index), error_name(one.error_code)
-                if not one.error_code:
-                    found[key] = _first_record(one, starts[key])
-                elif is_denied(error):
-                    found[key] = FoundRecords(None, starts[key], error)
+            yield from (((topic.topic, one.partition_index), one) for one in topic.partitions)
+
+
+def are_committed(admin: Admin, topic: str, records: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bool]:
+    """Return which of these records (partition, offset) are committed, and which belong to aborted transactions.
+
+    Those of an open transaction are missing, as are those without an answer. Raises KafkaError if no broker answers.
+    """
+    topics, found = describe_leaders(admin, [topic]), dict[tuple[int, int], bool]()
+    left: defaultdict[int, list[int]] = defaultdict(list)
+    for partition, offset in sorted(records):
+        left[partition].append(offset)
+    for _ in range(_READS_OF_RECORDS):
+        starts = {(topic, partition): offsets[0] for partition, offsets in left.items() if offsets}
+        for (_, partition), answer in _read_committed(admin, starts, topics):
+            if not answer.error_code:
+                known = _outcomes(answer)
+                offsets = left[partition]
+                found |= {(partition, one): known[one] for one in offsets if one in known}
+                left[partition] = [one for one in offsets[1:] if one not in known]
+    return found
+
+
+def _outcomes(answer: Any) -> dict[int, bool]:  # noqa: ANN401 - kafka-python is untyped
+    """Return for each offset of an answer with READ_COMMITTED whether its record is committed."""
+    found: dict[int, bool] = {}
+    for base, last, is_committed, _ in _batches(answer):
+        found |= dict.fromkeys(range(base, last + 1), is_committed)
     return found
 
 
@@ -210,23 +246,31 @@ def _by_topic(
 
 def _first_record(answer: Any, start: int) -> FoundRecords:  # noqa: ANN401 - kafka-python is untyped
     """Find the first record by the batch headers; the last batch may be cut off, but its header is enough."""
+    reached = start
+    for _, last, is_committed, has_records in _batches(answer):
+        if has_records and is_committed and last >= start:
+            return FoundRecords(last, reached)
+        reached = max(reached, last + 1)
+    return FoundRecords(None, reached)
+
+
+def _batches(answer: Any) -> Iterator[tuple[int, int, bool, bool]]:  # noqa: ANN401 - kafka-python is untyped
+    """Yield the first and last offset of each batch, whether it was not aborted, and whether it has records."""
     records, at = bytes(answer.records or b""), 0
     aborted = sorted((one.first_offset, one.producer_id) for one in answer.aborted_transactions or ())
     open_ids: set[int] = set()
-    reached = start
     while at + _BATCH.size <= len(records):
         base, length, magic, attributes, last_delta, producer_id, count = _BATCH.unpack_from(records, at)
-        if magic < _BATCH_MAGIC:
-            return FoundRecords(base, reached)
         at += _BATCH_OVERHEAD + length
+        if magic < _BATCH_MAGIC:
+            yield base, base, True, True
+            continue
         while aborted and aborted[0][0] <= base + last_delta:
             open_ids.add(aborted.pop(0)[1])
         if attributes & _IS_CONTROL:
             open_ids.discard(producer_id)
-        elif count and base + last_delta >= start and not (attributes & _IS_TRANSACTIONAL and producer_id in open_ids):
-            return FoundRecords(base + last_delta, reached)
-        reached = max(reached, base + last_delta + 1)
-    return FoundRecords(None, reached)
+        is_aborted = bool(attributes & _IS_TRANSACTIONAL) and producer_id in open_ids
+        yield base, base + last_delta, not is_aborted, bool(count) and not attributes & _IS_CONTROL
 
 
 def leader_of(topics: Mapping[str, TopicLeaders], key: TopicPartition) -> int | str:

@@ -15,12 +15,15 @@ for a group, or if its coordinator never answered.
 OffsetFetch leaves out topics that the principal may not describe, as if the group had committed nothing there. So where
 the log has a commit and the answer has none, it is only known that there is no commit (it was deleted, or its
 transaction is open or was aborted) if the topic may be described. Otherwise the commit is not known.
+
+An aborted commit of a group that the job may not ask for must end nothing. So if an offset moves after it did not for a
+while, or stays as it is, the job reads the record of the commit with READ_COMMITTED (`LagTracker.doubtful`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from streaming_app.lag.ends import TopicPartition
@@ -49,6 +52,8 @@ class CommittedOffsets:
         self._unanswered: set[str] = set()
         """Groups in the requests of this pass whose coordinators have not answered."""
         self._is_late = False
+        self._proofs: dict[CommitKey, tuple[Commit, bool]] = {}
+        """Commits that only the log has, and whether they are known to be committed or aborted."""
         self._merged: Mapping[CommitKey, Commit] = {}
 
     def choose(
@@ -112,6 +117,23 @@ class CommittedOffsets:
                     merged[(group_id, *key)] = in_log[key]._replace(is_known=False)
         self._merged = merged
         return merged
+
+    def without_proof(self, commits: Mapping[CommitKey, Commit], doubtful: Iterable[CommitKey]) -> list[CommitKey]:
+        """Return those `doubtful` commits of which it is not known whether they were aborted. Forget others."""
+        self._proofs = {key: one for key, one in self._proofs.items() if commits.get(key) == one[0]}
+        return [key for key in doubtful if key not in self._proofs]
+
+    def prove(
+        self,
+        commits: dict[CommitKey, Commit],
+        asked: Collection[CommitKey],
+        proofs: Mapping[CommitKey, bool],
+    ) -> None:
+        """Note what the log says of the transactions of commits. Those `asked` without a proof are not known."""
+        self._proofs |= {key: (commits[key], is_committed) for key, is_committed in proofs.items()}
+        aborted = (key for key, (_, is_committed) in self._proofs.items() if not is_committed)
+        for key in {*aborted, *(key for key in asked if key not in proofs)}:
+            commits[key] = commits[key]._replace(is_known=False)
 
     def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
         """Return the commit that a coordinator has, with its time if that is known."""

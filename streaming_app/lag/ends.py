@@ -9,7 +9,7 @@ offset, the first and the last one: later records were written after the second.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
@@ -24,9 +24,10 @@ _KEPT_SECONDS = 14 * 86_400.0
 
 
 class Tail(NamedTuple):
-    """What a read with isolation level READ_COMMITTED found before `end`: where there are records, and where not."""
+    """What a read with isolation level READ_COMMITTED found: where there are records, and where not."""
 
     end: int
+    """The last stable offset at the read: such a read ends there."""
     record_at: int = -1
     """The highest offset that is known to have a record."""
     empty_from: int = 0
@@ -35,7 +36,7 @@ class Tail(NamedTuple):
     is_denied: bool = False
 
     def has_record(self, offset: int) -> bool | None:
-        """Return whether a record lies between this offset and the end; None if it is not known."""
+        """Return whether a record lies between this offset and `end`; None if it is not known."""
         if offset <= self.record_at:
             return True
         return False if self.empty_from <= offset and self.empty_to >= self.end else None
@@ -59,7 +60,7 @@ class LogEnds(NamedTuple):
     answered_at: float | None = None
     """When this broker last answered."""
     tail: Tail | None = None
-    """The records before `end`, or before an earlier end."""
+    """The records before `stable`, or before an earlier last stable offset."""
 
 
 NO_ENDS = LogEnds()
@@ -127,6 +128,16 @@ class EndSamples:
         """Return the time of the first sample above `offset`: its record was written before. None if there is none."""
         after = bisect_right(self._offsets, offset)
         return self._times[after] if after < len(self._times) else None
+
+    def end_by(self, time: float) -> int | None:
+        """Return an end offset that the log had not passed at a time; None without samples."""
+        after = bisect_left(self._times, time)
+        return self._offsets[min(after, len(self._offsets) - 1)] if self._offsets else None
+
+    def moved_at(self) -> float | None:
+        """Return when the log was first seen with its newest end; None if it was not seen with another one."""
+        first = bisect_left(self._offsets, self._offsets[-1]) if self._offsets else 0
+        return self._times[first] if first else None
 
     def _thin_out(self, now: float) -> None:
         """Remove old samples, and those that interpolation between the others replaces.

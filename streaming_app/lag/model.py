@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streaming_app.groups.snapshot import REBALANCING
-from streaming_app.groups.state_rules import STABLE
+from streaming_app.groups.state_rules import NOT_READY, STABLE
 from streaming_app.lag.status import UNKNOWN
 from streaming_app.text import host_of
 
@@ -89,6 +89,17 @@ class GroupTasks:
     """The partition of the offsets topic with the group's records."""
     content: frozenset[Node] = frozenset()
     """The topics and patterns of the topology. Names of internal topics are without the prefix of the group."""
+    is_ready: bool = True
+    """False while the group is NotReady: then its members have no tasks."""
+    members_since: float | None = None
+    """When the longest-standing member joined, by the broker's clock; None if it is not known."""
+    repartition: frozenset[str] = frozenset()
+    """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
+
+    @property
+    def may_process(self) -> bool:
+        """Whether members may read now."""
+        return self.is_ready and self.has_members is not False
 
 
 NO_TASKS = GroupTasks()
@@ -106,6 +117,8 @@ class GroupPass(NamedTuple):
     """How many seconds an offset may stay the same while records wait."""
     late_seconds: float
     """If the records of a group are known only up to so many seconds ago, its status stays, and its lag is unknown."""
+    reads_uncommitted: bool = False
+    """Whether the group has proven that it reads records of open transactions."""
 
 
 class LagRow(NamedTuple):
@@ -169,6 +182,14 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         stable_since=since if group["state"] == STABLE else None,
         source_partition=group.get("source_partition"),
         content=_content(group["group_id"], subtopologies),
+        is_ready=group["state"] != NOT_READY,
+        members_since=members_since.timestamp() if (members_since := group.get("members_since")) else None,
+        repartition=frozenset(
+            name
+            for one in subtopologies
+            for name in _names(one["repartition_source_topics"])
+            if name.startswith(f"{group['group_id']}-")
+        ),
     )
 
 

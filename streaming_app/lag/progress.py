@@ -7,10 +7,8 @@ next `Standing`: the row of the table `lag`, and state that the row does not hav
 that an earlier run stored. If the job starts during an outage, the outage began at the later of two times: that of the
 commit, and that of the first sample of the log beyond the commit.
 
-A record waits if its offset is at or beyond the committed offset. Transaction markers and aborted records do not count;
-if it is unknown what lies there, it is unknown whether a record waits. If nothing was ever committed, records wait that
-were written after a member first had the task: whether the group is to read earlier ones is not in the log
-(`auto.offset.reset`). A rebalance, or a pass without knowledge, does not change `waits_since`, so an outage continues.
+Whether records wait is measured (`lag.measure`). A rebalance, or a pass without knowledge, does not change
+`waits_since`, so an outage continues.
 
 A working consumer has some lag most of the time. So a lag counts only if it is older than the group's own interval
 between commits explains (`patience`). Before that its status is OK, or UNKNOWN if its age is not known. While a group
@@ -23,19 +21,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import NamedTuple
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
+from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
-    AHEAD,
     BEHIND,
     CATCHING_UP,
     LEFT_OVER,
     LOST,
     OK,
-    RECREATED,
     REWOUND,
     STALLED,
     STOPPED,
@@ -53,21 +49,7 @@ _REWOUND_SECONDS = 3600.0  # after so long, a reset of offsets is no news
 _SLOW_CATCH_UP = 6 * 3600.0  # a constant lag varies, and often seems to fall at such a slow rate
 _CATCHES_UP_SECONDS = 180.0  # a lag must fall for so long without interruption until it counts as catching up
 _SLOW = frozenset({BEHIND, CATCHING_UP})
-_MARKER = 1  # offsets: the commit or abort marker of a transaction after the last record
-_ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: all its records wait
-_NO_AGE = Age(0.0, is_lower_bound=False)
 _NOTHING_SAID = Age(0.0, is_lower_bound=True)  # "at least 0 s"
-
-
-class _Lag(NamedTuple):
-    """The lag at a pass; None for values that are not known."""
-
-    lag: int | None = None
-    lost: int | None = None
-    age: Age | None = None
-    waits: bool | None = None
-    status: str | None = UNKNOWN
-    """The status, if it follows from the ends of the log alone; None if it depends on the behaviour of the group."""
 
 
 @dataclass(slots=True)
@@ -91,8 +73,17 @@ class Standing:
     """The first known committed offset: the group began at or before it."""
     baseline: int | None = None
     """For a partition without a commit: the end of the log when a member first had its task."""
-    arrived: bool = False
-    """Whether records were written since the pass before."""
+    held_since: float | None = None
+    """Since when the group is held at the last stable offset: when the record there was written. None: it is not."""
+    unread: int = 0
+    """How many offsets the group may read now and has not committed, at least."""
+    calm_at: float = 0.0
+    """The newest pass, also of an earlier run, that knew that no record waits."""
+    noticed_at: float = 0.0
+    """The pass that first found that records wait. The next one has to confirm it: a transaction may just have ended,
+    and its records are as old as its commit is new."""
+    arrived_at: float | None = None
+    """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
     """When the job saw the newest commit. Unlike the broker's time, it is comparable with the job's clock."""
     moved_at: float = 0.0
@@ -104,6 +95,8 @@ class Standing:
     rewound_from: int | None = None
     """The offset before a commit of a lower one, until the group reaches it again."""
     rewound_at: float = 0.0
+    begins_at_start: bool = False
+    """Whether the group reads the partition from its start, if it has committed nothing: a repartition topic."""
     owner: str = ""
     """The newest member that had the task."""
     owner_since: float | None = None
@@ -121,11 +114,10 @@ class Standing:
     trend: LagTrend = field(default_factory=LagTrend)
 
     @property
-    def waiting(self) -> int:
-        """How many offsets are known to wait."""
-        if self.row.lag is not None:
-            return self.row.lag
-        return max(0, (self.row.log_end_offset or 0) - (self.baseline or 0)) if self.offset is None else 0
+    def position(self) -> int | None:
+        """The offset from which on records wait: the committed one, or where the group begins; None: not known."""
+        begins = self.row.log_start_offset if self.begins_at_start else self.baseline
+        return begins if self.row.committed_offset is None else self.row.committed_offset
 
     @property
     def lost(self) -> int:
@@ -152,7 +144,15 @@ class Standing:
 
     def is_stalled(self, patience: float) -> bool:
         """Return whether records have waited for `patience` seconds while the offset did not move."""
-        return self.waits_since is not None and (self.known_at or 0.0) - self.unmoved_since >= patience
+        known_at = self.known_at or 0.0
+        is_confirmed = self.waits_since is not None and known_at > self.noticed_at
+        return is_confirmed and known_at - self.unmoved_since >= patience
+
+    def is_doubtful(self, commit: Commit, now: float) -> bool:
+        """Return whether a commit that may have been aborted would end a wait, or has stayed as it is."""
+        if commit.offset == self.offset:
+            return self.known_at is not None
+        return self.waits_since is not None and now - self.unmoved_since >= _COMMITS_SECONDS
 
     def may_restore(self, stateful: Collection[str]) -> bool:
         """Return whether the task may restore state: it is stateful, and got a new owner after the offset last moved.
@@ -166,17 +166,25 @@ class Standing:
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:
-        """Return the standing for a row with a commit that an earlier run stored."""
+        """Return the standing for a row that an earlier run stored."""
         one = cls(LagRow(*row[:3]))
         one._take_commit(Commit(row.committed_offset, committed_at=row.committed_at), row.observed_at)
+        if row.committed_offset is None:
+            one.moved_at = row.behind_since or row.observed_at
+            if row.log_end_offset is not None and (row.lag is not None or row.behind_since is None):
+                one.baseline = row.log_end_offset - (row.lag or 0)
+        if row.behind_since is None and row.lag_seconds is not None:
+            one.calm_at = row.observed_at
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
         one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
-        one.waits_since = one.status_since if row.status in _ANOTHER_LOG else row.behind_since
+        one.waits_since = row.behind_since
+        if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
+            one.waits_since = one.status_since
         if row.status == STALLED:  # the group had committed the same offset for a minute before this status
             one.commits, one.moved_at = _STALLED_COMMITS, one.status_since - _STALLED_COMMIT_SECONDS
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
-            one.empty_to = row.log_end_offset or 0
-        one.had_record = (row.lag or 0) > _MARKER and bool(row.lag_seconds)
+            one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
+        one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
@@ -200,11 +208,16 @@ class Standing:
         self._take_owner(owner.member_id, one)
         if commit.is_known:
             self._take_commit(commit, now, is_new=is_new)
-        if commit.offset is None and owner is not NOBODY and self.baseline is None:
-            self.baseline = ends.end
-        found = self._measure(commit, ends, samples, one, rests=rests) if commit.is_known else _Lag()
-        self._take_lag(found, commit, ends, samples, one)
-        self.arrived = not (is_new or rests) and samples is not None and len(samples) > 1
+        elif self.offset is not None:
+            commit = commit._replace(offset=self.offset, committed_at=self.committed_at)
+        self.begins_at_start = topic in tasks.repartition
+        if commit.offset is None and owner is not NOBODY and self.baseline is None and samples and ends.end is not None:
+            self.baseline = samples.end_by(owned_from(tasks, now))
+        seen = Seen(commit, ends, samples, rests)
+        found = measure(self, seen, one) if commit.is_known else Measured()
+        self.had_record, self.empty_to = found.has_record or self.had_record, found.empty_to or self.empty_to
+        self._take_lag(found, seen, one)
+        self.arrived_at = samples.moved_at() if samples else None
         row = LagRow(
             group_id,
             topic,
@@ -225,7 +238,13 @@ class Standing:
             # up to this time both the commits and the end of the log are known
             known_until=min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None,
         )
-        if commit.offset is not None:
+        if commit.offset is None:
+            row = row._replace(
+                lag_seconds=found.age and found.age.seconds,
+                lag_seconds_is_lower_bound=found.age and (found.age.is_lower_bound or not self.begins_at_start),
+                behind_since=self.waits_since,
+            )
+        else:
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
             status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
@@ -237,7 +256,7 @@ class Standing:
                 status=status,
                 status_since=self.row.status_since if status == self.row.status and self.row.status_since else now,
                 held_since=(self.row.held_since or now) if is_held else None,
-                behind_since=None if status in _ANOTHER_LOG else self.waits_since,
+                behind_since=self.waits_since,
                 catch_up_seconds=catch_up if status == CATCHING_UP else None,
                 commit_interval_seconds=self.intervals.usual,
                 rewound_from=self.rewound_from,
@@ -257,7 +276,7 @@ class Standing:
         """Update from the newest commit. `is_new`: it is the first one that this run of the job sees."""
         offset, at, before, before_at = commit.offset, commit.committed_at, self.offset, self.committed_at
         if offset is None:
-            self.moved_at = self.moved_at or now
+            self.moved_at = self.moved_at or self.owner_since or now
             return
         is_same = offset == before and (at == before_at or None in {at, before_at})
         if before is None:
@@ -281,60 +300,33 @@ class Standing:
             self.rewound_from = None
         self.offset, self.committed_at = offset, before_at if is_same and at is None else at
 
-    def _measure(
-        self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool
-    ) -> _Lag:
-        committed, end, start = commit.offset, ends.end, ends.start
-        if committed is None:  # the commit has expired, or there never was one
-            ahead = 0 if end is None or self.baseline is None else end - self.baseline
-            waits = ahead > one.allowed and (ahead > _MARKER or not rests)
-            is_empty = end is not None and start is not None and end <= start
-            is_known = is_empty or (end is not None and self.offset is None)
-            return _Lag(0 if is_empty else None, waits=waits and not is_empty if is_known else None)
-        is_recreated, is_beyond = _is_recreated(commit, ends), end is not None and committed > end
-        was_beyond = self.row.log_end_offset is not None and (self.row.committed_offset or 0) > self.row.log_end_offset
-        if is_recreated or (is_beyond and was_beyond):
-            has_records = None if end is None else end > (start or 0)
-            return _Lag(waits=has_records, status=RECREATED if is_recreated else AHEAD)
-        if is_beyond or end is None or samples is None or one.now - one.until.commits > one.late_seconds:
-            return _Lag()
-        offset = max(committed, start or 0)
-        lag = max(0, end - offset)  # the start may be newer than the end
-        has_record = ends.tail.has_record(offset) if ends.tail and ends.tail.end == end else None
-        is_empty = lag == 0 or has_record is False or (has_record is None and lag == _MARKER and rests)
-        if has_record:
-            self.had_record = True
-        elif has_record is False and committed == offset:
-            self.empty_to = end
-        lost = None if start is None else max(0, start - max(committed, self.empty_to))
-        if lag == 0 and (lost or 0) > _MARKER and not self.had_record and self.row.status != LOST:
-            # The log deleted the offsets before the job read whether they were records: this does not end the wait.
-            return _Lag(lag, None, _NO_AGE, waits=False) if self.waits_since is None else _Lag(lag)
-        if not is_empty and rests and has_record is None and ends.tail is not None and ends.tail.is_denied:
-            return _Lag(lag, lost)
-        age = _NO_AGE if is_empty else samples.age(offset, one.now)
-        return _Lag(lag, lost, age, waits=not is_empty and lag > one.allowed, status=None)
-
-    def _take_lag(self, found: _Lag, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass) -> None:
-        self.waits = found.waits
+    def _take_lag(self, found: Measured, seen: Seen, one: GroupPass) -> None:
+        commit, ends, samples, _ = seen
+        self.waits, self.unread = found.waits, found.unread
         if found.waits is None:  # nothing is known, so nothing changes
             return
+        if not found.is_held:
+            self.held_since = None
+        elif self.held_since is None or self.row.last_stable_offset != ends.stable:
+            written_by = samples.written_by(ends.stable or 0) if samples else None
+            self.held_since = min(one.now, written_by or one.now)
         if not found.waits:
-            self.waits_since = None
+            self.waits_since, self.calm_at = None, one.now
             self.trend.clear()
         else:
             if self.waits_since is None or self.waits_since > one.now:
-                self.waits_since = one.now
+                self.waits_since = self.noticed_at = one.now
                 if self.known_at is None and found.lag is not None and samples is not None:
                     # The first pass of this run: the samples show when the oldest waiting record was written.
-                    offset = max(commit.offset or 0, ends.start or 0) + one.allowed
-                    written_by = samples.written_by(offset) or one.now
-                    self.waits_since = min(one.now, max(0.0 if self.is_untimed else self.moved_at, written_by))
+                    begin = (self.baseline if commit.offset is None else commit.offset) or 0
+                    written_by = samples.written_by(max(begin, ends.start or 0) + one.allowed) or one.now
+                    moved_at = 0.0 if self.is_untimed else self.moved_at
+                    self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
             if found.lag is not None:
-                self.trend.add(found.lag, one.now)
+                self.trend.add(found.unread, one.now)
         self.known_at, self.known_from = one.now, self.known_from or one.now
 
-    def _judge(self, row: LagRow, found: _Lag, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
+    def _judge(self, row: LagRow, found: Measured, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
         """Return the status of a commit, and whether it is the status before because the new one is not known.
 
         `lost`: how many offsets are proven to be deleted before the group read them.
@@ -344,7 +336,7 @@ class Standing:
         if late > one.late_seconds:
             return (before.status, True) if has_status else (UNKNOWN, False)
         patience = max(_MIN_PATIENCE, _INTERVALS * (self.intervals.usual or 0.0))
-        lag, age = found.lag or 0, found.age or _NO_AGE
+        lag, age = found.lag or 0, found.age or NO_AGE
         is_new = age.seconds - late <= patience
         waits_for = 0.0 if self.waits_since is None else known_until - self.waits_since
         has_topology = tasks.subtopology_of is not None
@@ -352,7 +344,7 @@ class Standing:
             (LEFT_OVER, has_topology and row.subtopology_id is None),
             (found.status or UNKNOWN, found.status is not None),
             # If all records are deleted, the log starts after its last marker, and this marker is no loss.
-            (LOST, lost > (0 if lag else _MARKER)),
+            (LOST, lost > (0 if lag else MARKER)),
             (OK, lag <= one.allowed or (is_new and not age.is_lower_bound)),
         )
         repeats = self.commits >= _STALLED_COMMITS and known_until - self.moved_at >= _STALLED_COMMIT_SECONDS
@@ -388,10 +380,3 @@ class Standing:
 
 
 _values = attrgetter(*(one.name for one in fields(Standing)))
-
-
-def _is_recreated(commit: Commit, ends: LogEnds) -> bool:
-    """Return whether the commit belongs to an older topic with this name, by topic ids or, without these, by offset."""
-    if commit.topic_id is not None and ends.topic_id is not None:
-        return commit.topic_id != ends.topic_id
-    return ends.end is not None and commit.offset is not None and commit.offset > ends.end

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
+from streaming_app.lag.measure import is_recreated, owned_from
 from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupPass, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
@@ -30,6 +31,8 @@ class LagTracker:
         self._standings: dict[CommitKey, Standing] = {}
         self.work: Mapping[str, GroupWork] = {}
         """Group -> its work at the newest pass. Each pass makes a new mapping."""
+        self.read_uncommitted: dict[str, float] = {}
+        """Group that has proven to read records of open transactions -> the time of the commit that proves it."""
 
     def observe(
         self,
@@ -45,6 +48,7 @@ class LagTracker:
         in `commits` or `ends` any more are forgotten.
         """
         recreated, moved = self._take_ends(ends, now)
+        self._take_isolation(commits, ends, groups)
         passes: dict[str, GroupPass] = {}
         standings: dict[CommitKey, Standing] = {}
         of_groups: defaultdict[str, list[Standing]] = defaultdict(list)
@@ -53,7 +57,9 @@ class LagTracker:
             if (one := passes.get(group_id)) is None:
                 until, tasks = read_until.get(group_id, ReadUntil(now, now)), groups.get(group_id, NO_TASKS)
                 allowed, patience = self._allowed_lag(group_id), max(_LEAST_PATIENCE, self._patience(group_id))
-                one = passes[group_id] = GroupPass(now, until, tasks, allowed, patience, self.late_seconds)
+                one = passes[group_id] = GroupPass(
+                    now, until, tasks, allowed, patience, self.late_seconds, group_id in self.read_uncommitted
+                )
             before = self._standings.get(key)
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
             if at in recreated:
@@ -69,32 +75,50 @@ class LagTracker:
         return [one.row for one in standings.values()]
 
     def unseen(
-        self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], now: float
+        self,
+        commits: Mapping[CommitKey, Commit],
+        ends: Mapping[TopicPartition, LogEnds],
+        now: float,
+        groups: Mapping[str, GroupTasks] = MappingProxyType({}),
     ) -> dict[TopicPartition, float]:
-        """Return the partitions with lag but without samples -> the time of the newest commit, or 0 if unknown."""
+        """Return the partitions with lag, or without a commit, that have no samples -> a time in their past.
+
+        This is the time of the newest commit, or 0 if unknown; without a commit, since when members have the tasks.
+        """
         found: dict[TopicPartition, float] = {}
-        for (_, topic, partition), commit in commits.items():
-            key = (topic, partition)
-            if key not in self._samples and commit.offset is not None and (ends[key].end or 0) > commit.offset:
-                found[key] = min(now, max(found.get(key, 0.0), commit.committed_at or 0.0))
+        for (group_id, topic, partition), commit in commits.items():
+            key, at = (topic, partition), commit.committed_at or 0.0
+            if commit.offset is None:
+                at = owned_from(groups.get(group_id, NO_TASKS), now)
+            if key not in self._samples and (ends[key].end or 0) > (commit.offset or 0):
+                found[key] = min(now, max(found.get(key, 0.0), at))
         return found
 
     def resting(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]
     ) -> dict[TopicPartition, set[int]]:
-        """Return the partitions where offset and end have not moved since the pass before -> offsets below the end.
+        """Return the partitions where offset and last stable offset have not moved since the pass before.
 
-        Partitions with an open transaction are left out.
+        They are mapped to the offsets below the last stable one from which on records may wait.
         """
         found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         for key, commit in commits.items():
-            one, offset, before = ends[key[1:]], commit.offset, self._standings.get(key)
-            if before is None or offset is None or one.end is None:
+            one, before = ends[key[1:]], self._standings.get(key)
+            if before is None or (position := before.position) is None or one.stable is None:
                 continue
-            has_moved = (offset, one.end) != (before.row.committed_offset, before.row.log_end_offset)
-            if not has_moved and max(offset, one.start or 0) < one.end == one.stable:
-                found[key[1:]].add(max(offset, one.start or 0))
+            has_moved = (commit.offset, one.stable) != (before.row.committed_offset, before.row.last_stable_offset)
+            if not has_moved and max(position, one.start or 0) < one.stable:
+                found[key[1:]].add(max(position, one.start or 0))
         return found
+
+    def doubtful(self, commits: Mapping[CommitKey, Commit], now: float) -> tuple[list[CommitKey], list[CommitKey]]:
+        """Return which of these commits would end a wait, unless they were aborted, and which stayed as they are."""
+        ends, rests = list[CommitKey](), list[CommitKey]()
+        for key, commit in commits.items():
+            one = self._standings.get(key)
+            if one is not None and commit.offset is not None and one.is_doubtful(commit, now):
+                (rests if commit.offset == one.offset else ends).append(key)
+        return ends, rests
 
     def samples(self) -> Mapping[TopicPartition, EndSamples]:
         """Return the samples of each partition."""
@@ -108,8 +132,32 @@ class LagTracker:
 
     def restore_row(self, row: LagRow) -> None:
         """Begin with a row that an earlier run stored."""
-        if row.committed_offset is not None:
+        was_owned = row.member_id is not None and row.log_end_offset is not None
+        if row.committed_offset is not None or row.lag is not None or was_owned:
             self._standings[row.group_id, row.topic, row.partition] = Standing.restore(row)
+
+    def _take_isolation(
+        self,
+        commits: Mapping[CommitKey, Commit],
+        ends: Mapping[TopicPartition, LogEnds],
+        groups: Mapping[str, GroupTasks],
+    ) -> None:
+        """Note the groups that have committed an offset beyond the last stable one of the same pass.
+
+        Only a commit of the current members counts, and it counts until all of them have been replaced: a new version
+        of the application may have another isolation level, and a tool may set any offset while there are no members.
+        """
+        for (group_id, topic, partition), commit in commits.items():
+            one, at = ends.get((topic, partition), NO_ENDS), commit.committed_at
+            if commit.offset is None or at is None or one.end is None or one.stable is None:
+                continue
+            if one.stable < commit.offset <= one.end and not is_recreated(commit, one):
+                self.read_uncommitted[group_id] = max(at, self.read_uncommitted.get(group_id, at))
+        of_groups = {group_id for group_id, *_ in commits}
+        for group_id, at in list(self.read_uncommitted.items()):
+            tasks = groups.get(group_id, NO_TASKS)
+            if group_id not in of_groups or tasks.has_members is False or at < (tasks.members_since or at):
+                del self.read_uncommitted[group_id]
 
     def _take_ends(
         self, ends: Mapping[TopicPartition, LogEnds], now: float

@@ -90,6 +90,8 @@ class GroupWork:
     rewound: Partitions | None = None
     lost: Partitions | None = None
     """The partitions whose offsets were deleted before the group read them."""
+    held: Mapping[TopicPartition, float] = field(default_factory=dict)
+    """The partitions where it has read everything before an open transaction -> when that began there."""
     is_held: bool = False
     """Whether statuses stay as they were, because the group rebalances or the job reads late."""
     settled_at: float = 0.0
@@ -129,9 +131,11 @@ def group_work(
     for row in (one.row for one in working):
         if row.lag_seconds is not None:
             written[row.topic] = min(written.get(row.topic, now), now - row.lag_seconds)
-    has_arrived, gap = any(one.arrived for one in found), before.arrival_gap
-    if has_arrived and before.arrived_at is not None:
-        gap = max(now - before.arrived_at, gap * _FORGETS)
+    arrived_at, gap = max((one.arrived_at for one in found if one.arrived_at), default=None), before.arrival_gap
+    if arrived_at is None or (before.arrived_at is not None and arrived_at <= before.arrived_at):
+        arrived_at = before.arrived_at
+    elif before.arrived_at is not None:
+        gap = max(arrived_at - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
     without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
     not_judged = [one for one in committed if one.row.status == UNKNOWN and one.waits is not None]
@@ -146,11 +150,11 @@ def group_work(
         seen_again_at=now if before.is_blind else before.seen_again_at,
         partitions=len(found),
         waiting=len(working),
-        offsets=sum(one.waiting for one in working),
+        offsets=sum(one.unread for one in working),
         unknown=unknown,
         has_commits=bool(committed),
         uncertain=sum((one.row.log_end_offset or 0) > (one.row.log_start_offset or 0) for one in never),
-        arrived_at=now if has_arrived else before.arrived_at,
+        arrived_at=arrived_at,
         arrival_gap=gap,
         progressed_at=max((one.moved_at for one in found if one.offset is not None), default=None),
         waits_since=min(written.values() or (one.waits_since or 0.0 for one in working), default=None),
@@ -162,6 +166,7 @@ def group_work(
         may_be_slow=any(one.catches_up_since is None for one in (*ever_slow, *not_judged)),
         rewound=_partitions([one for one in found if one.row.status == REWOUND], "status_since"),
         lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
+        held={one.row[1:3]: one.held_since for one in found if one.held_since is not None},
         is_held=is_held,
         settled_at=now if before.is_held and not is_held else before.settled_at,
         without_status=without_status,
@@ -172,7 +177,7 @@ def group_work(
     )
 
 
-def _partitions(found: Sequence[Standing], since: str, offsets: str = "waiting") -> Partitions | None:
+def _partitions(found: Sequence[Standing], since: str, offsets: str = "unread") -> Partitions | None:
     """Return a summary of these partitions. `since` and `offsets` are names of attributes of `Standing`."""
     if not found:
         return None

@@ -58,6 +58,9 @@ def as_one(problems: Sequence[Problem], event: str, sink: str) -> Problem:
     have = "has had a problem" if len(groups) == 1 else "have had problems"
     severity = min((one.severity for one in problems), key=severity_rank)
     at = max(one.opened_at or one.since for one in problems)
+    # Alertmanager has an alert for each severity: it falls when the worst problems end
+    is_over, now = event == RESOLVED, severity_rank(severity)
+    earlier = [one for one in (CRITICAL, WARNING, INFO) if is_over or severity_rank(one) < now]
     told = Delivery(sink, event, repeat=crc32(" ".join(sorted(one.alert_id for one in problems)).encode()))
     return Problem(
         digest(f"{problems[0].cluster}/{OLD_PROBLEMS}", _ID_CHARACTERS),
@@ -67,13 +70,13 @@ def as_one(problems: Sequence[Problem], event: str, sink: str) -> Problem:
         severity,
         min(one.since for one in problems),
         min(one.opened_at or one.since for one in problems),
-        max(one.ended_at or at for one in problems) if event == RESOLVED else None,
+        max(one.ended_at or at for one in problems) if is_over else None,
         None,
         None,
         dict(set.intersection(*(set(one.labels.items()) for one in problems))),
         f"{count(len(groups), 'group')} {have} since long before the job first started ({counts}): {named}",
         {rule: [*some[:_IN_EVIDENCE], *_more(len(some) - _IN_EVIDENCE)] for rule, some in by_rule.items()},
-        tuple(Line(at, None, OLD_PROBLEMS, one, "") for one in (CRITICAL, WARNING, INFO)),  # any may have been sent
+        tuple(Line(at, None, OLD_PROBLEMS, one, "") for one in earlier),
         (told,),
     )
 

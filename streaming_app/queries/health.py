@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
 from streaming_app.groups.deployments import DEPLOYMENT, PROCESSES
-from streaming_app.health.verdict import BAD, PLANNED, VERDICTS, WORST_FIRST
+from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
 from streaming_app.text import ago, lasted, rank, utc
 
-_LINES = 2  # of a timeline, in `why`
+_LINES = 2  # of a timeline, and of earlier verdicts, in `why`
+_KNOWN_UNTIL, _STREAM_TIMES = "known_until", ("min_partition_time", "max_partition_time")
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
 
@@ -140,9 +141,12 @@ def explain_deleted(group_id: str, deleted: Row, problem: Problem | None) -> Ite
         yield _last_problem(problem, problem.opened_at, problem.ended_at)
 
 
-def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
-    """Return how far a group has read its input: the lowest and the highest stream time; None if none is known."""
-    columns, where = ("min_partition_time", "max_partition_time"), of_group(cluster, group_id)
+def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
+    """Return up to when the lag of a group is known, and how far it has read its input; None if it is not known.
+
+    Its input are the lowest and the highest stream time.
+    """
+    columns, where = (_KNOWN_UNTIL, *_STREAM_TIMES), of_group(cluster, group_id)
     found = reader.rows(f"SELECT {', '.join(columns)} FROM group_lag WHERE {where}")  # noqa: S608 - quoted
     return found[0] if found else dict.fromkeys(columns)
 
@@ -150,17 +154,21 @@ def stream_time(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
 def explain(row: Row, problem: Problem | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
     """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
 
-    `row` is from `read_verdicts`, `times` from `stream_time`.
+    `row` is from `read_verdicts`, `times` from `lag_times`.
     """
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
     if row["evidence"].get(PLANNED):
         yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
+    for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
+        yield f"  Before, it was {one['verdict']} since {utc(datetime.fromisoformat(one['since']))}: {one['why']}."
     if row["evidence"].get("not_over"):
         yield f"  It is not over: {row['evidence']['not_over']}."
     if row["caught_up_at"]:
         yield f"  At this rate it has caught up at {utc(row['caught_up_at'])}."
-    known = f"was known {ago(row['inputs_at'], now)}" if row["inputs_at"] else "is not known"
+    # the verdict's own facts are as old as its row, which changes rarely
+    known_at = times[_KNOWN_UNTIL] or row["inputs_at"]
+    known = f"was known {ago(known_at, now)}" if known_at else "is not known"
     yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
     if problem is None or problem.opened_at is None:
@@ -196,7 +204,7 @@ def _to_do(problem: Problem, row: Row) -> str:
 
 
 def _stream_time(times: Row) -> str:
-    known = [utc(one) for one in times.values() if one]
+    known = [utc(one) for name in _STREAM_TIMES if (one := times[name])]
     if not known:
         return ""
     return f" Stream time: {' to '.join(dict.fromkeys(known))}, the highest timestamps that the application had read."

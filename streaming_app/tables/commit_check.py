@@ -42,7 +42,7 @@ def why_unsafe(warehouse: Location) -> str | None:
     try:
         create_table(place, _SCHEMA, {})
         most = max(_commits_at_once(place, number) for number in range(_ROUNDS))
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
         raise OSError(describe_error(error)) from None
     finally:
         place.remove_directory()
@@ -75,8 +75,7 @@ def _commits_at_once(place: Location, number: int) -> int:
     own = CommitProperties(max_commit_retries=0, app_transactions=[Transaction("check", number)])
 
     def commit(table: DeltaTable) -> bool:
-        schema = table.schema()
-        together.wait()
+        together.wait()  # each of the threads has one
         try:
             table.create_write_transaction(
                 [], "append", schema, commit_properties=own, post_commithook_properties=HOOKS
@@ -86,4 +85,5 @@ def _commits_at_once(place: Location, number: int) -> int:
         return True
 
     tables = in_parallel(lambda _: place.delta_table(), range(_COMMITS), _COMMITS)
+    schema = tables[0].schema()
     return sum(in_parallel(commit, tables, _COMMITS))

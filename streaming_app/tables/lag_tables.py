@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -29,9 +30,11 @@ from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.rust_table import RustTable, older_than
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
+READ_UNCOMMITTED = "read_uncommitted"
+"""The `input` of rows about groups that read records of open transactions. Releases before 0.3.1 ignore such rows."""
 _GROUP_COLUMNS = (
-    "group_id, group_type, source_partition, state, state_since, member_count, deleted_at, subtopologies, members, "
-    "assignments"
+    "group_id, group_type, source_partition, state, state_since, member_count, members_since, deleted_at, "
+    "subtopologies, members, assignments"
 )
 _FIELDS = {
     "members": ("member_id", "process_id", "client_host"),
@@ -52,6 +55,8 @@ class KnownUntil(NamedTuple):
     """Commits of the groups whose coordinators were asked, because the job reads the log late."""
     log_ends: Mapping[int, float]
     """Log ends, by the id of the broker that leads the logs."""
+    read_uncommitted: Mapping[str, float] = MappingProxyType({})
+    """Group -> the newest commit that proves that it reads records of open transactions."""
 
 
 class LagTables:
@@ -78,6 +83,16 @@ class LagTables:
             keys = zip(intern_strings(groups, known), intern_strings(topics, known), partitions, strict=True)
             found.update(zip(keys, map(Commit, *values), strict=True))
         return found
+
+    def records_of_commits(
+        self, reader: WarehouseReader, keys: Collection[CommitKey]
+    ) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the offsets topic of these commits."""
+        groups = of_groups(self._cluster, sorted({group_id for group_id, *_ in keys}))
+        names = "group_id, topic, partition, source_partition, last_offset"
+        rows = reader.rows(f"SELECT {names} FROM offsets WHERE {groups}")  # noqa: S608 - quoted
+        found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
+        return {key: found[key] for key in keys if key in found}
 
     def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
         """Yield the existing streams groups, each with a hash that changes when its row changes.
@@ -143,6 +158,12 @@ class LagTables:
             found += [(*key, [(o, t / 1e6) for o, t in zip(offsets, at, strict=True)]) for *key, offsets, at in columns]
         return found
 
+    def read_uncommitted(self, reader: WarehouseReader) -> dict[str, float]:
+        """Return the groups that were seen to read records of open transactions -> the commit that proves it."""
+        query = f"SELECT group_id, known_until FROM inputs WHERE {self._mine} AND input = '{READ_UNCOMMITTED}'"  # noqa: S608 - quoted
+        rows = reader.query(query)
+        return dict(zip(to_values(rows["group_id"]), to_seconds(rows["known_until"]), strict=True))
+
     def replace_lag(self, rows: Sequence[LagRow]) -> None:
         """Replace the rows of `lag`."""
         self._tables["lag"].replace(self._rows("lag", _columns(rows, LagRow._fields)))
@@ -152,6 +173,7 @@ class LagTables:
         rows: list[tuple[str, int | None, str | None, float | None]] = [("commits", None, None, known.commits)]
         rows += [("commits", None, group_id, at) for group_id, at in known.of_groups.items()]
         rows += [("log_ends", broker, None, at) for broker, at in known.log_ends.items()]
+        rows += [(READ_UNCOMMITTED, None, group_id, at) for group_id, at in known.read_uncommitted.items()]
         columns = zip(("input", "broker", "group_id", "known_until"), zip(*rows, strict=True), strict=True)
         self._tables["inputs"].replace(self._rows("inputs", dict(columns)))
 

@@ -110,5 +110,9 @@ def _begin(selected: str, group: Row, now: datetime) -> datetime:
     length = RANGES[selected]
     if length:
         return now - length
-    first = min(group.get("first_seen_at") or now, now)
+    epochs = group.get("topology_epochs") or ()
+    times = [group.get("first_seen_at"), group.get("members_since"), group.get("updated_at"), now]
+    first: datetime = min(
+        at for at in (*times, *(one["first_seen_at"] for one in epochs)) if at
+    )  # of an old group: what is left
     return first - (now - first) * 0.02

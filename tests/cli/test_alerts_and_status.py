@@ -113,7 +113,7 @@ def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
             {"stopped": True, "ended_by": "The stream failed: no space left.", "facts": ended_at(1)},
             "The job of cluster 'default' has ended by an error (The stream failed: no space left): the tables are as",
         ),
-        ({"facts": JobStatus(AT)}, "is late (0 offsets behind): the tables are not complete yet."),
+        ({"facts": JobStatus(AT)}, "is late (still reading): the tables are not complete yet."),
         ({"facts": ended_at(600, behind=7)}, "is late (7 offsets behind): the tables are as of "),
         (
             {"facts": ended_at(600, brokers_away_since=AT)},

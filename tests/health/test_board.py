@@ -13,8 +13,10 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
-from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, Verdict
+from streaming_app.lag.progress import Standing
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
+from tests.support.lag_harness import row
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -100,7 +102,7 @@ def test_what_became_due_before_a_person_ended_a_problem_is_judged_all_the_same(
 
 
 def test_which_broker_is_away_is_known_at_each_judgment() -> None:
-    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): None})
+    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): Standing(row())})
     now = known(replace(ENDED, state_since=ago(minutes=2)), of_work)
     for each in (now, replace(now, away={"b1": ["orders-0"]})):
         one.step(each, NOW + timedelta(minutes=4 if each.away else 0))
@@ -121,8 +123,14 @@ def test_a_group_that_died_and_is_deleted_before_its_time_is_down_all_the_same()
     died = replace(ENDED, state_since=ago(minutes=2))
     one, of_work = board(), waiting(ago(minutes=2))
     one.step(known(died, of_work), NOW)
-    assert one.step(known(None), NOW + timedelta(minutes=1))[0].verdict.verdict == UNKNOWN
-    assert brief(one.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
+    (pending,) = one.step(known(None), NOW + timedelta(minutes=1))
+    assert pending.verdict.verdict == UNKNOWN
+    restarted = board(payments=pending.verdict)
+    assert restarted.step(known(None), NOW + timedelta(minutes=2)) == []
+    for each in (one, restarted):
+        assert brief(each.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
+        assert each.step(known(None), NOW + timedelta(minutes=90)) == []
+        assert each.verdicts()[GROUP].verdict == DOWN
 
 
 def test_after_a_restart_what_was_bad_is_bad_until_it_is_proven_otherwise() -> None:
@@ -206,3 +214,29 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     judged.clear()
     one.step(Known(groups), NOW + timedelta(seconds=10))
     assert (judged, one.put_off) == (["!7", "!0", "!1"], {})
+
+
+def test_a_bad_verdict_whose_records_are_kept_for_longer_now_is_given_again_without_a_change() -> None:
+    one, since = board(), ago(minutes=30)
+    stuck = waiting(since, stalled=unmoved(since), oldest={"orders": since.timestamp()})
+    short, long = (replace(known(group(), stuck), retention={"orders": 3_600.0 * hours}) for hours in (1, 24))
+    assert brief(one.step(short, NOW))[-1][0] == STALLED
+    assert (one.step(short, NOW + timedelta(seconds=30)), one.moved) == ([], set())
+    again = replace(long, work={GROUP: replace(stuck, known_at=NOW.timestamp() + 60)})
+    assert (one.step(again, NOW + timedelta(seconds=60)), one.moved) == ([], {GROUP})
+    assert one.verdicts()[GROUP].losing_at == since + timedelta(hours=24)
+
+
+def test_verdicts_of_one_outage_have_one_begin_and_say_what_the_earlier_ones_said() -> None:
+    one, since = board(payments=replace(bad(UNSTABLE, ago(hours=2)), why="members left 12 times")), ago(minutes=30)
+    stuck = waiting(since, stalled=unmoved(since), progressed_at=since)
+    (stalled,) = one.step(known(group(), stuck), NOW)
+    ended = replace(ENDED, state_since=NOW + timedelta(minutes=1))
+    died = waiting(since, NOW + timedelta(minutes=9))
+    (*_, down) = one.step(known(ended, died), NOW + timedelta(minutes=9))
+    found = [change.verdict for change in (stalled, down)]
+    assert [(it.verdict, it.since) for it in found] == [(STALLED, ago(hours=2)), (DOWN, ago(hours=2))]
+    assert [(it["verdict"], it["why"]) for it in down.verdict.evidence["earlier"]] == [
+        (UNSTABLE, "members left 12 times"),
+        (STALLED, stalled.verdict.why),
+    ]

@@ -27,7 +27,10 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
+from streaming_app.lag.progress import Standing
+from streaming_app.lag.transactions import OpenTransaction, Transactions
 from streaming_app.lag.work import GroupWork
+from streaming_app.text import utc
 from tests.support.health_harness import (
     LONG_AGO,
     NOW,
@@ -239,6 +242,20 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     assert verdict(for_long).verdict == DOWN
 
 
+def test_a_group_whose_offsets_a_tool_sets_back_is_needed_since_then_and_has_its_time() -> None:
+    """Seen: reset at 15:49, "Down since 15:35:45" at once: its oldest record that waits now is from before."""
+    for minutes, expected in ((4, UNKNOWN), (5, DOWN)):
+        reset = ago(minutes=minutes).timestamp()
+        one = Standing(row(), offset=0, waits_since=reset, moved_at=reset)
+        known = waiting(ago(hours=2), progress={("orders", 0): one})
+        found = verdict(facts(ended(14)[0], known), Verdict(OFF, ago(minutes=14), ago(minutes=14), "Nothing waits."))
+        assert found.verdict == expected
+        if expected == DOWN:
+            assert (found.since, found.at) == (ago(minutes=5), NOW)
+        untimed = replace(known, progress={("orders", 0): replace(one, is_untimed=True)})
+        assert verdict(facts(ended(14)[0], untimed)).since == ago(minutes=14)
+
+
 def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
     known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
     assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
@@ -290,6 +307,13 @@ def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_we
     assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
 
 
+def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_transaction() -> None:
+    why = "an open transaction holds back 1 partition since 2026-11-21 03:00:00Z: orders-0"
+    step = rules()["StreamsGroupStalled"].step_for(why).text
+    assert step.startswith("A producer holds a transaction open")
+    assert "kafka-transactions.sh describe-producers --topic" in step
+
+
 def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
     """That is kept for two weeks, and what came after it for two hours."""
     one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
@@ -330,7 +354,7 @@ def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: 
 
 
 def test_a_broker_that_is_away_is_evidence() -> None:
-    progress = {("orders", n): None for n in range(3)}
+    progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
     one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}
@@ -459,3 +483,58 @@ def not_revoking() -> GroupSnapshot:
 def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str) -> None:
     found = verdict(known)
     assert rules()[RULE_OF_VERDICT[found.verdict]].step_for(found.why).text.startswith(step), found.why
+
+
+@pytest.mark.parametrize(
+    ("open_since", "timeout", "longest", "minutes", "severity"),
+    [
+        (ago(minutes=21), 900.0, None, 21, "critical"),
+        (ago(minutes=19), 900.0, None, 19, None),
+        (ago(minutes=7), 60.0, 900.0, 7, "critical"),
+        (None, None, 900.0, 21, "critical"),
+        (None, None, 3_600.0, 21, None),
+        (None, None, None, 21, "warning"),
+        (None, None, None, 19, None),
+        (ago(minutes=-60), 60.0, 900.0, 19, None),
+        (ago(minutes=2), 60.0, 900.0, 19, None),
+    ],
+    ids=[
+        "beyond its own time-out",
+        "not yet",
+        "its own is shorter than the longest",
+        "beyond the longest",
+        "not beyond the longest",
+        "no limit is known",
+        "not beyond the default",
+        "it starts in the future",
+        "a later one",
+    ],
+)
+def test_who_is_held_by_an_open_transaction_is_stalled_after_its_limit_and_patience(
+    open_since: datetime | None, timeout: float | None, longest: float | None, minutes: float, severity: str | None
+) -> None:
+    since, key = ago(minutes=minutes), ("orders", 0)
+    standing = Standing(row(last_stable_offset=90), offset=90)
+    of_work = work(held={key: since.timestamp()}, progress={key: standing}, progressed_at=since, arrived_at=NOW)
+    found = {key: OpenTransaction("tx", open_since.timestamp(), timeout or 0.0, 5)} if open_since else {}
+    judged = verdict(facts(group(), of_work, transactions=Transactions(found, longest)))
+    assert (judged.verdict, judged.severity) == (STALLED if severity else OK, severity)
+    if severity:
+        assert (judged.since, judged.evidence["open_transaction"]) == (since, ["tx"] if open_since else [])
+        step = rules()[RULE_OF_VERDICT[STALLED]].step_for(judged.why).text
+        assert all(one in step for one in ("describe-producers", "find-hanging", "abort"))
+    assert verdict(facts(group(), of_work, transactions=None), judged).verdict == judged.verdict  # asked for later
+
+
+def test_joins_and_restarts_of_members_move_no_begin_of_what_does_not_move() -> None:
+    since = ago(minutes=40)
+    stuck = waiting(since, stalled=unmoved(since))
+    for joined in (30, 6):
+        found = verdict(facts(group(since=ago(minutes=joined)), stuck))
+        assert (found.verdict, found.since) == (STALLED, since)
+        assert f"moved since {utc(since)}, " in found.why
+
+
+def test_right_after_a_start_a_group_whose_offsets_have_just_moved_is_not_idle() -> None:
+    before = Verdict(OK, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=1))
+    assert verdict(facts(group(), work(progressed_at=ago(seconds=20))), before).verdict == OK

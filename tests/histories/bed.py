@@ -96,13 +96,19 @@ class LagPasses:
         self.away = {"broker 1 (kafka-1:9092)": away} if away else {}
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
-        self._seed(commits, ends, at)
+        self._seed(commits, ends, tasks, at)
         self._rows = self._tracker.observe(commits, ends, tasks, now)
         self.work = self._tracker.work
 
-    def _seed(self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds], at: float) -> None:
+    def _seed(
+        self,
+        commits: Mapping[CommitKey, Commit],
+        ends: Mapping[TopicPartition, LogEnds],
+        tasks: Mapping[str, GroupTasks],
+        at: float,
+    ) -> None:
         """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
-        for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at).items():
+        for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at, tasks).items():
             committed_at = max(0.0, committed - START.timestamp())
             first_at = self._first_record_after(key, committed_at)
             times = {*(at - age for age in _SEED_SECONDS), committed_at, first_at}
@@ -338,6 +344,7 @@ class _Job:
             work=self._lag.work,
             retention=self._world.retention,
             away=self._lag.away,
+            transactions=self._world.transactions,
             ended=self._tables.ended,
         )
         self.engine.step(observed, now)

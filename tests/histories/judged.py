@@ -27,7 +27,7 @@ _PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": Tru
 _LONG = 3 * DAY  # every five seconds of a longer one would take minutes
 # What is not stored, so that a run that begins learns it again: whether a lag falls, by how much clocks are wrong, and
 # that a group had begun before the offsets of one that had already ended.
-_LEARNT_AGAIN = (
+LEARNT_AGAIN = (
     "Offsets are reset to the beginning by mistake",
     "The only instance crashes, and the clock of its broker is an hour",
     "Rolling restart of 6 static members while the group moves between brokers whose clocks",
@@ -69,7 +69,7 @@ def check_paces(history: History) -> None:
     for pace in _PACES:
         if "every_step" in pace and history.seconds > _LONG:
             continue
-        if "restart_every" in pace and history.name.startswith(_LEARNT_AGAIN):
+        if "restart_every" in pace and history.name.startswith(LEARNT_AGAIN):
             continue
         assert _problems(run(history, **pace)) == expected, pace
 
@@ -97,10 +97,13 @@ _GONE = "An application dies and is deleted with Kafka's tools by somebody who t
 
 
 def start_in_the_middle(history: History) -> tuple[float, Outcome]:
-    """Play a history with a job that starts 25 minutes after the first problem began, or in the middle of a short one.
+    """Play a history with a job that starts in the middle of its first problem: return when, and what it brings."""
+    start = middle(history)
+    return start, run(replace(history, watched_from=start))
 
-    Return when it starts, and what it brings.
-    """
+
+def middle(history: History) -> float:
+    """Return the time 25 minutes after the first problem began, or the middle of a short one."""
     first = min((one for one in OUTCOMES[history.name].problems if one.opened_at), key=lambda one: one.since)
     start = max(history.watched_from, _at(first.since)) + LATER
     end = min(_at(first.ended_at or LONG_AFTER), history.seconds)
@@ -109,8 +112,7 @@ def start_in_the_middle(history: History) -> tuple[float, Outcome]:
     for one in history.operations:
         if one.action == "job_down" and one.at <= start < one.at + one.arguments["seconds"]:
             start = one.at + one.arguments["seconds"]
-    start -= start % STEP
-    return start, run(replace(history, watched_from=start))
+    return start - start % STEP
 
 
 def check_start_in_the_middle(history: History) -> None:

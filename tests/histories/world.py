@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.lag.transactions import Transactions
 from tests.histories.clients import Appended
 from tests.histories.history import History
 from tests.histories.simulation import Simulation
 from tests.histories.traffic import Seen
+
+_USUAL_TRANSACTIONS = Transactions(longest=900.0)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class World:
     """From when to when the job does not run."""
     retention: Mapping[str, float]
     """Topic -> seconds for which it keeps records."""
+    transactions: Transactions = _USUAL_TRANSACTIONS
+    """The open transactions, and how long one may be open: Kafka's default."""
 
     @classmethod
     def of(cls, history: History) -> World:

@@ -14,11 +14,14 @@ from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
+from streaming_app.kafka import broker_facts as asked
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
+from streaming_app.lag.transactions import OpenTransaction
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
 from tests.support.container import Broker
@@ -216,3 +219,29 @@ def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_
     rig.now += timedelta(minutes=10)
     rig.service.tick()
     assert rig.service.topic_differences() == {}
+
+
+def test_an_overdue_transaction_on_the_offsets_topic_is_a_fact_and_one_line_until_it_ends(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The brokers' cleaner stops there. A real one would have to outlive the brokers' own clean-up."""
+    lines: list[str] = []
+    rig.service = BrokerFacts(
+        a_job(rig.warehouse, lines.append, server=rig.server, groups=lambda: rig.groups, now=lambda: rig.now)
+    )
+    hanging = OpenTransaction("payments-0_0", NOW.timestamp() - 10_000, 60.0, 7)
+    found = [(hanging, (OFFSETS_TOPIC, 3)), (hanging, ("orders", 0))]
+    monkeypatch.setattr(asked, "open_transactions", lambda *_: found)
+    for _ in range(2):
+        rig.service.tick()
+    assert [(row["subject"], row["name"]) for row in rig.rows("transaction")] == [
+        (f"{OFFSETS_TOPIC}-3", "payments-0_0")
+    ]
+    (line,) = lines
+    assert (
+        f"the brokers do not compact {OFFSETS_TOPIC} behind an open transaction: {OFFSETS_TOPIC}-3 by payments" in line
+    )
+    assert rig.service.transactions() is not None
+    monkeypatch.setattr(asked, "open_transactions", lambda *_: [])
+    rig.service.tick()
+    assert (rig.rows("transaction"), len(lines)) == ([], 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,20 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from streaming_app.health.facts import to_time
+from streaming_app.health.verdict import Verdict
 from streaming_app.job import lag_ends, lag_pass
+from streaming_app.kafka.broker_facts import open_transactions
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, find_records
 from streaming_app.lag.model import LagRow
+from streaming_app.lag.transactions import OpenTransaction, Transactions
+from streaming_app.lag.work import GroupWork
 from tests.support.container import Broker
+from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
-from tests.support.rows import group_row, subtopology_row
+from tests.support.rows import group_row, member_row, subtopology_row, task_row
 
 pytestmark = pytest.mark.broker
 
@@ -257,3 +264,88 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
     assert offsets == sorted(set(offsets))
     assert 1 < len(offsets) <= 21
     assert ([one.stalled for _, one in found], found[-1][0][0].status) == ([None] * 20, "OK")
+
+
+def running(cluster: LagCluster, group_id: str, topic: str, **columns: Any) -> None:
+    """Let the tables have a group with one member, which has the task of this topic."""
+    since = datetime.fromtimestamp(cluster.now - 7_200, timezone.utc)
+    cluster.replace(
+        "groups",
+        [
+            group_row(
+                group_id,
+                state_since=since,
+                members=[member_row("m", joined_at=since)],
+                assignments=[task_row("m", "0_0", current=True, target=True)],
+                subtopologies=[subtopology_row("0", source_topics=[topic], **columns)],
+            )
+        ],
+    )
+
+
+def test_a_transaction_upstream_is_no_outage_of_its_readers_until_it_is_open_for_longer_than_one_may_be(
+    cluster: LagCluster,
+    broker: Broker,
+    produce: Callable[..., None],
+    topic: str,
+    group_id: str,
+    unique: Callable[[str], str],
+) -> None:
+    running(cluster, group_id, topic)
+    produce(topic, 1)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 1})
+    cluster.read_log(group_id)
+    cluster.run()
+    name = unique("upstream")
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_server, transactional_id=name, transaction_timeout_ms=900_000
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for _ in range(5):
+            producer.send(topic, b"x", partition=0).get(300)
+        (*_, (rows, at_ten_minutes)) = cluster.passes_with_work(group_id, 20)
+        (*_, (_, at_half_an_hour)) = cluster.passes_with_work(group_id, 40)
+        found = {key: one for one, key in open_transactions(cluster.client, [topic])}
+        producer.commit_transaction()
+    (*_, (_, after_it)) = cluster.passes_with_work(group_id, 12)
+
+    assert [(one.status, one.lag, one.lag_seconds) for one in rows] == [("OK", 5, 0.0)]
+    said = [judged(work, known) for work, known in ((at_ten_minutes, found), (at_half_an_hour, found), (after_it, {}))]
+    assert [(one.verdict, one.severity) for one in said] == [
+        ("Ok", None),
+        ("Stalled", "critical"),
+        ("Stalled", "critical"),
+    ]
+    assert f"{topic}-0 at 1, transactional id {name}, producer" in said[1].why
+    assert "no offset of 1 partition moved since" in said[2].why
+
+
+def judged(work: GroupWork, found: Mapping[tuple[str, int], OpenTransaction]) -> Verdict:
+    return verdict(facts(group(), work, transactions=Transactions(found)), at=to_time(work.known_at))
+
+
+def test_what_came_before_the_start_of_the_job_waits_for_members_that_never_committed(
+    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
+) -> None:
+    running(cluster, group_id, topic)
+    produce(topic, 40, timestamp=cluster.now - 90_000)
+    produce(topic, 3, timestamp=cluster.now - 600)
+
+    (_, first), (rows, second) = cluster.passes_with_work(group_id, 2)
+
+    assert first.stalled is None
+    assert second.stalled is not None
+    assert (second.stalled.offsets, cluster.now - second.stalled.since) == (3, pytest.approx(660, abs=1))
+    assert [(one.committed_offset, one.lag, one.lag_seconds_is_lower_bound) for one in rows] == [(None, 3, True)]
+
+
+def test_the_lag_of_a_repartition_topic_without_a_commit_counts_from_the_start_of_its_log_as_in_kafkas_tool(
+    cluster: LagCluster, produce: Callable[..., None], group_id: str
+) -> None:
+    name = f"{group_id}-by-key-repartition"
+    cluster.client.create_topic(name)
+    produce(name, 46)
+    cluster.client.delete_records({TopicPartition(name, 0): 6})
+    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", repartition=[name])])])
+    assert [(one.lag, one.is_unknown) for one in cluster.rows(group_id).values()] == [(40, False)]

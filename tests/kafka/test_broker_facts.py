@@ -15,8 +15,9 @@ from streaming_app.kafka.broker_facts import (
     configs_of_brokers,
     group_configs,
     has_description_plugin,
+    open_transactions,
     topic_facts,
-    transactions,
+    transaction_facts,
 )
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
@@ -129,7 +130,10 @@ def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_ea
         for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
             producer.send(topic, b"1", partition=partition).get(300)
         now = datetime.now(timezone.utc)
-        ask = partial(transactions, client, ["orders"])
+
+        def ask(at: datetime) -> list[BrokerFact]:
+            return transaction_facts(open_transactions(client, ["orders"]), ["orders"], at)
+
         assert ask(now) == []
         overdue = ask(now + timedelta(minutes=5))
         assert [(fact.kind, fact.subject, fact.name) for fact in overdue] == [
@@ -159,12 +163,16 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
         for name in topics:
             producer.send(name, b"1", partition=0).get(300)
         producers.append(producer)
-    facts = [fact for fact in transactions(client, []) if fact.name.startswith(application)]
+
+    def ask() -> list[BrokerFact]:
+        return [fact for fact in transaction_facts(open_transactions(client, []), []) if application in fact.name]
+
+    facts = ask()
     assert facts == [BrokerFact("writer", topic, application, "transaction", group_id=application)]
     for producer in producers:
         producer.commit_transaction()
         producer.close()
-    assert wait_until(lambda: not [one for one in transactions(client, []) if one.name == application])
+    assert wait_until(lambda: not ask())
 
 
 def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(

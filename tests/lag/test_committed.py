@@ -156,3 +156,16 @@ def test_a_commit_that_the_answer_leaves_out_is_unknown_unless_its_topic_may_be_
         found = committed.merge(fetched, 0.0, shown=shown)
         assert found.get(("app", "u", 0)) == expected
         assert found["app", "t", 0] == in_log["app", "t", 0]
+
+
+def test_a_commit_that_only_the_log_has_is_unknown_where_it_was_aborted_or_is_to_be_proven_and_is_not() -> None:
+    committed, commits = CommittedOffsets(), log(a=1, b=2, c=3, d=4)
+    a, b, c, d = commits
+    assert committed.without_proof(commits, [a, b, c]) == [a, b, c]
+    committed.prove(commits, [a, b, c], {a: True, b: False})
+    assert [commits[key].is_known for key in (a, b, c, d)] == [True, False, False, True]
+    again = log(a=1, b=2, c=3, d=4)
+    assert committed.without_proof(again, [a, b, c]) == [c]
+    committed.prove(again, [], {})
+    assert [again[key].is_known for key in (a, b, c, d)] == [True, False, True, True]
+    assert committed.without_proof(log(a=9, b=2), [a, b]) == [a]

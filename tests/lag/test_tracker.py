@@ -35,7 +35,7 @@ def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() 
 
     found = cluster.step()
 
-    assert (found.status, found.behind_since) == ("RECREATED", None)
+    assert (found.status, found.behind_since) == ("RECREATED", cluster.now)
     samples = cluster.tracker.samples()[TOPIC, 0]
     assert (samples.topic_id, samples.pairs()) == (OTHER_ID, [(100, cluster.now)])
 

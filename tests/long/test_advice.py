@@ -98,7 +98,7 @@ def test_an_instance_that_is_killed_again_and_again_has_no_hanging_threads(rig: 
     one = begun(rig, "killed")
     rig.send("killed-lines", "sleep 1000", *["after it"] * 20)
     for _ in range(20):
-        wait_until(lambda: False, _RESTARTS_AFTER)
+        wait_until(lambda: False, _RESTARTS_AFTER)  # noqa: WAIT002 - a pause
         one.kill()
         one.start()
     for text in ("is Stalled since", "one after the other, members left after less than 20 minutes"):

@@ -16,12 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.problem import (
+    CRITICAL,
     FIRING,
+    INFO,
     RESOLVED,
+    WARNING,
     Delivery,
     Problem,
 )
-from streaming_app.notify.old_problems import OLD_PROBLEMS
+from streaming_app.notify.message import notification_id
+from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
@@ -329,6 +333,18 @@ def test_what_was_one_message_ends_as_one_when_the_last_has_ended_and_what_becom
     )
     sending.run_until(3_000)
     assert [one[1:] for one in sending.given[4:]] == [(RESOLVED, ("b",))]
+
+
+def test_the_message_about_old_problems_has_the_worst_severity_and_the_labels_that_all_have() -> None:
+    team, tier = {"team": "a", "tier": "gold"}, {"team": "a", "tier": "iron"}
+    worst, other = of("a", **OLD, labels=team), of("b", **OLD, severity=WARNING, labels=tier)
+    one = as_one([other, worst], FIRING, "chat")
+    assert (one.severity, one.labels, one.was) == (CRITICAL, {"team": "a"}, ())
+    left, ended = as_one([other], FIRING, "chat"), as_one([other], RESOLVED, "chat")
+    assert left.alert_id == one.alert_id == ended.alert_id
+    assert notification_id(left, FIRING, "chat") != notification_id(one, FIRING, "chat"), "it is no repetition"
+    assert left.was == ((OLD_PROBLEMS, CRITICAL),), "Alertmanager ends the alert that had it"
+    assert {severity for _, severity in ended.was} == {CRITICAL, INFO}
 
 
 def test_at_the_end_of_the_job_what_is_old_is_one_message_beside_what_is_sent_at_once() -> None:

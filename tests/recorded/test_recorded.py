@@ -51,16 +51,3 @@ def test_how_the_log_is_split_into_batches_changes_neither_rows_nor_events(versi
     assert split.rows.keys() == whole.rows.keys()
     for group_id, events in whole.events.items():
         assert sorted(map(str, split.events[group_id])) == sorted(map(str, events))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_compacted_log_gives_the_same_rows(version: str, seed: int) -> None:
-    """Keep only the newest record of every key, and of the tombstones some or none."""
-    records, descriptions = read(_HERE / f"{version}.jsonl.gz")
-    newest = {raw.key: raw for raw in records}
-    random = Random(seed)  # noqa: S311 - no secret
-    kept = [raw for raw in records if newest[raw.key] is raw and (raw.value is not None or random.random() < seed / 2)]
-    assert len(kept) < len(records)
-    rows = fold_log(kept, random).rows
-    assert compare_rows(rows, descriptions) == []

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from streaming_app.alerts.catalog import HEALTH_RULES
+from tests.histories.bed import STEP
 from tests.histories.clients import Appended
+from tests.histories.history import MINUTE, History
+from tests.histories.judged import OUTCOMES, middle
 from tests.histories.world import World
+from tests.relations.engine import random_of, told
 
 
 @dataclass(frozen=True)
@@ -39,3 +44,17 @@ COMPACTIONS: Sequence[Compaction] = (
 
 def _key(one: Appended) -> tuple[str, int, str]:
     return one.group_id, one.record.record_type, str(sorted(one.record.key.items()))
+
+
+def moments(history: History) -> list[float]:
+    """Return when jobs begin to read: before anything goes wrong, in the middle of it, and shortly before it is over."""
+    begins = min(history.begins, history.seconds) - 5 * MINUTE
+    found = [begins]
+    problems = [one for one in told(OUTCOMES[history.name]) if one.rule in HEALTH_RULES]
+    if problems:
+        found += [middle(history), (problems[-1].ended_at or history.seconds) - 15 * MINUTE]
+    else:
+        found.append(random_of("C", history.name).uniform(history.watched_from, history.seconds))
+    return sorted(
+        {max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE}
+    )

@@ -6,15 +6,14 @@ A relation takes a history and makes another world of it (`tests.histories.world
 starts later, or restarts. Then something has to hold between the two outcomes, such as: the same problems, from the
 same time on. So no expected value is written by hand, and each history that exists finds faults of each kind.
 
-What may differ is in a list of the relation's module, by rule or by name, each with its reason. `unused` finds entries
-that nothing needs any more.
+What may differ is in a list of the relation's module, by rule or by name, each with its reason.
 
 `make test` plays a seeded tenth of each class of histories (`a_tenth`), `make test-long` all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -70,6 +69,8 @@ class Told(NamedTuple):
     ended_at: float | None
     ended_by: str | None
     since: float
+    why: str = ""
+    """The texts of its timeline."""
 
     @property
     def what(self) -> tuple[str | None, str]:
@@ -89,9 +90,8 @@ def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
 def _told(one: Problem) -> Told:
     assert one.opened_at
     ended_at = seconds(one.ended_at) if one.ended_at else None
-    return Told(
-        one.group_id, one.rule, one.severity, seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
-    )
+    times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
+    return Told(one.group_id, one.rule, one.severity, *times, "; ".join(line.why for line in one.timeline))
 
 
 def seconds(time: datetime) -> float:
@@ -104,16 +104,45 @@ def time(at: float) -> datetime:
     return START + timedelta(seconds=at)
 
 
+class Spell(NamedTuple):
+    """A time in which a group had a verdict, or had different ones in two worlds. Times are seconds since the start."""
+
+    group_id: str
+    begin: float
+    end: float
+    verdict: str | None
+    """None: there was none yet, or none any more."""
+    other: str | None = None
+
+
 def verdicts(outcome: Outcome, *, after: float = 0.0) -> dict[str, list[tuple[str, float]]]:
-    """Return for each group the verdicts that it had after a time, with the seconds since which: the first then."""
+    """Return for each group the verdicts that it had after a time, and the seconds since which: the first then."""
     found: dict[str, list[tuple[str, float]]] = {}
     for one in sorted(outcome.changes, key=lambda change: change.at):
         of_group = found.setdefault(one.group_id, [])
+        if seconds(one.at) <= after:
+            of_group.clear()
         if not of_group or of_group[-1][0] != one.verdict.verdict:
-            if seconds(one.at) <= after:
-                of_group.clear()
             of_group.append((one.verdict.verdict, max(after, seconds(one.at))))
     return found
+
+
+def other_verdicts(whole: Outcome, other: Outcome, *, after: float, until: float, longer: float = 60.0) -> list[Spell]:
+    """Return the times after the start of the job in which a group had another verdict for longer than some seconds."""
+    found = []
+    first, second = verdicts(whole, after=after), verdicts(other, after=after)
+    for group_id in sorted({*first, *second}):
+        one, two = first.get(group_id, []), second.get(group_id, [])
+        times = sorted({*(at for _, at in (*one, *two)), until})
+        for begin, end in zip(times, times[1:], strict=False):
+            names = _verdict_at(one, begin), _verdict_at(two, begin)
+            if names[0] != names[1] and end - begin > longer:
+                found.append(Spell(group_id, begin, end, *names))
+    return found
+
+
+def _verdict_at(spells: Sequence[tuple[str, float]], at: float) -> str | None:
+    return next((verdict for verdict, since in reversed(spells) if since <= at), None)
 
 
 @dataclass
@@ -157,14 +186,6 @@ def _differ(one: Told, other: Told, name: str, tolerance: float) -> bool:
     return bool(first != second)
 
 
-class Exception_(NamedTuple):
-    """What may differ in a relation, and why."""
-
-    part: str
-    """A part of the name of the histories."""
-    reason: str
-
-
-def excepted(history: History, exceptions: Collection[Exception_]) -> bool:
-    """Return whether a history is in a list of exceptions."""
-    return any(one.part in history.name for one in exceptions)
+def excepted(history: History, exceptions: Mapping[str, str]) -> bool:
+    """Return whether a history is in the exceptions of a relation: part of its name -> why it may differ."""
+    return any(part in history.name for part in exceptions)

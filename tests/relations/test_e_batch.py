@@ -11,13 +11,15 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from offsets_decoder import decode, encode
-from streaming_app.stream import fold_stage, groups_batch, outcome
+from streaming_app.job.stream_query import StreamQuery
+from streaming_app.stream import fold_stage, groups_batch, outcome, source
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -32,7 +34,8 @@ from tests.relations.test_e_fold import Once
 from tests.stream.test_fold_stage import group
 from tests.stream.test_groups_batch import batch_writer, content
 from tests.support.encoded import metadata_record
-from tests.support.frames import Row, batch, limit_driver, write_offset_log
+from tests.support.frames import Row, batch, kafka_records, limit_driver, write_offset_log
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +54,9 @@ SITES: dict[str, tuple[Any, str]] = {
     "groups": (GroupRows, "replace"),
     "versions": (TableVersions, "write"),
 }
-CASES = [(site, error) for site in SITES for error in (OSError, MemoryError)]
-CASES += [(site, pa.ArrowInvalid) for site in ("read", "take", "fold", "parts")]
+CASES = [(site, OSError) for site in SITES]
+CASES += [(site, MemoryError) for site in ("take", "fold", "decode", "append", "groups")]
+CASES += [(site, pa.ArrowInvalid) for site in ("take", "parts")]
 HOSTILE, MOST_FAILURES = 5_000, 3
 
 
@@ -145,7 +149,8 @@ def test_a_record_that_can_never_be_folded_is_found_among_twenty_thousand_and_it
     many = [
         pair for epoch in range(3, 23) for name in names[1:] for pair in [metadata_record({"group_id": name}, epoch)]
     ]
-    large = encode(19, {"group_id": "victim", "member_id": "n"}, {"client_id": "c" * (1 << 20)})
+    tags = [{"key": str(number), "value": "v" * 30_000} for number in range(36)]
+    large = encode(19, {"group_id": "victim", "member_id": "n"}, {"client_tags": tags})
     second = rows_of([[*many[:HOSTILE], large, *many[HOSTILE:-1]]], len(first))
     assert len(second) == MOST[GROUPS].records
     ends = [len(first), len(first) + len(second)]
@@ -210,3 +215,40 @@ def test_a_part_whose_worker_fails_is_halved_until_the_driver_folds_it(
     for name in ("groups", "quarantine"):
         assert found[name] == expected[name]
     assert len(found["group_events"]) == len(expected["group_events"])
+
+
+def test_each_start_of_the_stream_halves_what_ended_the_last_one_down_to_the_record(
+    spark: SparkSession, tmp_path: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the JVM ends for lack of memory. The query and its checkpoint are Spark's own; its id stays."""
+    records, hostile = rows(40), 30
+    kafka_records(spark, records).write.parquet(str(tmp_path / "topic"))
+    topic = spark.read.parquet(str(tmp_path / "topic")).schema
+    sizes, writers, fold = list[int](), set[str](), GroupsBatchWriter._write_few
+
+    def write_few(self: GroupsBatchWriter, raw: pa.Table, part: Any) -> Any:
+        writers.update(part.writers)
+        if hostile in raw["offset"].to_pylist():
+            sizes.append(raw.num_rows)
+            raise ConnectionError("the JVM has ended")
+        return fold(self, raw, part)
+
+    monkeypatch.setattr(GroupsBatchWriter, "_write_few", write_few)
+
+    def failure() -> Any:
+        stream = source.wanted_records(spark.readStream.schema(topic).parquet(str(tmp_path / "topic")))
+        query = StreamQuery(Location.of(empty_warehouse / "_checkpoints" / "default"), Event())
+        running = query.start(stream, batch_writer(spark, empty_warehouse), None)
+        assert wait_until(lambda: not running.isActive)
+        return running.exception()
+
+    failures = 0
+    while failure() is not None:
+        failures += 1
+    assert sizes == [40, 20, 10, 5, 2, 1, 1]
+    assert failures == len(sizes)
+    assert len(writers) == 2
+    (aside,) = [row for row in content(empty_warehouse)["groups"] if row["set_aside_reason"]]
+    size = len(records[hostile][2] or b"") + len(records[hostile][3] or b"")
+    place = f"offset {hostile} of partition 0, {size} bytes, cannot be folded alone: the job has ended each time"
+    assert aside["set_aside_reason"] == f"UnfoldableRecord: {place}"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import FAILED, OK, SKIPPED, WARNING, Result
+from streaming_app.config.settings import JobConfig
+from streaming_app.job.first_look import look
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.security.security_harness import PASSWORD, USER, SecurityHarness
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
@@ -27,17 +32,22 @@ OPTIONAL = {
         ACLOperation.DESCRIBE,
         ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*"),
     ),
+    "ACL Read on Topic:*": (ACLOperation.READ, ALL_TOPICS),
 }
 
 
-def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
+def properties_of(secured: SecurityHarness) -> dict[str, str]:
     module, quoted = "org.apache.kafka.common.security.plain.PlainLoginModule", PASSWORD.replace('"', '\\"')
-    properties = {
+    return {
         "bootstrap.servers": secured.broker.address("SASL"),
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f'{module} required username="{USER}" password="{quoted}";',
     }
+
+
+def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
+    properties = properties_of(secured)
     return {result.check: result for result in check_brokers(properties, topic)}
 
 
@@ -58,7 +68,10 @@ def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_righ
     secured.allow(*REQUIRED)
     found = results(secured)
     assert FAILED not in {result.status for result in found.values()}
-    assert {check for check, result in found.items() if result.status == WARNING} == set(OPTIONAL)
+    warned = {check: result.remedy for check, result in found.items() if result.status == WARNING}
+    assert warned.keys() == OPTIONAL.keys()
+    assert all("kafka-acls.sh --add --allow-principal User:... --operation Desc" in one for one in warned.values())
+    assert "--operation Describe --group '*'" in warned["ACL Describe on Group:*"]
 
 
 @pytest.mark.parametrize(
@@ -91,3 +104,26 @@ def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it
     found = results(secured, "missing")
     assert found["topic"].status == WARNING
     assert found["clock"].status == SKIPPED
+
+
+def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from_it(
+    secured: SecurityHarness, group_id: str, unique: Callable[[str], str]
+) -> None:
+    topic, properties = unique("hidden"), properties_of(secured)
+    secured.client.create_topic(topic)
+    member = SimulatedMember(secured.client, group_id, topology(subtopology("0", source_topics=[topic])))
+    member.join()
+    settle([member])
+    secured.client.commit_offsets(group_id, {(topic, 0): 0}, member.member_id, member.epoch)
+    config = JobConfig.model_validate({"bootstrap_server": properties["bootstrap.servers"]})
+    for allowed in ((*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS)), REQUIRED):  # the topic is hidden, then all is
+        secured.allow(*allowed)
+        found = look(properties, config, [].append)
+        assert found.status == WARNING
+        assert "for lack of Describe" in found.text
+        assert found.remedy.startswith("grant Describe on ")
+    secured.allow(*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS), (ACLOperation.DESCRIBE, ALL_TOPICS))
+    found = look(properties, config, [].append)
+    assert "for lack of" not in found.text
+    assert (found.status, found.remedy) == (OK, "")
+    member.leave()

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import ACLOperation, ResourcePattern, ResourceType
+from kafka.structs import OffsetAndMetadata
 
 from streaming_app.health.verdict import IDLE, OK, UNKNOWN
 from streaming_app.kafka.client import StreamsGroupClient
@@ -106,3 +107,51 @@ def test_a_group_with_a_topic_that_may_not_be_described_is_not_idle_and_its_sum_
             IDLE,
             OK,
         }
+
+
+def test_a_commit_that_is_open_or_aborted_ends_no_wait_of_a_group_that_may_not_be_described(
+    secured: SecurityHarness,
+    limited: StreamsGroupClient,
+    read_offsets: Callable[..., list[RawRecord]],
+    unique: Callable[[str], str],
+    group_id: str,
+    tmp_path: Path,
+) -> None:
+    client, server, topic = secured.client, secured.broker.bootstrap_server, unique("orders")
+    client.create_topic(topic)
+    client.commit_offsets(group_id, {(topic, 0): 2})
+    cluster = LagCluster(tmp_path / "warehouse", client, read_offsets, server)
+    reads = [(ACLOperation.READ, ResourcePattern(ResourceType.TOPIC, one)) for one in ("__consumer_offsets", topic)]
+    secured.allow(*reads)
+
+    def stands(passes: int) -> tuple[int | None, bool]:
+        """Return the lag after so many passes, and whether the group is stalled."""
+        cluster.read_log(group_id)
+        for _ in range(passes):
+            cluster.now += 30
+            result = cluster.passes.run(limited)
+        (row,) = (row for row in result.rows if row.group_id == group_id)
+        return row.lag, result.work[group_id].stalled is not None
+
+    with KafkaProducer(bootstrap_servers=server, transactional_id=unique("transaction")) as producer:
+        producer.init_transactions()
+
+        def commit(offset: int) -> None:
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}, group_id
+            )
+
+        with KafkaProducer(bootstrap_servers=server) as plain:
+            for _ in range(10):
+                plain.send(topic, b"x")
+        assert stands(13) == (8, True)
+        commit(10)
+        assert stands(2) == (None, True)
+        producer.abort_transaction()
+        assert stands(3) == (None, True)
+        cluster.restart()
+        assert stands(3)[0] is None
+        commit(10)
+        producer.commit_transaction()
+        assert stands(1) == (0, False)

@@ -1,17 +1,10 @@
-"""Takes hard links from this process, as in a file system that has none (SMB, blobfuse): a filter of the kernel.
-
-    python -m tests.support.no_links MODULE ARGUMENT...
-
-runs a module so.
-"""
+"""Takes hard links from this process, as in a file system that has none (SMB, blobfuse), by a filter of the kernel."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import runpy
 import struct
-import sys
 
 _LINK, _LINKAT = 86, 265  # the numbers of the calls on x86-64
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2  # of prctl
@@ -40,9 +33,3 @@ def forbid_links() -> None:
     ):
         if libc.prctl(*call):
             raise OSError(ctypes.get_errno(), "prctl")
-
-
-if __name__ == "__main__":
-    forbid_links()
-    sys.argv = sys.argv[1:]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

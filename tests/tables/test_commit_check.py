@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -23,9 +23,6 @@ from streaming_app.tables.location import Location
 from tests.support.s3_server import S3Server, s3_server
 
 NO_BROKER = "127.0.0.1:1"
-needs_filter = pytest.mark.skipif(
-    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="forbids links by the numbers of x86-64's calls"
-)
 
 
 @pytest.fixture
@@ -61,8 +58,6 @@ def test_a_store_that_ignores_the_condition_is_refused_by_check_and_run_unless_o
 
 def owned_lines(config: JobConfig) -> list[str]:
     """Return what a job says until it owns its cluster."""
-    from threading import Event  # noqa: PLC0415
-
     lines = list[str]()
     with owned(config, lines.append, Event()):
         pass
@@ -76,54 +71,55 @@ def written(store: S3Server) -> list[str]:
 @pytest.mark.slow
 def test_a_store_that_respects_the_condition_is_not_refused(store: S3Server) -> None:
     place = Location.of(store.uri(uuid4().hex))
-    assert [why_unsafe(place) for _ in range(5)] == [None] * 5
+    assert [why_unsafe(place) for _ in range(2)] == [None] * 2
     assert commits(place).status == OK
     assert written(store) == []
 
 
-def without_links(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.support.no_links", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+def test_a_store_that_refuses_the_commits_of_the_check_is_one_line(store: S3Server) -> None:
+    with store.refusing_commits(but_written=False):
+        found = commits(Location.of(store.uri(uuid4().hex)))
+    assert (found.status, "\n" in found.text) == (FAILED, False)
+    assert "AccessDenied: as the test wants it" in found.text
 
 
-@needs_filter
-@pytest.mark.slow
-def test_a_file_system_without_hard_links_is_refused_in_one_line_with_the_way_out(tmp_path: Path) -> None:
-    warehouse = tmp_path / "warehouse"
-    reason = f"{tmp_path} is in a file system without hard links (Operation not supported), which commits need; use an"
-    options = ("--bootstrap-server", NO_BROKER, "--warehouse", warehouse)
-    ran = without_links("streaming_app", "run", *options)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
-    assert ran.stderr.startswith(f"Error: {reason}")
-    checked = json.loads(without_links("streaming_app", "check", "--json", *options).stdout)
-    (result,) = (one for one in checked if one["check"] == "commits")
-    assert (result["status"], f"{result['text']}; {result['remedy']}".startswith(reason)) == (FAILED, True)
-    assert list(tmp_path.iterdir()) == []
-
-
-COMMITS = """
+WITHOUT_LINKS = """
 import sys
 from pathlib import Path
 from streaming_app.config.settings import JobConfig
+from streaming_app.errors import StorageError
+from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import prepare_tables
-from tests.tables.test_commit_check import owned_lines
+from tests.support.no_links import forbid_links
+from tests.tables.test_commit_check import commits, owned_lines
 
-config = JobConfig(bootstrap_server="h:1", warehouse=sys.argv[1], single_writer=True)
-print(*owned_lines(config), sep="\\n")
-prepare_tables(config.warehouse, print)
-print(sorted(file.name for file in Path(sys.argv[1], "lag", "_delta_log").iterdir()))
+forbid_links()
+warehouse = Location.of(sys.argv[1])
+print(commits(warehouse).line)
+try:
+    owned_lines(JobConfig(bootstrap_server="h:1", warehouse=warehouse))
+except StorageError as error:
+    print(error, [*warehouse.parent.path.iterdir()])
+print(*owned_lines(JobConfig(bootstrap_server="h:1", warehouse=warehouse, single_writer=True)), sep="\\n")
+prepare_tables(warehouse, print)
+print([file.name for file in Path(sys.argv[1], "lag", "_delta_log").iterdir()])
 """
 
 
-@needs_filter
 @pytest.mark.slow
-def test_the_only_job_of_a_file_system_without_hard_links_writes_there(tmp_path: Path) -> None:
-    program = tmp_path / "commits.py"
-    program.write_text(f"from tests.support.no_links import forbid_links\nforbid_links()\n{COMMITS}", "utf-8")
-    ran = subprocess.run(
-        [sys.executable, program, tmp_path / "w"], capture_output=True, text=True, check=False, timeout=600
-    )
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="forbids links by the numbers of x86-64's calls"
+)
+def test_a_file_system_without_hard_links_is_refused_by_check_and_run_unless_one_job_only_is_declared(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_LINKS, tmp_path / "w"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert ran.returncode == 0, ran.stderr
-    warning, files = ran.stdout.splitlines()
-    assert "without hard links" in warning
+    checked, refused, warning, files = ran.stdout.splitlines()
+    reason = f"{tmp_path} is in a file system without hard links (Operation not supported), which commits need"
+    assert checked.startswith(f"commits: {reason}; use another one, or set single_writer: true"), checked
+    assert refused.startswith(f"{reason}; use another one, or set single_writer: true if only one job ever"), refused
+    assert refused.endswith(" []"), "nothing remains of the checks"
+    assert warning == f"Warning: {reason}. No second job may write it, since single_writer is true"
     assert files == "['00000000000000000000.json']"

@@ -19,11 +19,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from streaming_app.errors import WarehouseError
+from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access, read_credentials
 from streaming_app.web.page import Page
 from streaming_app.web.snapshot import SnapshotSource, read_other_groups
 from streaming_app.web.words import group_query, short_name
+from tests.support.heartbeats import write_heartbeat
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
 from tests.support.waiting import MINUTES, wait_until
 from tests.support.warehouses import append, make_warehouse
@@ -341,6 +343,17 @@ def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None
     assert "has died: the tables are as of 2026-01-01 00:00:00Z" in html.unescape(dead.get("/").text)
     missing = dead.get("/group?id=unknown")
     assert (missing.status_code, "There is no such group" in missing.text) == (404, True)
+
+
+def test_while_the_job_reads_for_the_first_time_the_page_does_not_say_that_there_is_no_group(tmp_path: Path) -> None:
+    """Seen while ten groups were being read: "There is no group in this cluster yet", "late (0 offsets behind)"."""
+    make_warehouse(tmp_path)
+    none, still = "There is no group in this cluster yet", "The job is still reading."
+    for facts, said in ((JobStatus(NOW), still), (JobStatus(NOW, caught_up=True, caught_up_at=NOW), none)):
+        write_heartbeat(tmp_path, facts=facts, at=NOW)
+        text = html.unescape(look(tmp_path).get("/").text)
+        assert [one for one in (none, still) if one in text] == [said]
+        assert ("is late (still reading): the tables are not complete yet" in text) is (said == still)
 
 
 def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:

@@ -25,8 +25,16 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
+from tests.relations.restarts import check_absence, check_restarts
+from tests.relations.test_hidden import check_hidden
+from tests.relations.transactions import check_transactions, writes_plain_records
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("history", ALL, ids=name_of)
+def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history: History) -> None:
+    check_hidden(history)
 
 
 @pytest.mark.parametrize("history", ORDINARY, ids=name_of)
@@ -65,3 +73,16 @@ def test_somebody_is_told_soon_and_seldom() -> None:
 @pytest.mark.parametrize("history", ALL, ids=name_of)
 def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
     check_paces(history)
+
+
+@pytest.mark.parametrize("history", [one for one in ALL if writes_plain_records(one)], ids=name_of)
+def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_take_none_away(
+    history: History,
+) -> None:
+    check_transactions(history)
+
+
+@pytest.mark.parametrize("history", ALL, ids=name_of)
+def test_a_job_that_is_killed_again_and_again_or_away_tells_the_same(history: History) -> None:
+    check_restarts(history)
+    check_absence(history)

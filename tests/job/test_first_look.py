@@ -1,0 +1,79 @@
+"""What `check` says of the groups before the first run, on a real broker: as the job does afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming_app.checks.result import OK, SKIPPED, WARNING
+from streaming_app.config.settings import JobConfig
+from streaming_app.job import first_look
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from tests.support.job_runner import streams_groups
+
+pytestmark = pytest.mark.broker
+SOON = {"rules": {"StreamsGroupDown": {"for": "100ms"}}}
+
+
+@pytest.fixture
+def broker(start_broker: Callable[..., LocalBroker]) -> LocalBroker:
+    return start_broker()
+
+
+def look(broker: LocalBroker, seconds: float = 600, **alerts: Any) -> tuple[str, str, list[str]]:
+    lines: list[str] = []
+    config = {"bootstrap_server": broker.bootstrap_server, "alerts": alerts or SOON}
+    properties = {"bootstrap.servers": broker.bootstrap_server}
+    found = first_look.look(properties, JobConfig.model_validate(config), lines.append, seconds)
+    return found.status, found.text, lines
+
+
+def test_the_groups_are_counted_by_verdict_and_the_bad_ones_named(broker: LocalBroker, tmp_path: Path) -> None:
+    with StreamsGroupClient(broker.bootstrap_server) as client:
+        for name in ("in", "stopped-in", "plain"):
+            client.create_topic(name)
+        with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+            for name in ("in", "stopped-in", "plain"):
+                for _ in range(5):
+                    producer.send(name, b"x")
+        not_ready = SimulatedMember(client, "not-ready", topology(subtopology("0", source_topics=["missing"])))
+        not_ready.join()
+        busy, stopped = (
+            SimulatedMember(client, name, topology(subtopology("0", source_topics=[topic])))
+            for name, topic in (("busy", "in"), ("stopped", "stopped-in"))
+        )
+        for member, topic, offset in ((busy, "in", 5), (stopped, "stopped-in", 2)):
+            member.join()
+            settle([member])
+            client.commit_offsets(member.group_id, {(topic, 0): offset}, member.member_id, member.epoch)
+        stopped.leave()
+        client.commit_offsets("consumer", {("plain", 0): 1})
+        status, text, lines = look(broker)
+        assert (status, lines) == (OK, [])
+        assert text.startswith("the job would say of 3 streams groups: 2 Down (")
+        assert "not-ready" in text
+        assert "stopped" in text
+        assert text.endswith("1 Idle")
+
+        status, text, lines = look(broker, 0)
+        assert status == WARNING
+        assert "partitions of the log were not read in time: their groups are not counted" in text
+
+        config = tmp_path / "streams-groups.yaml"
+        config.write_text('alerts: {rules: {StreamsGroupDown: {for: "100ms"}}}\n')
+        arguments = ("check", "--bootstrap-server", broker.bootstrap_server, "--warehouse", tmp_path / "warehouse")
+        printed = streams_groups(*arguments, "--config", config)
+        assert printed.returncode == 0, printed.stdout + printed.stderr
+        assert "groups now: the job would say of 3 streams groups: 2 Down (" in printed.stdout.splitlines()[-2]
+
+
+def test_a_cluster_without_groups_or_a_log_that_cannot_be_read_is_a_line(broker: LocalBroker) -> None:
+    status, text, _ = look(broker)
+    assert status in {OK, SKIPPED}
+    assert "\n" not in text

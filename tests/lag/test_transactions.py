@@ -1,0 +1,176 @@
+"""What a group may read ends at the last stable offset, and what proves that it reads further."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.model import Commit, GroupTasks, LagRow
+from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.work import GroupWork
+from tests.support.lag_harness import ALICE, GROUP, TOPIC
+
+T0 = 1_000_000.0
+RUNS = GroupTasks(
+    subtopology_of={TOPIC: "0"}, owners={("0", 0): ALICE}, has_members=True, members_since=T0 - 600, stable_since=T0
+)
+
+
+@dataclass
+class Log:
+    """One partition with a last stable offset, and passes over it every 30 s; each commits what it is told."""
+
+    tracker: LagTracker = field(default_factory=LagTracker)
+    tasks: GroupTasks = RUNS
+    now: float = T0
+    rows: list[LagRow] = field(default_factory=list)
+
+    def seen(self, committed: int | None, stable: int | None, end: int, **others: Any) -> GroupWork:
+        """Make a pass; `at` is the time of the commit, by default now; `tail` as in `LogEnds`."""
+        at, start = others.get("at", self.now), others.get("start", 0)
+        ends = LogEnds(end, start, stable, "id", self.now, self.now, 1, self.now, others.get("tail"))
+        commits = {(GROUP, TOPIC, 0): Commit(committed, "id", 0, None if committed is None else at)}
+        self.rows = self.tracker.observe(commits, {(TOPIC, 0): ends}, {GROUP: self.tasks}, self.now)
+        self.now += 30.0
+        return self.tracker.work[GROUP]
+
+    def restarted(self) -> Log:
+        """Return the same log for a job that begins with what is stored."""
+        tracker = LagTracker()
+        for (topic, partition), samples in self.tracker.samples().items():
+            tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
+        for row in self.rows:
+            tracker.restore_row(row)
+        tracker.read_uncommitted = dict(self.tracker.read_uncommitted)
+        return replace(self, tracker=tracker)
+
+
+def held(log: Log, passes: int = 40) -> GroupWork:
+    """Let a group stand at the last stable offset while an open transaction goes on behind it."""
+    log.seen(100, 100, 100)
+    for number in range(passes):
+        found = log.seen(100, 100, 110 + number, at=T0)
+    return found
+
+
+def test_a_group_at_the_last_stable_offset_has_no_work_and_its_lag_is_still_up_to_the_end() -> None:
+    log = Log()
+    found = held(log)
+    assert (found.waiting, found.offsets, found.stalled, found.slow) == (0, 0, None, None)
+    assert found.held == {(TOPIC, 0): T0 + 30}  # when the first record of the transaction was seen
+    (row,) = log.rows
+    assert (row.status, row.lag, row.lag_seconds, row.catch_up_seconds) == ("OK", 49, 0.0, None)
+    assert log.seen(150, 150, 150).held == {}
+
+
+@pytest.mark.parametrize("tasks", [replace(RUNS, has_members=False, owners={}), replace(RUNS, is_ready=False)])
+def test_what_lies_behind_it_waits_for_a_group_that_does_not_process(tasks: GroupTasks) -> None:
+    found = held(Log(tasks=tasks))
+    assert (found.waiting, found.offsets, found.held) == (1, 49, {})
+
+
+def test_what_lies_before_it_waits_and_only_that() -> None:
+    log = Log()
+    for number in range(12):
+        found = log.seen(90, 100, 100 + number, at=T0)
+    assert (found.waiting, found.offsets, found.stalled is not None) == (1, 10, True)
+
+
+@pytest.mark.parametrize(("gap", "held_there"), [(4, True), (4, False)])
+def test_markers_before_it_are_no_work(gap: int, *, held_there: bool) -> None:
+    log, stable = Log(), 100
+    for number in range(40):
+        tail = Tail(stable, empty_from=stable - gap, empty_to=stable)
+        found = log.seen(stable - gap, stable, stable + (number if held_there else 0), at=T0, tail=tail)
+    assert (found.waiting, found.stalled, bool(found.held)) == (0, None, held_there)
+
+
+@pytest.mark.parametrize(("stable", "waits"), [(None, True), (150, False)], ids=["no answer", "beyond the end"])
+def test_a_last_stable_offset_that_is_not_known_or_beyond_the_end_proves_nothing(
+    stable: int | None, *, waits: bool
+) -> None:
+    log = Log()
+    held(log, 5)
+    before = log.tracker.work[GROUP]
+    found = log.seen(100, stable, 120, at=T0)
+    assert (found.is_blind, found.waiting) == (waits, before.waiting if waits else 1)
+    assert log.rows[0].lag == 20
+
+
+def reads_uncommitted(log: Log, at: float | None = None) -> None:
+    log.seen(90, 100, 100)
+    log.seen(110, 100, 120, at=log.now if at is None else at)
+
+
+def test_who_has_committed_beyond_it_reads_uncommitted_records_also_after_a_restart_of_the_job() -> None:
+    log = Log()
+    reads_uncommitted(log)
+    for again in (log, log.restarted()):
+        for _ in range(12):
+            found = again.seen(110, 100, 120, at=T0 + 30)
+        assert (found.waiting, found.stalled is not None, found.held) == (1, True, {})
+
+
+def test_a_deployment_or_a_commit_from_before_the_members_proves_no_isolation_level() -> None:
+    log = Log()
+    reads_uncommitted(log)
+    log.tasks = replace(RUNS, members_since=log.now)
+    assert log.seen(110, 100, 120, at=T0 + 30).held
+    by_a_tool = Log()
+    reads_uncommitted(by_a_tool, at=T0 - 900)
+    assert by_a_tool.tracker.read_uncommitted == {}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_transaction_that_has_just_ended_is_no_outage_of_its_readers(*, restarts: bool) -> None:
+    """Its records are as old as it was open."""
+    log = Log()
+    held(log)
+    one = log.restarted() if restarts else log
+    for _ in range(3):
+        assert one.seen(100, 150, 150, at=T0).stalled is None
+    first = LagTracker()
+    first.restore_samples(TOPIC, 0, "id", [(100, T0), (101, T0 + 30)])
+    started = Log(first, now=T0 + 2_000)
+    assert started.seen(100, 150, 150, at=T0).stalled is None
+    assert started.seen(150, 150, 150).stalled is None
+
+
+def test_what_is_held_is_held_since_the_same_time_after_a_restart() -> None:
+    log = Log()
+    before = held(log)
+    assert log.restarted().seen(100, 100, 150, at=T0).held == before.held
+
+
+# A partition without a commit
+
+
+def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a_job_that_starts_later() -> None:
+    """The last record came before the job started, and the search by time has found the first one."""
+    tracker = LagTracker()
+    tracker.restore_samples(TOPIC, 0, "id", [(40, T0 + 60), (40, T0 + 300), (41, T0 + 300)])
+    log = Log(tracker, now=T0 + 7_200)
+    assert log.seen(None, 90, 90).stalled is None  # the second pass confirms it
+    stalled = log.seen(None, 90, 90).stalled
+    assert stalled is not None
+    assert (stalled.since, stalled.offsets, stalled.count) == (T0 + 300, 50, 1)
+    (row,) = log.rows
+    assert (row.lag, row.lag_seconds_is_lower_bound, row.behind_since) == (50, True, T0 + 300)
+    again = log.restarted()
+    again.tasks = replace(RUNS, stable_since=log.now - 90)  # a rebalance meanwhile changes nothing
+    found = again.seen(None, 90, 90).stalled
+    assert (found and found.since, found and found.offsets) == (T0 + 300, 50)
+
+
+def test_a_repartition_topic_without_a_commit_is_read_from_its_start() -> None:
+    log = Log(tasks=replace(RUNS, repartition=frozenset({TOPIC})))
+    log.seen(None, 46_000, 46_000, start=1_000)
+    (row,) = log.rows
+    assert (row.lag, row.lag_seconds_is_lower_bound, row.is_unknown) == (45_000, True, False)
+    assert log.seen(None, 46_000, 46_000, start=46_000).waiting == 0
+    assert log.rows[0].lag == 0
+    log.seen(None, 46_000, 46_000, start=None)
+    assert log.rows[0].lag is None

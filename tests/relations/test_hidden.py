@@ -1,0 +1,39 @@
+"""Relation H over a tenth of the histories; `tests/long` plays all of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.histories.history import History
+from tests.histories.judged import name_of
+from tests.histories.world import World
+from tests.relations.engine import a_tenth, play, random_of, told, verdicts
+from tests.relations.hidden import KINDS, out_of_order, violations
+
+pytestmark = pytest.mark.slow
+
+
+def check_hidden(history: History) -> None:
+    """Hide each kind of part, from the start or from the middle on."""
+    world, whole = World.of(history), play(history)
+    for kind in KINDS:
+        name = history.name, kind.name
+        share = random_of("begin", *name).choice((0.0, 0.5))
+        begin = history.watched_from + share * (history.seconds - history.watched_from)
+        if hidden := kind.groups(world, random_of(*name), begin):
+            hide = partial(kind.of, random=random_of(*name), begin=begin)
+            found = list(violations(whole, play(history, transform=hide), kind, hidden, begin, history.seconds))
+            assert not found, (kind.name, begin, found)
+
+
+@pytest.mark.parametrize("history", a_tenth("hidden"), ids=name_of)
+def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history: History) -> None:
+    check_hidden(history)
+
+
+@pytest.mark.parametrize("history", a_tenth("out of order")[::3], ids=name_of)
+def test_the_order_of_the_answers_changes_nothing(history: History) -> None:
+    whole, other = play(history), play(history, transform=lambda one: out_of_order(one, random_of(history.name)))
+    assert (told(whole), verdicts(whole)) == (told(other), verdicts(other))

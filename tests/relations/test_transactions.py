@@ -1,0 +1,45 @@
+"""Relation T on a tenth of all histories; `tests/long` has the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.histories.history import HOUR, History, ordinary, working
+from tests.histories.judged import name_of
+from tests.relations.engine import a_tenth, play
+from tests.relations.transactions import LONG, SHORT, Transactions, check_transactions, writes_plain_records
+
+pytestmark = pytest.mark.slow
+_BEGAN = 2 * HOUR
+
+
+@pytest.mark.parametrize("history", [one for one in a_tenth("T") if writes_plain_records(one)], ids=name_of)
+def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_take_none_away(
+    history: History,
+) -> None:
+    check_transactions(history)
+
+
+@pytest.mark.parametrize("restart_every", [None, 60.0])
+def test_a_transaction_that_nobody_ends_is_one_critical_alert_after_its_limit_and_patience(
+    restart_every: float | None,
+) -> None:
+    held = Transactions(holds=((_BEGAN, _BEGAN + LONG),))
+    outcome = play(ordinary("", working(2)), transform=held, restart_every=restart_every)
+    (found,) = outcome.fired
+    assert (found.rule, found.severity) == ("StreamsGroupStalled", "critical")
+    assert _BEGAN + 20 * 60 <= found.at <= _BEGAN + 22 * 60
+    assert found.resolved_at is not None
+    assert found.resolved_at - (_BEGAN + LONG) <= 120
+    assert outcome.problems[0].cause == "open_transaction"
+    assert "12 partitions held by an open transaction since 2026-03-02 02:00:" in found.summary
+
+
+def test_transactions_of_ten_minutes_do_not_fill_the_history_of_verdicts() -> None:
+    holds = tuple((_BEGAN + number * (SHORT + 30), _BEGAN + number * (SHORT + 30) + SHORT) for number in range(18))
+    changes = play(ordinary("", working(2)), transform=Transactions(holds=holds)).changes
+    assert [(one.verdict.verdict, one.verdict.why) for one in changes][-1] == (
+        "Ok",
+        "Offsets advance up to open transactions.",
+    )
+    assert len(changes) <= 4

@@ -86,8 +86,7 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
 def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
     """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
-    # Without a proven time, that of the record which shows the status: a brief status is not as old as its members.
-    shown_at = group.description_since or (group.metadata_at if status in _OF_PLUGIN else None)
+    shown_at = group.description_since or (_first_shown_at(rule, group, facts) if status in _OF_PLUGIN else None)
     # Since then the broker has a reason and a member to ask. This begins again after Empty, but not after a rebalance.
     says, since = DESCRIPTION_MISSING, latest(shown_at, group.members_since, facts.descriptions.since)
     if status == "FAILED":
@@ -110,6 +109,15 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None
     shown = {name: value for name in _SHOWN if (value := getattr(group, name)) is not None}
     members = {"members": group.member_count, "stale_members": group.stale_member_count}
     return Finding(since, f"{group.group_id}: {what}", {**shown, **members})
+
+
+def _first_shown_at(rule: str, group: GroupSnapshot, facts: Facts) -> datetime | None:
+    """Return when the first known record showed the status, where the log does not prove since when it holds.
+
+    The record may be written again. A brief status is not as old as the members.
+    """
+    problem = facts.open.get(ProblemKey(rule, group.group_id))
+    return min((at for at in (problem and problem.since, group.metadata_at) if at), default=None)
 
 
 def _lost(group_id: str, facts: Facts) -> Truth:

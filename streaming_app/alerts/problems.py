@@ -178,9 +178,7 @@ class Problems:
             severity, since = min(before.severity, one.severity, key=severity_rank), finding.since or before.since
             one = replace(one, rule=worst, severity=severity, since=min(before.since, since))
         else:
-            since = min(
-                finding.since or at, before.since
-            )  # it has held since then, also if its record is written again
+            since = min(finding.since or before.since, at)
             patience = timedelta(seconds=0 if key.subject == HEALTH else settings.for_seconds)
             is_due = at - max(since, last_ended_at or since) >= patience
             one = replace(one, since=since, opened_at=at if is_due else None)

@@ -10,6 +10,9 @@ other groups a step only compares `recheck_at` with the time.
 After a group is deleted, its verdict comes from the last facts before, until these can change nothing any more. A bad
 verdict on it stays.
 
+A step that fails as a whole, as memory is short, loses nothing: the next one judges again whatever was new for it, and
+returns the changes of both.
+
 While the job has not read the records up to now, every verdict stays as it was: the caller does not call `step`.
 
 Newcomers get their verdicts after all other groups, the oldest first (see `groups.snapshot`), for at most
@@ -19,7 +22,7 @@ postponed newcomer, the old facts count only up to the time when it was postpone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -106,6 +109,7 @@ class Board:
         self._times = {group_id: one for group_id, one in self._verdicts.items() if is_bad(one)}
         self.put_off: Mapping[str, datetime] = {}
         """Postponed newcomer -> since when it waits for a verdict."""
+        self._changes: list[Change] = []  # those that no step has returned yet
         self.failed: dict[str, str] = {}
         """Group whose verdict could not be decided at its newest facts -> the error."""
 
@@ -136,29 +140,37 @@ class Board:
         return changes
 
     def step(self, known: Known, now: datetime) -> list[Change]:
-        """Update the verdicts, and return their changes in the order of time."""
+        """Update the verdicts, and return their changes in the order of time. Raises MemoryError."""
         self._began = self._began or now
         before = self._known
         if known.work is None:  # not known now: the last known work counts
             known = replace(known, work=before.work)
         self._known = replace(known, histories=dict(known.histories))  # the caller changes this mapping later
-        self._successors = Successors(known.groups, known.work or NONE)
+        try:
+            self._update(before, now)
+        except BaseException:
+            self._known = before  # so that the next step sees what is new once more
+            raise
+        changes, self._changes = self._changes, []
+        return sorted(changes, key=lambda change: change.at)
+
+    def _update(self, before: Known, now: datetime) -> None:
+        """Judge the groups that changed since `before`, and those that are due."""
+        self._successors = Successors(self._known.groups, self._known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
         due = (group_id for group_id, one in self._verdicts.items() if _is_due(one, now))
         unseen = self._verdicts.keys() - self._seen.keys() if len(self._seen) < len(self._verdicts) else ()
-        changes: list[Change] = []
         newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
         for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
             facts = self._see(group_id, now)
             if facts is None:
-                changes += self._forget_unseen(group_id, now)
+                self._forget_unseen(group_id, now)
             elif facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now):
                 if is_newcomer(facts.group, now):
                     newcomers.append(facts.group)
                 else:
-                    changes += self._judge(facts, now)
-        changes += self._judge_newcomers(newcomers, now)
-        return sorted(changes, key=lambda change: change.at)
+                    self._judge(facts, now)
+        self._judge_newcomers(newcomers, now)
 
     def _see(self, group_id: str, now: datetime) -> Facts | None:
         """Return the facts about a group: the same object as before if nothing changed. None: this run never saw it.
@@ -183,40 +195,38 @@ class Board:
             snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began
         )
 
-    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> Iterator[Change]:
+    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> None:
         """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
         steps, late = 0, {}
         for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
             if steps < NEWCOMER_STEPS and (facts := self._see(one.group_id, now)):
                 steps += 1 + sum(map(len, facts.history)) // _EVENTS_PER_STEP
-                yield from self._judge(facts, now)
+                self._judge(facts, now)
             else:
                 late[one.group_id] = self.put_off.get(one.group_id, now)
         self.put_off = late
 
-    def _judge(self, facts: Facts, now: datetime) -> Iterator[Change]:
+    def _judge(self, facts: Facts, now: datetime) -> None:
         """Update the verdict on a group: with the old facts at each `recheck_at` until now, then with the new facts."""
         group_id, before = facts.group.group_id, self._seen.get(facts.group.group_id)
         if before:
             until = now if facts is before else self.put_off.get(group_id, now)
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
-                yield from self._set(before, at)
+                self._set(before, at)
         if facts is before or facts.is_deleted:  # else `_see` has just made these facts
             now_known = self._known
             facts = replace(facts, retention=now_known.retention, away=now_known.away, successor=None)
             facts = replace(facts, transactions=now_known.transactions)
-        if facts.group.state == EMPTY:
-            facts = replace(facts, successor=self._successors.of(self._at(facts, now)))
-        self._seen[group_id] = facts
-        changes = list(self._set(facts, now))
+        returned = len(self._changes)
+        self._seen[group_id] = self._set(facts, now, is_new=True)
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
             del self._seen[group_id], self._verdicts[group_id]
             self.failed.pop(group_id, None)
-            changes = changes or [Change(group_id, verdict, now)]  # so that the stored verdict is removed
-        yield from changes
+            if len(self._changes) == returned:
+                self._changes.append(Change(group_id, verdict, now))  # so that the stored verdict is removed
 
-    def _forget_unseen(self, group_id: str, now: datetime) -> Iterator[Change]:
+    def _forget_unseen(self, group_id: str, now: datetime) -> None:
         """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
 
         One that an earlier run saw deleted becomes what was pending then. While work is not known, nothing is removed:
@@ -226,23 +236,31 @@ class Board:
         if verdict and (pending := pending_of_deleted(verdict)):
             if pending.at <= now:
                 self._verdicts[group_id] = pending
-                yield Change(group_id, pending, max(pending.at, verdict.at + MOMENT))
+                self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
         elif verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
-            yield Change(group_id, Verdict(OFF, now, now, "It was deleted while no job ran."), now)
+            gone = Verdict(OFF, now, now, "It was deleted while no job ran.")
+            self._changes.append(Change(group_id, gone, now))
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
         """Return these facts with a time, the settings of the group and its previous verdict."""
         group_id = facts.group.group_id
         return replace(facts, now=at, settings=self._settings_of(group_id), previous=self._verdicts.get(group_id))
 
-    def _set(self, facts: Facts, at: datetime) -> Iterator[Change]:
-        """Set the verdict on a group. An error affects only this group, and does not end a bad verdict."""
+    def _set(self, facts: Facts, at: datetime, *, is_new: bool = False) -> Facts:
+        """Set the verdict on a group, and return its facts: new ones with the successor of an Empty group.
+
+        An error affects only this group, and does not end a bad verdict. Raises MemoryError, which is of no group.
+        """
         group_id = facts.group.group_id
         before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
         try:
+            if is_new and facts.group.state == EMPTY:
+                facts = replace(facts, successor=self._successors.of(self._at(facts, at)))
             after = judge(self._at(facts, at))
             self.failed.pop(group_id, None)
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - see above
             self.failed[group_id] = why = f"{NOT_JUDGED}{type(error).__name__}: {error}"
             after = Verdict(UNKNOWN, at, at, why)
@@ -254,11 +272,12 @@ class Board:
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
-            yield Change(group_id, after, after.at if before is None or after.at > before.at else at)
+            self._changes.append(Change(group_id, after, after.at if before is None or after.at > before.at else at))
             self._times.pop(group_id, None)
         elif is_bad(after) and _has_moved(self._times.setdefault(group_id, before), after, at):
             self._times[group_id] = after
             self.moved.add(group_id)
+        return facts
 
 
 def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:

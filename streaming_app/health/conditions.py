@@ -62,7 +62,11 @@ def losing(facts: Facts) -> Verdict | None:
         f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
         f"before the group read them, seen at {utc(since)}: {_places(lost)}"
     )
-    evidence = {"lost_offsets_at_least": lost.offsets, "partitions": _rows_of(lost.named)}
+    evidence = {
+        "lost_offsets_at_least": lost.offsets,
+        "partition_count": lost.count,
+        "partitions": _rows_of(lost.named),
+    }
     return Verdict(LOSING, since, due, why, CRITICAL, evidence)
 
 

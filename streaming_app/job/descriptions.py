@@ -4,7 +4,9 @@ Theory of operation
 -------------------
 The log says when a description was stored; the brokers' plugin has its content. So the service asks for a group once
 each time the log says so, one group per request and at most `_MOST` per pass, since each request is a call of the
-plugin. It asks again once a day: a plugin can lose a description or fail to return it, and the log does not show that.
+plugin. A group whose coordinator does not answer comes after all others from then on.
+
+It asks again once a day: a plugin can lose a description or fail to return it, and the log does not show that.
 Then the fetched description stays, with the status that the broker returned, and the service asks again after an hour.
 `lost` reports such groups to the rules.
 
@@ -35,6 +37,7 @@ NAME = "descriptions"
 _NEEDS = "topology descriptions need Describe on the groups and on their topics"
 _MOST = 60
 """The most groups that a pass asks for."""
+_FAILURES_IN_A_ROW = 3  # groups: then the brokers are away, and each further one would only time out
 _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: they stay in memory until they are written
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
@@ -56,6 +59,7 @@ class DescriptionsService(Poller):
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
         self._lost: Mapping[str, LostDescription] | None = None
+        self._unanswered: set[str] = set()  # groups whose coordinators did not answer when they were last asked
 
     def lost(self) -> Mapping[str, LostDescription] | None:
         """Return by group the description that the log has as stored, but the plugin did not return.
@@ -77,7 +81,8 @@ class DescriptionsService(Poller):
         for group_id in asked.keys() - groups.keys():
             del asked[group_id]
         due = [group for group in groups.values() if _is_due(group, asked.get(group.group_id), now)]
-        due.sort(key=lambda one: _order(one, asked.get(one.group_id)))
+        self._unanswered &= groups.keys()
+        due.sort(key=lambda one: (one.group_id in self._unanswered, *_order(one, asked.get(one.group_id))))
         found, failure = self._fetch(due[:_MOST], now) if due else ({}, None)
         self._write(found)
         self._lost = {
@@ -92,15 +97,20 @@ class DescriptionsService(Poller):
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
         """Return the new columns of each group, and an error if a broker did not answer; note the requests."""
         found: dict[str, dict[str, Any]] = {}
-        denied, characters = 0, 0
+        failure: Exception | None = None
+        denied, characters, failed = 0, 0, 0
         with StreamsGroupClient.of(self._job.properties) as client:
             for group in due:
-                if self.stopping.is_set() or characters > _MOST_CHARACTERS:
+                if self.stopping.is_set() or characters > _MOST_CHARACTERS or failed == _FAILURES_IN_A_ROW:
                     break
                 try:
                     (answer,) = client.describe([group.group_id], include_topology_description=True)
                 except Exception as error:  # noqa: BLE001 - whatever kafka-python raises; the fetched ones are kept
-                    return found, error
+                    failure, failed = error, failed + 1
+                    self._unanswered.add(group.group_id)
+                    continue
+                failed = 0
+                self._unanswered.discard(group.group_id)
                 denied += answer["error_code"] in AUTHORIZATION_CODES
                 row = _row(group, answer, now)
                 status = row["status"] if row else None
@@ -112,7 +122,7 @@ class DescriptionsService(Poller):
         if denied:
             groups = count(denied, "stored description", "stored descriptions")
             self.report_denied(f"{groups} may not be read: {_NEEDS}")
-        return found, None
+        return found, failure
 
     def _note(self, group: GroupSnapshot, now: datetime, status: str | None) -> _Asked:
         assert self._asked is not None  # noqa: S101 - read before the first request

@@ -205,7 +205,7 @@ class Standing:
         group_id, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
-        self._take_owner(owner.member_id, one)
+        self._take_owner(owner.member_id, commit, one)
         if commit.is_known:
             self._take_commit(commit, now, is_new=is_new)
         elif self.offset is not None:
@@ -264,9 +264,12 @@ class Standing:
         self.row = row
         self._take_speed(now)
 
-    def _take_owner(self, owner: str | None, one: GroupPass) -> None:
+    def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
         if self.owner_since is None:
-            self.owner_since = min(one.now, one.tasks.stable_since or one.tasks.rebalancing_since or one.now)
+            # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
+            ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
+            began = one.tasks.stable_since or one.tasks.rebalancing_since or one.now
+            self.owner_since = min(one.now, began - ahead)
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
         elif owner and owner != self.owner and self.owner_since <= self.moved_at:
             self.owner_since = one.now

@@ -13,6 +13,7 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
+from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, Verdict
 from streaming_app.lag.progress import Standing
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
@@ -240,3 +241,57 @@ def test_verdicts_of_one_outage_have_one_begin_and_say_what_the_earlier_ones_sai
         (UNSTABLE, "members left 12 times"),
         (STALLED, stalled.verdict.why),
     ]
+
+
+def times_of(changes: list[Change]) -> list[tuple[str, str, Any]]:
+    return [(one.group_id, one.verdict.verdict, one.at) for one in changes]
+
+
+@pytest.mark.parametrize("failing", range(1, 7))
+def test_a_step_that_memory_ends_sets_no_group_aside_and_the_next_one_returns_what_it_found(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps of three groups, one of which is deleted: memory is short at the given verdict."""
+    begun = {name: replace(group(), group_id=name) for name in "abc"}
+    works = {name: replace(waiting(ago(minutes=20)), group_id=name) for name in begun}
+    first = Known(begun, work=works)
+    ended = replace(ENDED, state_since=ago(minutes=20))
+    second = Known({name: replace(ended, group_id=name) for name in "ab"}, work=works)
+    whole, one, calls = board(), board(), 0
+    expected = [times_of(whole.step(*both)) for both in ((first, ago(minutes=21)), (second, NOW))]
+
+    def short(facts: Facts) -> Verdict:
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise MemoryError
+        return judge(facts)
+
+    monkeypatch.setattr(board_module, "judge", short)
+    for (both, at), changes in zip(((first, ago(minutes=21)), (second, NOW)), expected, strict=True):
+        before = calls
+        try:
+            found = one.step(both, at)
+        except MemoryError:
+            assert before < failing == calls
+            found = one.step(both, at)
+        assert times_of(found) == changes
+    assert calls > failing
+    assert (one.verdicts(), one.failed) == (whole.verdicts(), {})
+
+
+def test_an_error_in_the_search_for_a_successor_is_of_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    since = ago(minutes=20)
+    died = {name: replace(ENDED, state_since=since, group_id=name) for name in "ab"}
+    works = {name: replace(waiting(since), group_id=name) for name in died}
+
+    class Failing(Successors):
+        def of(self, facts: Facts) -> str | None:
+            return super().of(facts) if facts.group.group_id == "b" else str(1 // 0)
+
+    monkeypatch.setattr(board_module, "Successors", Failing)
+    one = board()
+    changes = {change.group_id: change.verdict for change in one.step(Known(died, work=works), NOW)}
+    assert {name: found.verdict for name, found in changes.items()} == {"a": UNKNOWN, "b": DOWN}
+    assert "ZeroDivisionError" in one.failed["a"]
+    assert one.failed.keys() == {"a"}

@@ -60,6 +60,16 @@ def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
     assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
 
 
+def test_records_lost_in_more_partitions_than_are_named_are_not_over_while_one_is_hidden() -> None:
+    lost = [row(partition=n, status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
+    at_first = waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=lost[:20], count=21))
+    losing = verdict(facts(group(), at_first))
+    assert (losing.verdict, losing.evidence["partition_count"]) == (LOSING, 21)
+    progress = {("orders", n): Standing(row(partition=n), None if n == 20 else False) for n in range(21)}
+    known = work(partitions=21, unknown=1, progressed_at=NOW, arrived_at=NOW, progress=progress)
+    assert not is_over(verdict(facts(group(), known), losing))
+
+
 @pytest.mark.parametrize("name", [LOSING, STALLED, BEHIND])
 @pytest.mark.parametrize(
     ("hidden", "count", "ends"),

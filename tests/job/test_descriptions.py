@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from kafka.errors import NodeNotReadyError
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job import descriptions
@@ -35,6 +36,7 @@ class Rig:
         self.groups: dict[str, GroupSnapshot] = {}
         self.asked: list[str] = []
         self.answers: dict[str, dict[str, Any]] = {}
+        self.away: set[str] = set()
         self.lines: list[str] = []
         self.restart()
 
@@ -48,6 +50,8 @@ class Rig:
 
         def counted(group_ids: list[str], **named: Any) -> list[dict[str, Any]]:
             self.asked += group_ids
+            if self.away & set(group_ids):
+                raise NodeNotReadyError
             return [self.answers.get(one) or describe([one], **named)[0] for one in group_ids]
 
         client.describe = counted  # type: ignore[method-assign, assignment]
@@ -161,6 +165,25 @@ def test_a_description_that_the_plugin_has_lost_stays_with_since_when_and_is_ask
     rig.now += HOUR
     rig.service.tick()
     assert [one["status"] for one in rig.rows()] == ["AVAILABLE"]
+
+
+def test_groups_whose_coordinator_is_away_do_not_keep_the_others_from_being_asked(rig: Rig) -> None:
+    rig.away = {f"away-{n}" for n in range(5)}
+    for one in (*sorted(rig.away), "here-1", "here-2"):
+        rig.knows(one)
+        rig.answers[one] = not_stored(1)
+    for asked in (
+        ["away-0", "away-1", "away-2"],
+        ["away-3", "away-4", "here-1", "here-2", "away-0", "away-1", "away-2"],
+    ):
+        rig.asked.clear()
+        with pytest.raises(NodeNotReadyError):
+            rig.service.tick()
+        assert rig.asked == asked
+    assert [one["group_id"] for one in rig.rows()] == ["here-1", "here-2"]
+    rig.away.clear()
+    rig.service.tick()
+    assert len(rig.rows()) == 7
 
 
 def not_stored(status: int) -> dict[str, Any]:

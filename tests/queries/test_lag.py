@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -15,11 +16,13 @@ from streaming_app.lag.model import LagRow
 from streaming_app.lag.status import LEFT_OVER, STATUSES, UNKNOWN
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
-from streaming_app.queries.lag import find_lag
+from streaming_app.queries.health import explain, lag_times, read_verdicts
+from streaming_app.queries.lag import find_lag, to_row
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import Row, WarehouseReader
 from tests.support.lag_harness import row
-from tests.support.warehouses import make_warehouse
+from tests.support.rows import group_row
+from tests.support.warehouses import make_warehouse, replace_rows
 
 pytestmark = pytest.mark.slow
 
@@ -170,3 +173,34 @@ def test_metrics_are_the_same_sums(reader: WarehouseReader, by: str) -> None:
         if column == "min_partition_time":
             expected = {key: value.timestamp() for key, value in expected.items()}
         assert found == expected, name
+
+
+_KNOWN = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row(leader=1)],
+        [row(leader=1), row(partition=1, leader=1, **NO_LAG)],
+        [row(leader=1), row(partition=1, leader=None, **NO_LAG)],
+    ],
+    ids=["well for three days", "a partition is hidden", "a partition has no leader"],
+)
+def test_why_list_page_and_lag_say_the_same_age_of_the_lag_of_a_group(rows: list[LagRow], tmp_path: Path) -> None:
+    """The verdict has not changed for three days, so its row has not been written again."""
+    path, now = make_warehouse(tmp_path), datetime(2026, 11, 27, 8, tzinfo=timezone.utc)
+    long_ago, known_until = now - timedelta(days=3), now - timedelta(seconds=5)
+    LagTables(path, "default").replace_lag(rows)
+    replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in _KNOWN))
+    times = {"since": long_ago, "judged_at": long_ago, "inputs_at": long_ago}
+    replace_rows(path, "group_health", {"group_id": "payments", "verdict": "Ok", "why": "Offsets advance.", **times})
+    replace_rows(path, "groups", group_row(group_id="payments"))
+    reader = WarehouseReader(path, "default")
+    (verdict,) = read_verdicts(reader, "default", ["payments"]).values()
+    lines = list(explain(verdict, None, None, now, lag_times(reader, "default", "payments")))
+    assert [one.strip() for one in lines if "Its lag" in one] == ["Its lag was known 5 s ago."]
+    (sums,) = find_lag(reader, "default", ["payments"], ["group_id"])
+    assert to_row(sums, ["group_id"], now)["KNOWN"] == "5 s ago"
+    (shown,) = reader.rows("SELECT inputs_at FROM group_overview")  # which `list`, `describe` and the page read
+    assert shown["inputs_at"] == known_until

@@ -42,15 +42,21 @@ def test_a_group_that_may_not_be_described_ends_the_description_of_no_other(
 ) -> None:
     shown, hidden, of_hidden_topic = unique("shown"), unique("hidden"), unique("of-hidden-topic")
     client, topics = secured.client, {shown: unique("in"), hidden: unique("other"), of_hidden_topic: unique("secret")}
-    for group_id, topic in topics.items():
+    for topic in topics.values():
         client.create_topic(topic)
-        SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[topic]))).join()
+    members = [SimulatedMember(client, one, topology(subtopology("0", source_topics=[topics[one]]))) for one in topics]
+    for member in members:
+        member.join()
     groups = [(ResourceType.GROUP, one) for one in (shown, of_hidden_topic)]
     secured.allow(*describe(*groups, (ResourceType.TOPIC, topics[shown])))
 
     found = limited.describe([hidden, shown, of_hidden_topic])
 
     assert [(one["group_id"], one["error_code"]) for one in found] == [(hidden, 30), (shown, 0), (of_hidden_topic, 29)]
+    secured.allow()
+    for member in members:
+        member.leave()
+    client.delete_groups([*topics])  # other tests of this broker look at all groups
 
 
 def test_a_group_with_a_topic_that_may_not_be_described_is_not_idle_and_its_sum_is_a_lower_bound(

@@ -59,10 +59,19 @@ def extract(release: str, directory: Path, topic: str, identity: Mapping[str, st
 
 def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     reader = WarehouseReader(warehouse)
-    events = [event for event in reader.rows(EVENTS) if event["kind"] not in KINDS_OF_LATER_RELEASES]
+    events = [
+        event
+        for event in reader.rows(EVENTS)
+        if event["kind"] not in KINDS_OF_LATER_RELEASES and not _is_of_a_deletion(event)
+    ]
     return {"events": events} | {
         name: reader.rows(query) for name, query in (("groups", GROUPS), ("members", MEMBERS), ("tasks", ASSIGNMENTS))
     }
+
+
+def _is_of_a_deletion(event: Mapping[str, Any]) -> bool:
+    """Return whether the assignment epoch fell: releases before 0.3.1 said so of each group that was deleted."""
+    return event["kind"] == "assignment_epoch" and int(event["old"] or 0) > int(event["new"] or 0)
 
 
 def identity_of(warehouse: Path) -> dict[str, str]:

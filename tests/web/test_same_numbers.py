@@ -95,7 +95,7 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
         if row["deployed_at"] is None:
             assert group_id not in deployed
         else:
-            assert f"ended at {utc(row['deployed_at'])}," in deployed[group_id]
+            assert f" at {utc(row['deployed_at'])}," in deployed[group_id]
         if group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60:
             verdict, _, _, state, lag, seconds, members, tasks, *_ = cells[group_id]
             assert (verdict.split(" ")[0], state) == (row["verdict"], row["state"])

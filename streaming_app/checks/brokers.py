@@ -60,8 +60,8 @@ _OPTIONAL_ACLS = {
         "FACTS",
     ),
     "Read on Topic:*": (
-        "whether records wait, or only markers and aborted records of transactions, is known only for topics that "
-        "other ACLs allow",
+        "whether records wait, or only markers and aborted records of transactions, and for which producer "
+        "groups wait, is known only for topics that other ACLs allow",
         "",
     ),
 }

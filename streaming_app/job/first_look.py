@@ -40,7 +40,7 @@ from streaming_app.kafka.error_lines import REQUEST_ERRORS
 from streaming_app.kafka.lag_offsets import is_denied
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.lag.model import Commit, CommitKey
-from streaming_app.lag.transactions import Transactions, held_for_long
+from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
 from streaming_app.stream.fold_stage import fold_group
@@ -159,9 +159,11 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
 def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> Transactions:
     """Return the open transactions for which groups have waited for long."""
     held, longest = held_for_long(work.values()), None
+    if not held:
+        return NO_TRANSACTIONS
     with suppress(KafkaError):  # no DescribeConfigs on the cluster
         longest = broker_facts.longest_transaction(broker_facts.configs_of_brokers(client, client.broker_ids()))
-    found = broker_facts.open_transactions(client, {topic for topic, _ in held}) if held else []
+    found = broker_facts.open_transactions(client, {topic for topic, _ in held})
     first = broker_facts.first_producers(client, held, found)
     return Transactions(broker_facts.by_partition(found), longest, first)
 

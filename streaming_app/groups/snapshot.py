@@ -233,7 +233,7 @@ def shown_at(group: GroupSnapshot) -> datetime | None:
 
 
 def gave_up(group: GroupSnapshot) -> bool:
-    """Return whether the last members left while the group was NotReady: nobody validates the topics of an Empty group."""
+    """Return whether the last members left while the group was NotReady: an Empty group keeps the epochs of then."""
     epochs = group.topology_epoch, group.validated_topology_epoch
     return group.state == EMPTY and group.readiness_recorded and None not in epochs and epochs[0] != epochs[1]
 

@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 The caller adds the events of each batch, and after a start those in the table `group_events`. They are kept for
-`WINDOW`. Two events are kept for `GAVE_UP_KEPT_FOR`: that the last members of a NotReady group left, and why the group
-was NotReady, because the group stays Down for this reason until it has members again. If a later batch retracts an
-event, it is removed. An event that is added twice is kept once.
+`WINDOW`. Why the group was NotReady is kept for `REASONS_KEPT_FOR`: a group whose members gave up stays Down for this
+reason until it has members again. If a later batch retracts an event, it is removed. An event that is added twice is
+kept once.
 
 Times are the broker's, and never go back within a group. Otherwise a new coordinator with a slow clock could cause
 periods of negative length.
@@ -20,10 +20,9 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.text import host_of
 
-GAVE_UP_KEPT_FOR = timedelta(days=15)
+REASONS_KEPT_FOR = timedelta(days=15)
 WINDOW = timedelta(hours=2)
 """How long other events are kept: longer than every period over which conditions count events."""
 _KEPT = 600  # events of one list and group, the newest: more than any condition counts
@@ -63,14 +62,9 @@ class Event(NamedTuple):
         """The identity of the event within its group; sorts in the order of the log."""
         return self.offset, self.kind, self.member_id or ""
 
-    @property
-    def gave_up(self) -> bool:
-        """Whether the last members left while the group was NotReady."""
-        return self.kind == STATE and self.old == NOT_READY and self.new == EMPTY
-
-    def is_recent(self, since: datetime, gave_up_since: datetime) -> bool:
-        """Return whether the event is kept: reasons, and members that gave up, from `gave_up_since` on."""
-        return self.at >= (gave_up_since if self.kind == REASON or self.gave_up else since)
+    def is_recent(self, since: datetime, reasons_since: datetime) -> bool:
+        """Return whether the event is kept."""
+        return self.at >= (reasons_since if self.kind == REASON else since)
 
 
 class GroupHistory(NamedTuple):
@@ -117,7 +111,7 @@ class GroupHistories:
     def add(self, group_id: str, row: Row, now: datetime) -> bool:
         """Add an event. Return whether it is new: of a kept kind, recent, and not added before."""
         event = _event(row)
-        if event is None or not event.is_recent(now - WINDOW, now - GAVE_UP_KEPT_FOR):
+        if event is None or not event.is_recent(now - WINDOW, now - REASONS_KEPT_FOR):
             return False
         events, position = self._find(group_id, event)
         if events[position : position + 1] and events[position].key == event.key:
@@ -157,11 +151,11 @@ class GroupHistories:
         self._pruned_at = now
         since = now - WINDOW
         for group_id, history in list(self._groups.items()):
-            gave_up_since = now - GAVE_UP_KEPT_FOR if group_id in known else since
+            reasons_since = now - REASONS_KEPT_FOR if group_id in known else since
             if any(history) and not any(events and events[0].at < since for events in history):
                 continue
             kept = GroupHistory(
-                *(tuple(one for one in events if one.is_recent(since, gave_up_since)) for events in history)
+                *(tuple(one for one in events if one.is_recent(since, reasons_since)) for events in history)
             )
             if not any(kept):
                 del self._groups[group_id]

@@ -105,9 +105,7 @@ def _spells(changes: Sequence[Event], now: datetime) -> list[_Spell]:
     """Return the spells of the group in order. Two spells that follow one another have different kinds."""
     spells: list[_Spell] = []
     kind = _KINDS.get(changes[0].old or "", ASSIGNING) if changes else ASSIGNING
-    for before, change in zip([None, *changes], changes, strict=False):
-        if before and before.gave_up and change.old not in {None, EMPTY, DEAD}:  # events in between are not kept
-            spells, kind = [], _KINDS.get(change.old, ASSIGNING)
+    for change in changes:
         kind = _KINDS.get(change.new or "", _UP if kind == _UP else ASSIGNING)
         if spells and spells[-1].kind == kind:
             continue

@@ -67,8 +67,10 @@ class Successors:
     def _stayed(self, group_id: str, until: datetime) -> bool:
         """Return whether a successor had members until this time."""
         group = self._groups.get(group_id)
-        since = (group.state_since or shown_at(group)) if group else None
-        return group is None or group.state != EMPTY or since is None or since > until
+        if group is None or group.state != EMPTY:
+            return True
+        since = group.state_since or shown_at(group)
+        return since is None or since > until
 
     @cached_property
     def _running(self) -> Mapping[frozenset[Node], Sequence[str]]:

@@ -8,8 +8,10 @@ if the transaction has been open for its time-out, or if that is not known for t
 allow (`transaction.max.timeout.ms`), and then for the patience of the group. If neither is known, Kafka's default
 counts, and the verdict is a warning only.
 
-The time of a transaction is that of the first record behind the last stable offset. A transaction that began later, or
-that has not begun yet by the clock of its coordinator, is not the one that holds the group.
+The time of a transaction is that of the first record behind the last stable offset, by the job's clock: the clock of
+its coordinator may differ by minutes. The transaction is the one that starts at the last stable offset, according to
+the leader of the partition. If that is not known, it is the oldest one that may be described, unless this one began
+later by the clock of its coordinator, or has not begun yet.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 from streaming_app.health.facts import WORK_OLD, Facts, to_time
 from streaming_app.health.verdict import CRITICAL, OPEN_TRANSACTION, STALLED, WARNING, Verdict
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import OpenTransaction
+from streaming_app.lag.transactions import NO_TRANSACTIONS, OpenTransaction
 from streaming_app.text import count, first_of, format_duration, utc
 
 _USUALLY_LONGEST = 900.0  # seconds: the default of `transaction.max.timeout.ms`
@@ -37,6 +39,7 @@ class _Held(NamedTuple):
     of: OpenTransaction | None
     limit: float | None
     """None: neither the time-out of the transaction nor the longest one is known."""
+    producer_id: int | None
 
 
 def held(facts: Facts) -> Verdict | None:
@@ -65,22 +68,24 @@ def held(facts: Facts) -> Verdict | None:
 
 
 def _held(key: TopicPartition, since: float, facts: Facts) -> _Held:
-    known = facts.transactions
-    of = known.open.get(key) if known else None
-    if of is not None and of.began > since + _TOLERANCE:
-        of = None
-    limit = of.timeout if of else known.longest if known else None
-    began = min(of.began, since) if of else since
-    return _Held(since, key, began + (_USUALLY_LONGEST if limit is None else limit), of, limit)
+    known = facts.transactions or NO_TRANSACTIONS
+    of, first = known.open.get(key), known.first.get(key)
+    if first is not None and first.starts_at == facts.work.progress[key].row.last_stable_offset:
+        of = first.of
+    else:
+        first, of = None, None if of is None or of.began > since + _TOLERANCE else of
+    limit = of.timeout if of else known.longest
+    producer_id = first.producer_id if first else of and of.producer_id
+    return _Held(since, key, since + (_USUALLY_LONGEST if limit is None else limit), of, limit, producer_id)
 
 
 def _place(one: _Held, facts: Facts) -> str:
     row, of = facts.work.progress[one.key].row, one.of
-    names = f"{row.topic}-{row.partition} at {row.last_stable_offset}"
+    text = f"{row.topic}-{row.partition} at {row.last_stable_offset}"
     if of is None:
-        return names
+        return text if one.producer_id is None else f"{text}, producer {one.producer_id}, transactional id not known"
     return (
-        f"{names}, transactional id {of.transactional_id}, producer {of.producer_id}, open since "
+        f"{text}, transactional id {of.transactional_id}, producer {of.producer_id}, open since "
         f"{utc(to_time(of.began))}, time-out {format_duration(of.timeout)}"
     )
 
@@ -88,4 +93,6 @@ def _place(one: _Held, facts: Facts) -> str:
 def _row(one: _Held, facts: Facts) -> Mapping[str, Any]:
     row = facts.work.progress[one.key].row
     found = {name: getattr(row, name) for name in ("topic", "partition", "committed_offset", "last_stable_offset")}
-    return found | ({"transactional_id": one.of.transactional_id, "producer_id": one.of.producer_id} if one.of else {})
+    if one.producer_id is None:
+        return found
+    return found | {"transactional_id": one.of and one.of.transactional_id, "producer_id": one.producer_id}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from streaming_app.kafka.broker_facts import BrokerFact, Row
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import OpenTransaction, Transactions
+from streaming_app.lag.transactions import Transactions
 from streaming_app.lag.work import retention_seconds
 from streaming_app.report import ReportOnce
 from streaming_app.tables.rust_table import RustTable
@@ -85,14 +85,18 @@ class _Known:
 class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
-    def __init__(self, job: Job) -> None:
-        """Prepare for the groups of a job; the facts of its cluster are in the table."""
+    def __init__(self, job: Job, held: Callable[[], Sequence[TopicPartition]] = list) -> None:
+        """Prepare for the groups of a job; the facts of its cluster are in the table.
+
+        `held` returns the partitions where groups have waited for an open transaction for long.
+        """
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._known: dict[str, _Known] = {}
         self._written: Sequence[BrokerFact] = ()
         self._written_at: datetime | None = None
-        self._open: Mapping[TopicPartition, OpenTransaction] | None = None
+        self._held = held
+        self._open: Transactions | None = None
         self._uncleaned = ReportOnce(self.report)
         self._sources = (
             _Source(
@@ -144,8 +148,7 @@ class BrokerFacts(Poller):
         """Return the open transactions on topics of groups; None before the first pass."""
         if self._open is None:
             return None
-        longest = [one.value for one in self._facts(kinds.BROKER_CONFIG) if one.name == read.LONGEST_TRANSACTION]
-        return Transactions(self._open, max(map(int, longest)) / 1000 if longest else None)
+        return replace(self._open, longest=read.longest_transaction(self._facts(kinds.BROKER_CONFIG)))
 
     def acceptable_lags(self) -> Mapping[str, int]:
         """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
@@ -195,7 +198,8 @@ class BrokerFacts(Poller):
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""
         topics, groups = {*asked.topics, OFFSETS_TOPIC}, self._job.groups()
         open_now = read.open_transactions(admin, topics)
-        self._open = {key: one for one, key in sorted(open_now, key=lambda one: one[0].began, reverse=True)}
+        first = read.first_producers(admin, self._held(), open_now)
+        self._open = Transactions(read.by_partition(open_now), first=first)
         found = read.transaction_facts(open_now, topics)
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}

@@ -13,10 +13,11 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka.errors import UnsupportedCodecError
+from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, Observed
@@ -33,11 +34,14 @@ from streaming_app.health.verdict import BAD, UNKNOWN, WORST_FIRST, Verdict, tro
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
+from streaming_app.kafka import broker_facts
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
 from streaming_app.kafka.lag_offsets import is_denied
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.lag.model import Commit, CommitKey
+from streaming_app.lag.transactions import Transactions, held_for_long
+from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
@@ -142,13 +146,24 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
             if len(tables.rows) > _MANY:
                 report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
             lag = LagPass(tables, lag_tracker(config)).run(client)  # type: ignore[arg-type] # it reads no more of them
+            transactions = _transactions(client, lag.work)
     except (UnsupportedCodecError, *REQUEST_ERRORS) as error:
         return skipped(CHECK, f"what the job would say is not known: {error_line(error)}")
     engine = AlertEngine(engine_settings(config), (), DescriptionSupport(config.alerts.descriptions))
     groups = {group_id: group_snapshot(row) for group_id, row in tables.rows.items()}
     now = datetime.now(timezone.utc)
-    engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away), now)
+    engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away, transactions=transactions), now)
     return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends))
+
+
+def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> Transactions:
+    """Return the open transactions for which groups have waited for long."""
+    held, longest = held_for_long(work.values()), None
+    with suppress(KafkaError):  # no DescribeConfigs on the cluster
+        longest = broker_facts.longest_transaction(broker_facts.configs_of_brokers(client, client.broker_ids()))
+    found = broker_facts.open_transactions(client, {topic for topic, _ in held}) if held else []
+    first = broker_facts.first_producers(client, held, found)
+    return Transactions(broker_facts.by_partition(found), longest, first)
 
 
 def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long

@@ -36,7 +36,7 @@ from streaming_app.groups.snapshot import (
     correct_snapshot,
     group_snapshot,
 )
-from streaming_app.groups.state_rules import DEAD, EMPTY, NOT_READY
+from streaming_app.groups.state_rules import DEAD
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
@@ -184,13 +184,12 @@ class GroupCache:
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
-        since, gave_up_since = (quote((now - kept).isoformat()) for kept in (history.WINDOW, history.GAVE_UP_KEPT_FOR))
+        since, reasons_since = (quote((now - kept).isoformat()) for kept in (history.WINDOW, history.REASONS_KEPT_FOR))
         kinds = ", ".join(map(quote, history.KINDS))
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
-            f"(at >= TIMESTAMP {gave_up_since} AND (kind = 'not_ready_reason' OR (kind = 'state' AND "
-            f'"old" = {quote(NOT_READY)} AND "new" = {quote(EMPTY)})))) AND void IS NOT TRUE '
+            f"(at >= TIMESTAMP {reasons_since} AND kind = {quote(history.REASON)})) AND void IS NOT TRUE "
             f"ORDER BY e.offset"
         )
         for rows in slices:

@@ -20,9 +20,11 @@ from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
 from streaming_app.kafka.connection import KeptConnection
+from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
 from streaming_app.lag.progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
+from streaming_app.lag.transactions import held_for_long
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
@@ -130,6 +132,11 @@ class LagService(Poller):
             return None
         longest = _OLD_PASSES * max(self._settings.interval, 2 * result.seconds)
         return result if 0 <= self._clock() - result.at < longest else None
+
+    def held(self) -> list[TopicPartition]:
+        """Return the partitions where groups have waited for an open transaction for long."""
+        result = self.newest()
+        return held_for_long(result.work.values()) if result else []
 
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""

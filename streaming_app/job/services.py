@@ -109,7 +109,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     heartbeat, disks = Heartbeat(job, descriptions), Disks(config)
     wanted = wanted_services(config)
     lag = LagService(job) if config.lag.enabled else None
-    facts = BrokerFacts(job) if FACTS in wanted else None
+    facts = BrokerFacts(job, lag.held if lag else list) if FACTS in wanted else None
     copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if COPIES in wanted else None
     stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
     read_again = GroupsToReadAgain(job)

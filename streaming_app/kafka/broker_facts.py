@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
+from kafka.protocol.admin import DescribeProducersRequest
 
 from streaming_app import kafka as kinds
 from streaming_app.chunks import chunks
@@ -23,9 +25,10 @@ from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
+from streaming_app.kafka.lag_offsets import ask_leaders, by_topic, describe_leaders
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import OpenTransaction
+from streaming_app.lag.transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
@@ -294,6 +297,46 @@ def open_transactions(admin: Admin, topics: Collection[str]) -> OpenTransactions
             transaction = OpenTransaction(name, began, timeout, one.producer_id)
             found += ((transaction, (topic, partition)) for topic, partition in sorted(one.topic_partitions))
     return found
+
+
+def by_partition(found: OpenTransactions) -> dict[TopicPartition, OpenTransaction]:
+    """Return the oldest transaction of each partition."""
+    return {key: one for one, key in sorted(found, key=lambda one: one[0].began, reverse=True)}
+
+
+def first_producers(
+    admin: Admin, held: Sequence[TopicPartition], found: OpenTransactions
+) -> dict[TopicPartition, FirstProducer]:
+    """Return the producer of the open transaction with the first offset in each of these partitions; ask the leaders.
+
+    Its transaction is the one of `found`. Needs Read on the topics: those that may not be read are missing, and so are
+    partitions whose leader does not answer.
+    """
+    if not held:
+        return {}
+
+    def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+        asked = DescribeProducersRequest.TopicRequest
+        topics = [asked(name=name, partition_indexes=those) for name, those in by_topic(keys, itemgetter(1))]
+        return DescribeProducersRequest(topics=topics)
+
+    described = {(one.producer_id, key): one for one, key in found}
+    first = dict[TopicPartition, FirstProducer]()
+    for _, answer in ask_leaders(admin, held, describe_leaders(admin, {topic for topic, _ in held}), request):
+        for topic in () if isinstance(answer, KafkaError) else answer.topics:
+            for one in topic.partitions:
+                key = topic.name, one.partition_index
+                starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
+                if is_open := [each for each in starts if each[0] >= 0]:
+                    starts_at, producer_id = min(is_open)
+                    first[key] = FirstProducer(starts_at, producer_id, described.get((producer_id, key)))
+    return first
+
+
+def longest_transaction(facts: Iterable[BrokerFact]) -> float | None:
+    """Return the longest time-out of transactions that the configs of brokers allow, in seconds; None: not known."""
+    values = [int(one.value) for one in facts if one.name == LONGEST_TRANSACTION]
+    return max(values) / 1000 if values else None
 
 
 def transaction_facts(

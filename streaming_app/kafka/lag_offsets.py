@@ -132,7 +132,7 @@ def list_offsets(
         return topic_type.ListOffsetsPartition(partition_index=key[1], timestamp=at)
 
     def request(keys: Sequence[TopicPartition]) -> Any:  # noqa: ANN401 - the same
-        asked = [topic_type(name=name, partitions=those) for name, those in _by_topic(keys, partition)]
+        asked = [topic_type(name=name, partitions=those) for name, those in by_topic(keys, partition)]
         return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
 
     keys = list(partitions)
@@ -179,7 +179,7 @@ def _read_committed(
             max_wait_ms=0,
             min_bytes=0,
             isolation_level=1,
-            topics=[topic_type(topic=name, partitions=those) for name, those in _by_topic(keys, partition)],
+            topics=[topic_type(topic=name, partitions=those) for name, those in by_topic(keys, partition)],
             min_version=_FETCH_RECORDS_VERSION,
             max_version=_LAST_FETCH_WITH_NAMES,
         )
@@ -234,9 +234,7 @@ def ask_leaders(
     return zip((some for _, some in asked), answers, strict=True)
 
 
-def _by_topic(
-    keys: Iterable[TopicPartition], build: Callable[[TopicPartition], Any]
-) -> Iterable[tuple[str, list[Any]]]:
+def by_topic(keys: Iterable[TopicPartition], build: Callable[[TopicPartition], Any]) -> Iterable[tuple[str, list[Any]]]:
     """Return by topic what `build` makes of the partitions."""
     found: defaultdict[str, list[Any]] = defaultdict(list)
     for key in keys:

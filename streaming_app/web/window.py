@@ -112,7 +112,6 @@ def _begin(selected: str, group: Row, now: datetime) -> datetime:
         return now - length
     epochs = group.get("topology_epochs") or ()
     times = [group.get("first_seen_at"), group.get("members_since"), group.get("updated_at"), now]
-    first: datetime = min(
-        at for at in (*times, *(one["first_seen_at"] for one in epochs)) if at
-    )  # of an old group: what is left
+    times += [one["first_seen_at"] for one in epochs]
+    first: datetime = min(at for at in times if at)  # of a group whose creation the log does not have, what is left
     return first - (now - first) * 0.02

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.health.history import GAVE_UP_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
+from streaming_app.health.history import REASONS_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 
@@ -66,7 +66,6 @@ def test_an_event_that_is_retracted_is_removed_and_one_that_was_never_added_is_i
     ("one", "is_kept"),
     [
         (event("state", -121, 1, "Stable", "Empty"), False),
-        (event("state", -121, 1, "NotReady", "Empty"), True),
         (event("assignment_epoch", -119, 1, "1", "2"), True),
         (event("member_left", -119, 1, "client"), True),
         (event("not_ready_reason", -121, 1, None, "why"), True),
@@ -77,16 +76,12 @@ def test_an_event_is_added_if_it_would_be_kept(one: dict[str, Any], is_kept: boo
     assert any(history(one)) == is_kept
 
 
-def test_that_members_gave_up_and_why_is_kept_for_days() -> None:
-    kept = histories(
-        event("state", 0, 1, "NotReady", "Empty"),
-        event("not_ready_reason", 0, 2, None, "why"),
-        event("state", 0, 3, "Stable", "Empty"),
-    )
-    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR)
-    assert [one.old for one in kept.groups()["g"].states] == ["NotReady"]
+def test_why_a_group_was_not_ready_is_kept_for_days() -> None:
+    kept = histories(event("state", 0, 1, "NotReady", "Empty"), event("not_ready_reason", 0, 2, None, "why"))
+    kept.prune({"g"}, NOW + REASONS_KEPT_FOR)
+    assert kept.groups()["g"].states == ()
     assert [one.new for one in kept.groups()["g"].reasons] == ["why"]
-    kept.prune({"g"}, NOW + GAVE_UP_KEPT_FOR + WINDOW)
+    kept.prune({"g"}, NOW + REASONS_KEPT_FOR + WINDOW)
     assert not kept.groups()
 
 

@@ -12,7 +12,7 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import Progress, Report, TaskCopy
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import ASSIGNED, STATE, Event, GroupHistory
+from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
     BAD,
     DOWN,
@@ -28,7 +28,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.progress import Standing
-from streaming_app.lag.transactions import OpenTransaction, Transactions
+from streaming_app.lag.transactions import FirstProducer, OpenTransaction, Transactions
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc
 from tests.support.health_harness import (
@@ -314,15 +314,6 @@ def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_tra
     assert "kafka-transactions.sh describe-producers --topic" in step
 
 
-def test_an_outage_begins_when_it_does_also_if_the_members_gave_up_days_ago() -> None:
-    """That is kept for two weeks, and what came after it for two hours."""
-    one, of_work, lately = group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty").states
-    gave_up = Event(ago(days=3), -1, STATE, "NotReady", "Empty")
-    found = [verdict(facts(one, of_work, GroupHistory(changes))) for changes in (lately, [gave_up, *lately])]
-    assert found[0].verdict == DOWN
-    assert found[1] == found[0]
-
-
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
     changes, at = [], NOW - timedelta(minutes=minutes * times)
     for n in range(times):
@@ -497,6 +488,7 @@ def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str)
         (None, None, None, 19, None),
         (ago(minutes=-60), 60.0, 900.0, 19, None),
         (ago(minutes=2), 60.0, 900.0, 19, None),
+        (ago(minutes=79), 900.0, 900.0, 19, None),
     ],
     ids=[
         "beyond its own time-out",
@@ -508,6 +500,7 @@ def test_the_runbook_has_a_step_for_what_a_verdict_says(known: Facts, step: str)
         "not beyond the default",
         "it starts in the future",
         "a later one",
+        "the clock of its coordinator is an hour behind",
     ],
 )
 def test_who_is_held_by_an_open_transaction_is_stalled_after_its_limit_and_patience(
@@ -524,6 +517,33 @@ def test_who_is_held_by_an_open_transaction_is_stalled_after_its_limit_and_patie
         step = rules()[RULE_OF_VERDICT[STALLED]].step_for(judged.why).text
         assert all(one in step for one in ("describe-producers", "find-hanging", "abort"))
     assert verdict(facts(group(), of_work, transactions=None), judged).verdict == judged.verdict  # asked for later
+
+
+@pytest.mark.parametrize(
+    ("first", "minutes", "named"),
+    [
+        (
+            FirstProducer(90, 7, OpenTransaction("tx", ago(minutes=-60).timestamp(), 60.0, 7)),
+            7,
+            "transactional id tx, ",
+        ),
+        (FirstProducer(90, 7), 21, "producer 7, transactional id not known"),
+        (FirstProducer(80, 7), 21, "orders-0 at 90, transactional id another, producer 5"),
+        (None, 21, "orders-0 at 90, transactional id another, producer 5"),
+    ],
+    ids=["the clock of its coordinator is an hour ahead", "an orphan", "it has ended meanwhile", "not asked for"],
+)
+def test_the_producer_whose_transaction_starts_at_the_last_stable_offset_is_the_one_that_holds_a_group(
+    first: FirstProducer | None, minutes: float, named: str
+) -> None:
+    since, key = ago(minutes=minutes), ("orders", 0)
+    standing = Standing(row(last_stable_offset=90), offset=90)
+    of_work = work(held={key: since.timestamp()}, progress={key: standing}, progressed_at=since, arrived_at=NOW)
+    another = OpenTransaction("another", since.timestamp(), 900.0, 5)
+    known = Transactions({key: another}, 900.0, {key: first} if first else {})
+    judged = verdict(facts(group(), of_work, transactions=known))
+    assert (judged.verdict, judged.severity, named in judged.why) == (STALLED, "critical", True), judged.why
+    assert judged.evidence["partitions"][0]["producer_id"] == (7 if first and first.starts_at == 90 else 5)
 
 
 def test_joins_and_restarts_of_members_move_no_begin_of_what_does_not_move() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,40 @@ def test_the_groups_are_counted_by_verdict_and_the_bad_ones_named(broker: LocalB
         printed = streams_groups(*arguments, "--config", config)
         assert printed.returncode == 0, printed.stdout + printed.stderr
         assert "groups now: the job would say of 3 streams groups: 2 Down (" in printed.stdout.splitlines()[-2]
+
+
+def test_a_group_that_waits_for_a_transaction_is_counted_and_stalled_once_that_is_open_for_too_long(
+    start_broker: Callable[..., LocalBroker],
+) -> None:
+    """The records are an hour old, and the broker looks for transactions to abort once an hour."""
+    broker = start_broker(properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"})
+    old = int((time.time() - 3_600) * 1_000)
+    with StreamsGroupClient(broker.bootstrap_server) as client, ExitStack() as producers:
+        for name, timeout in (("short", 1_000), ("long", 900_000)):
+            client.create_topic(name)
+            producer = producers.enter_context(
+                KafkaProducer(
+                    bootstrap_servers=broker.bootstrap_server,
+                    transactional_id=f"upstream-{name}",
+                    transaction_timeout_ms=timeout,
+                )
+            )
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(name, b"before", timestamp_ms=old).get(300)
+            producer.commit_transaction()
+            producer.begin_transaction()
+            for _ in range(3):
+                producer.send(name, b"x", timestamp_ms=old if name == "short" else None).get(300)
+            producers.callback(producer.abort_transaction)
+            member = SimulatedMember(client, f"reads-{name}", topology(subtopology("0", source_topics=[name])))
+            member.join()
+            settle([member])
+            client.commit_offsets(member.group_id, {(name, 0): 2}, member.member_id, member.epoch)
+        status, text, _ = look(broker)
+    assert status == OK
+    assert "the job would say of 2 streams groups: 1 Stalled (reads-short), " in text
+    assert text.endswith(", 2 held by a transaction")
 
 
 def test_a_cluster_without_groups_or_a_log_that_cannot_be_read_is_a_line(broker: LocalBroker) -> None:

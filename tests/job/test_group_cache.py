@@ -288,13 +288,13 @@ def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: Gr
     assert cache.rebalances_total("a") == 1
 
 
-def test_when_the_members_of_a_group_gave_up_is_known_for_days(warehouse: Path, cache: GroupCache) -> None:
+def test_why_a_group_was_not_ready_is_known_for_days(warehouse: Path, cache: GroupCache) -> None:
     store(warehouse, row("a"))
-    spells = ((16, "NotReady", "Empty"), (15, "Empty", "NotReady"), (14, "NotReady", "Empty"), (6, "Stable", "Empty"))
-    add_events(warehouse, *(("a", event(NOW - timedelta(days), "state", old, new)) for days, old, new in spells))
+    kinds = ((16, "not_ready_reason"), (14, "not_ready_reason"), (14, "state"))
+    add_events(warehouse, *(("a", event(NOW - timedelta(days), kind, None, "Empty")) for days, kind in kinds))
     cache.refresh()
-    found = [(one.at, one.new) for one in cache.histories()["a"].states]
-    assert found == [(NOW - timedelta(days=14), "Empty")]
+    found = cache.histories()["a"]
+    assert ([one.at for one in found.reasons], found.states) == ([NOW - timedelta(days=14)], ())
 
 
 def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(

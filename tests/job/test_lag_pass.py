@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,18 @@ from kafka.structs import OffsetAndMetadata
 from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
 from streaming_app.job import lag_ends, lag_pass
-from streaming_app.kafka.broker_facts import open_transactions
+from streaming_app.kafka.broker_facts import by_partition, first_producers, open_transactions
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import fetch_committed_offsets, find_records
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.transactions import OpenTransaction, Transactions
+from streaming_app.lag.transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from tests.support.container import Broker
 from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -304,25 +305,38 @@ def test_a_transaction_upstream_is_no_outage_of_its_readers_until_it_is_open_for
         producer.begin_transaction()
         for _ in range(5):
             producer.send(topic, b"x", partition=0).get(300)
-        (*_, (rows, at_ten_minutes)) = cluster.passes_with_work(group_id, 20)
+        (*_, (_, at_two_minutes)) = cluster.passes_with_work(group_id, 4)
+        (*_, (rows, at_ten_minutes)) = cluster.passes_with_work(group_id, 16)
         (*_, (_, at_half_an_hour)) = cluster.passes_with_work(group_id, 40)
-        found = {key: one for one, key in open_transactions(cluster.client, [topic])}
+        described = open_transactions(cluster.client, [topic])
+        assert held_for_long([at_two_minutes]) == []
+        held = held_for_long([at_half_an_hour])
+        first, orphan = (first_producers(cluster.client, held, one) for one in (described, ()))
         producer.commit_transaction()
+        assert wait_until(lambda: first_producers(cluster.client, held, described) == {})
     (*_, (_, after_it)) = cluster.passes_with_work(group_id, 12)
 
     assert [(one.status, one.lag, one.lag_seconds) for one in rows] == [("OK", 5, 0.0)]
-    said = [judged(work, known) for work, known in ((at_ten_minutes, found), (at_half_an_hour, found), (after_it, {}))]
-    assert [(one.verdict, one.severity) for one in said] == [
-        ("Ok", None),
-        ("Stalled", "critical"),
-        ("Stalled", "critical"),
-    ]
-    assert f"{topic}-0 at 1, transactional id {name}, producer" in said[1].why
-    assert "no offset of 1 partition moved since" in said[2].why
+    known = Transactions(by_partition(described), first=first)
+    assert (judged(at_ten_minutes, known).verdict, judged(at_ten_minutes, known).severity) == ("Ok", None)
+    producer_id = first[topic, 0].producer_id
+    for found, named, severity in (
+        (known, f"transactional id {name}, producer {producer_id}, open since", "critical"),
+        (Transactions(by_partition(described)), f"transactional id {name}, producer {producer_id}", "critical"),
+        (Transactions(longest=900.0, first=orphan), f"producer {producer_id}, transactional id not known", "critical"),
+        (Transactions(first=orphan), f"producer {producer_id}, transactional id not known", "warning"),
+    ):
+        said = judged(at_half_an_hour, found)
+        assert (said.verdict, said.severity) == ("Stalled", severity)
+        assert f"{topic}-0 at 1, {named}" in said.why
+        assert said.evidence["partitions"][0]["producer_id"] == producer_id
+    said = judged(after_it, Transactions())
+    assert (said.verdict, said.severity) == ("Stalled", "critical")
+    assert "no offset of 1 partition moved since" in said.why
 
 
-def judged(work: GroupWork, found: Mapping[tuple[str, int], OpenTransaction]) -> Verdict:
-    return verdict(facts(group(), work, transactions=Transactions(found)), at=to_time(work.known_at))
+def judged(work: GroupWork, found: Transactions) -> Verdict:
+    return verdict(facts(group(), work, transactions=found), at=to_time(work.known_at))
 
 
 def test_what_came_before_the_start_of_the_job_waits_for_members_that_never_committed(

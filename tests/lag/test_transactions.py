@@ -10,6 +10,7 @@ import pytest
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import Commit, GroupTasks, LagRow
 from streaming_app.lag.tracker import LagTracker
+from streaming_app.lag.transactions import held_for_long
 from streaming_app.lag.work import GroupWork
 from tests.support.lag_harness import ALICE, GROUP, TOPIC
 
@@ -143,6 +144,16 @@ def test_what_is_held_is_held_since_the_same_time_after_a_restart() -> None:
     log = Log()
     before = held(log)
     assert log.restarted().seen(100, 100, 150, at=T0).held == before.held
+
+
+def test_only_where_a_group_is_held_for_longer_than_its_patience_is_its_producer_asked_for() -> None:
+    log = Log()
+    assert held_for_long([held(log, 10)]) == []
+    assert held_for_long([held(log, 12)]) == [(TOPIC, 0)]
+    assert held_for_long([log.seen(150, 150, 150)]) == []
+    held_there = {(TOPIC, number): T0 - number for number in range(5_000)}
+    asked = held_for_long([GroupWork(GROUP, T0 + 300.0, held=held_there)])
+    assert (len(asked), asked[0]) == (1_000, (TOPIC, 4_999))
 
 
 # A partition without a commit

@@ -29,7 +29,7 @@ from tests.support.internal_topic import PARTITIONS, TimedRecord, write_records
 from tests.support.offsets_log import RawRecord, sort_list
 from tests.support.written_history import ENDED_SECONDS, HistoriesBroker, writable
 
-_KEYS = {"alerts": ("cluster", "group_id", "rule")} | {one.name: one.key for one in tables()}
+_KEYS = {one.name: one.key for one in tables()} | {"alerts": ("cluster", "group_id", "rule")}
 _OF_THE_RUN = frozenset({"alert_id", "incident_id"})
 """Columns that are others in each run; so are all times since it began."""
 _SHOWN = 120  # characters of a value
@@ -61,7 +61,7 @@ def compare(old: Path, new: Path, began: datetime) -> list[Difference]:
 def compare_rows(name: str, old: Iterable[Row], new: Iterable[Row], began: datetime) -> list[Difference]:
     """Return the differences between the rows of one table, which are compared by its key."""
     key = _KEYS.get(name, ("cluster",))
-    both = [{tuple(row.get(one) for one in key): row for row in rows} for rows in (old, new)]
+    both = [{tuple(_comparable(row.get(one), began) for one in key): row for row in rows} for rows in (old, new)]
     keys = [*both[0], *(one for one in both[1] if one not in both[0])]
     found: dict[str, list[tuple[Any, str]]] = defaultdict(list)
     for one in keys:
@@ -106,7 +106,7 @@ def read_recorded(trees: Mapping[Path, Path], directory: Path, versions: Iterabl
         for version in versions:
             whole, _ = record.read(Path(record.__file__).parent / f"{version}.jsonl.gz")
             for name, records in ((f"{version}-whole", whole), (f"{version}-compacted", compacted(whole))):
-                client.create_topic(name, PARTITIONS)
+                client.create_topic(name, PARTITIONS, {"retention.ms": "-1"})  # the records are old
                 written = (TimedRecord(one.timestamp_ms, name, one.partition, one.key, one.value) for one in records)
                 write_records(broker.bootstrap_server, written)
                 for tree, warehouse in trees.items():

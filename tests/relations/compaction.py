@@ -47,7 +47,7 @@ def _key(one: Appended) -> tuple[str, int, str]:
 
 
 def moments(history: History) -> list[float]:
-    """Return when jobs begin to read: before anything goes wrong, in the middle of it, and shortly before it is over."""
+    """Return when jobs begin to read: before anything goes wrong, in its middle, and shortly before it is over."""
     begins = min(history.begins, history.seconds) - 5 * MINUTE
     found = [begins]
     problems = [one for one in told(OUTCOMES[history.name]) if one.rule in HEALTH_RULES]

@@ -16,24 +16,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.problem import Problem
-from tests.histories import judged
 from tests.histories.bed import Outcome, run
 from tests.histories.clients import START
+from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
+from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
 from tests.histories.history import History
+from tests.histories.misjudged import MISJUDGED
+from tests.histories.reported_incidents import REPORTED_INCIDENTS
+from tests.histories.reported_ordinary import REPORTED_ORDINARY
 from tests.histories.world import Transform
 
 SEED = 63
 """Chooses the tenth that `make test` plays, and the moments of a history."""
 CLASSES: Mapping[str, Sequence[History]] = {
-    "everyday ordinary": judged.EVERYDAY_ORDINARY,
-    "everyday incidents": judged.EVERYDAY_INCIDENTS,
-    "reported ordinary": judged.REPORTED_ORDINARY,
-    "reported incidents": judged.REPORTED_INCIDENTS,
-    "misjudged": judged.MISJUDGED,
+    "everyday ordinary": EVERYDAY_ORDINARY,
+    "everyday incidents": EVERYDAY_INCIDENTS,
+    "reported ordinary": REPORTED_ORDINARY,
+    "reported incidents": REPORTED_INCIDENTS,
+    "misjudged": MISJUDGED,
 }
 LONGEST_OF_A_TENTH = 8 * 3600.0
 """Seconds of the longest history that `make test` plays in two worlds."""
@@ -134,7 +139,7 @@ def other_verdicts(whole: Outcome, other: Outcome, *, after: float, until: float
     for group_id in sorted({*first, *second}):
         one, two = first.get(group_id, []), second.get(group_id, [])
         times = sorted({*(at for _, at in (*one, *two)), until})
-        for begin, end in zip(times, times[1:], strict=False):
+        for begin, end in pairwise(times):
             names = _verdict_at(one, begin), _verdict_at(two, begin)
             if names[0] != names[1] and end - begin > longer:
                 found.append(Spell(group_id, begin, end, *names))

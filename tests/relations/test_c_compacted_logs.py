@@ -39,13 +39,13 @@ COUNTED: Mapping[str, str] = {
     "members left after less than": "it counts short stays of members in the last 75 minutes",
     "new assignments in": "it counts assignments in the last ten minutes",
 }
-"""Parts of the texts of Down and Unstable that count past records: if those are of before the start, they come later."""
+"""Parts of the texts of Down and Unstable that count records: if these are of before the start, they come later."""
 AT_LEAST: Mapping[str, str] = {
     "StreamsGroupDescriptionFailed": "the newest record shows the status, and only an older one when it began",
 }
 """The rules whose problems may have begun earlier than a compacted log shows."""
 EXCEPTIONS: Mapping[str, str] = {
-    "the clock of its broker is an hour behind": "in the whole log its crashes are two problems, as the first loop is seen",
+    "the clock of its broker is an hour behind": "its first loop is seen in the whole log only",
 }
 PAST_COLUMNS: Mapping[str, str] = {
     "first_seen_at": "the creation",
@@ -64,6 +64,7 @@ OTHER_COLUMNS: Mapping[str, str] = {
     "unsolicited_pushes": "it counts those in the log: at least so many, if `first_seen_at` is null",
     "client_host": "the host of the first member that is left",
     "replacing": "the members that left, as far as they are known",
+    "description_stale_since": "the topology, if a description of it that was cleaned up is not seen",
 }
 SECONDS = 60.0
 

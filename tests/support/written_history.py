@@ -13,17 +13,21 @@ import time
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from kafka.errors import KafkaError
+
 from offsets_decoder import encode
 from streaming_app.groups.partition import partition_of
 from streaming_app.health.verdict import DOWN, STALLED
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import describe_leaders
+from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import Startable
 from tests.histories.bed import Outcome, run
@@ -112,13 +116,16 @@ class WrittenHistory:
         """The groups that exist, are Down or Stalled when it ends, and of which somebody was told."""
         open_groups = {one.group_id for one in self.outcome.problems if one.opened_at and not one.ended_at}
         bad = {one for one, verdict in self._verdicts.items() if verdict in {DOWN, STALLED}} & open_groups
-        return frozenset(self.group(one) for one in bad if one and self.simulation._groups[one].exists)
+        return self._existing(one for one in bad if one)
 
     @property
     def well(self) -> frozenset[str]:
-        """The groups that have no problem when it ends."""
+        """The groups that exist, and have no problem when it ends."""
         open_groups = {one.group_id for one in self.outcome.problems if not one.ended_at}
-        return frozenset(self.group(one) for one in self._verdicts if one not in open_groups)
+        return self._existing(one for one in self._verdicts if one not in open_groups)
+
+    def _existing(self, group_ids: Iterable[str]) -> frozenset[str]:
+        return frozenset(self.group(one) for one in group_ids if self.simulation._groups[one].exists)
 
     @property
     def _verdicts(self) -> dict[str, str]:
@@ -262,6 +269,15 @@ class HistoriesBroker(Startable):
         self.broker.stop()
         self.broker = LocalBroker(self._directory, properties=_HOLDING | cleaning, port=self.broker.port)
         self.broker.start()
+        with StreamsGroupClient([self.server]) as client:
+            assert wait_until(lambda: self._holds(client), interval=1.0), self.broker.log_file
+
+    def _holds(self, client: StreamsGroupClient) -> bool:
+        """Return whether the broker has loaded the groups that are well; a machine that does much else takes longer."""
+        with suppress(KafkaError, GroupError):
+            described = client.describe(sorted(frozenset().union(*(one.well for one in self._histories))))
+            return all(one["error_code"] == 0 for one in described)
+        return False
 
     def _write(self) -> None:
         topics = {name: number for one in self._histories for name, number in one.topics.items()}

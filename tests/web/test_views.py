@@ -198,6 +198,13 @@ def test_the_window_of_a_url_contains_its_instant(
     assert bool(window.problem) == ("nonsense" in parameters.get("at", "") or "0001" in parameters.get("at", ""))
 
 
+def test_all_of_an_old_group_begins_with_the_oldest_time_that_is_known() -> None:
+    """The log does not have its creation any more. "All" was the last minute."""
+    old = {"first_seen_at": None, "updated_at": NOW, "topology_epochs": [{"first_seen_at": NOW - timedelta(days=90)}]}
+    window = parse_window({"range": "all"}, {**group("g", "Stable", NOW, 15), **old}, NOW)
+    assert window.begin < NOW - timedelta(days=90)
+
+
 def test_groups_are_filtered_by_type_and_label() -> None:
     groups = [
         summary("a", labels=(("team", "x"),)),

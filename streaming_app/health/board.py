@@ -101,7 +101,7 @@ class Board:
         self._verdicts = dict(stored or {})
         self._seen: dict[str, Facts] = {}  # group -> the facts of its verdict, without settings and previous verdict
         self._began: datetime | None = None
-        self._known = Known({}, work=None)
+        self._known = self._judged = Known({}, work=None)
         self._successors = Successors({}, NONE)
         self.moved: set[str] = set()
         """Groups whose bad verdict got other times without a change of verdict, severity or reason: when it began, or
@@ -142,15 +142,11 @@ class Board:
     def step(self, known: Known, now: datetime) -> list[Change]:
         """Update the verdicts, and return their changes in the order of time. Raises MemoryError."""
         self._began = self._began or now
-        before = self._known
         if known.work is None:  # not known now: the last known work counts
-            known = replace(known, work=before.work)
+            known = replace(known, work=self._known.work)
         self._known = replace(known, histories=dict(known.histories))  # the caller changes this mapping later
-        try:
-            self._update(before, now)
-        except BaseException:
-            self._known = before  # so that the next step sees what is new once more
-            raise
+        self._update(self._judged, now)
+        self._judged = self._known  # not after an error, so that the next step sees once more what is new
         changes, self._changes = self._changes, []
         return sorted(changes, key=lambda change: change.at)
 

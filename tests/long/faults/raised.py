@@ -13,8 +13,9 @@ import importlib.abc
 import importlib.util
 import os
 import sys
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from tests.exception_lint import ROOT, find
@@ -90,20 +91,24 @@ def _call(name: str) -> ast.stmt:
     return ast.parse(f"_reach_site({name!r})").body[0]
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports the modules of the project with their sites."""
+class _Loader(SourceFileLoader):
+    """Loads a module of the project with its sites."""
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - as of its base
+        return compile(with_sites(Path(self.path)), self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of the project."""
 
     def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
-        if fullname.partition(".")[0] != ROOT.name:
-            return None
         file = ROOT.parent / Path(*fullname.split("."))
-        if not (file := file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).exists():
+        file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+        if not (file.is_relative_to(ROOT) and file.exists()):
             return None
         inner = [str(file.parent)] if file.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(fullname, file, loader=self, submodule_search_locations=inner)
-
-    def exec_module(self, module: Any) -> None:
-        exec(compile(with_sites(Path(module.__file__)), module.__file__, "exec"), module.__dict__)  # noqa: S102 - ours
+        loader = _Loader(fullname, str(file))
+        return importlib.util.spec_from_file_location(fullname, file, loader=loader, submodule_search_locations=inner)
 
 
 def with_sites(file: Path) -> ast.Module:

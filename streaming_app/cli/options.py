@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from streaming_app.cli.process import abandon_threads
 from streaming_app.config import defaults, environment
-from streaming_app.errors import UserError, reason_of
+from streaming_app.errors import ConfigError, FlagError, UserError, reason_of
 from streaming_app.tables.location import Location
 from streaming_app.text import (
     DAY,
@@ -248,7 +248,7 @@ def require_server(bootstrap_server: str | None) -> None:
 
 
 def handle_errors(command: Command) -> Command:
-    """Print errors that users can correct as `Error: one line`, with exit code 1."""
+    """Print errors that users can correct as `Error: one line`, with exit code 1; 2 for an invalid configuration."""
 
     @functools.wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the command's arguments
@@ -258,6 +258,8 @@ def handle_errors(command: Command) -> Command:
     def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
         try:
             return command(*args, **kwargs)
+        except ConfigError as error:
+            raise _configuration_error(error) from None
         except UserError as error:
             raise click.ClickException(escape(" ".join(str(error).split()))) from None
         except click.UsageError:
@@ -304,12 +306,15 @@ class _ConfigurationError(click.ClickException):
     exit_code = 2  # a supervisor does not start the job again, see deploy/systemd
 
 
+def _configuration_error(error: ConfigError) -> click.ClickException:
+    return _ConfigurationError("\nError: ".join(map(escape, error.lines)))
+
+
 def _load(
     file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
 ) -> LoadedConfig:
     """Load the effective configuration. Exits with 2 if a flag, the file or a variable is invalid."""
     from streaming_app.config.load import load, typo_suggestions  # noqa: PLC0415
-    from streaming_app.errors import ConfigError, FlagError  # noqa: PLC0415 - not loaded by --help
 
     for variable, suggestion in typo_suggestions():
         click.echo(escape(f"Warning: {variable} is not a known variable; did you mean {suggestion}?"), err=True)
@@ -318,7 +323,7 @@ def _load(
     except FlagError as error:
         raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
     except ConfigError as error:
-        raise _ConfigurationError("\nError: ".join(map(escape, error.lines))) from None
+        raise _configuration_error(error) from None
     for line in loaded.removed:
         click.echo(escape(f"Warning: {line}"), err=True)
     return loaded

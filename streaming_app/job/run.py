@@ -50,8 +50,8 @@ def owned(
 ) -> Iterator[tuple[Owner, Callable[[], None]]]:
     """Own the cluster until the end of the block. Also gives a function that ends the probes of a job that waited.
 
-    Raises JobError if the warehouse or the client properties are unusable, or with `once` if another job writes the
-    cluster, and StopRequestedError.
+    Raises JobError if the warehouse is unusable, or with `once` if another job writes the cluster; ConfigError if the
+    client properties cannot be read; and StopRequestedError.
     """
     own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
     mend_logs(own, report)

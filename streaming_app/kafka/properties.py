@@ -12,7 +12,7 @@ from pathlib import Path
 
 import javaproperties
 
-from streaming_app.errors import JobError, UserError, reason_of
+from streaming_app.errors import ConfigError, UserError, reason_of
 
 Properties = Mapping[str, str]
 
@@ -42,11 +42,11 @@ def read_properties(file: Path) -> dict[str, str]:
 
 
 def client_properties(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return Kafka client properties for the command line's options. Raises JobError if the file cannot be read."""
+    """Return Kafka client properties for the command line's options. Raises ConfigError if the file cannot be read."""
     try:
         properties = read_properties(command_config) if command_config else {}
     except SecurityError as error:
-        raise JobError(f"--command-config {error}") from None
+        raise ConfigError([f"--command-config {error}"]) from None
     allowed = {name: value for name, value in properties.items() if name not in _SET_BY_US}
     return {**allowed, "bootstrap.servers": bootstrap_server}
 

@@ -15,7 +15,9 @@ from offsets_decoder import encode
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
+from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.documents import anchors
 from tests.support.encoded import metadata_record
 from tests.support.offsets_log import FoldedLog, RawRecord
 from tests.support.sample_groups import NOW, RICH, replace_group, rich_group, write_sample
@@ -32,6 +34,10 @@ def test_the_configuration_in_the_page_is_valid() -> None:
     assert examples
     for example in examples:
         AlertSettings.model_validate(yaml.safe_load(example)["alerts"])
+
+
+def test_the_link_of_every_notification_leads_to_a_section() -> None:
+    assert {one.lower() for one in (*rules(), OLD_PROBLEMS)} <= anchors(runbook.PAGE)
 
 
 @pytest.fixture(scope="module")

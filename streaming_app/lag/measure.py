@@ -94,7 +94,7 @@ def measure(at: Before, seen: Seen, one: GroupPass) -> Measured:
         return Measured(lag, None, NO_AGE, waits=False) if is_over else Measured(lag)
     if is_empty is None:
         return found
-    age = NO_AGE if is_empty else samples.age(offset, one.now)
+    age = NO_AGE if is_empty else samples.age(max(offset, empty_to), one.now)
     waits = not is_empty and unread > one.allowed
     return found._replace(age=age, waits=waits, status=None, unread=unread, is_held=is_empty and lag > unread)
 

@@ -322,7 +322,7 @@ class Standing:
                 if self.known_at is None and found.lag is not None and samples is not None:
                     # The first pass of this run: the samples show when the oldest waiting record was written.
                     begin = (self.baseline if commit.offset is None else commit.offset) or 0
-                    written_by = samples.written_by(max(begin, ends.start or 0) + one.allowed) or one.now
+                    written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
                     moved_at = 0.0 if self.is_untimed else self.moved_at
                     self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
             if found.lag is not None:

@@ -89,6 +89,21 @@ def test_markers_before_it_are_no_work(gap: int, *, held_there: bool) -> None:
     assert (found.waiting, found.stalled, bool(found.held)) == (0, None, held_there)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_record_after_markers_is_not_as_old_as_they_are(*, restarts: bool) -> None:
+    """A group that was scaled to zero has committed an offset before the markers at the end of the log."""
+    log = Log(tasks=replace(RUNS, has_members=False, owners={}))
+    log.seen(80, 100, 100)
+    for _ in range(100):
+        log.seen(96, 100, 100, at=T0, tail=Tail(100, 95, 96, 100))
+    log = log.restarted() if restarts else log
+    for _ in range(2):
+        found = log.seen(96, 110, 110, at=T0, tail=Tail(110, 109))
+    assert (found.waiting, found.offsets) == (1, 14)
+    assert found.waits_since == pytest.approx(log.now - 60, abs=30)
+    assert log.rows[0].lag_seconds == pytest.approx(30, abs=30)
+
+
 @pytest.mark.parametrize(("stable", "waits"), [(None, True), (150, False)], ids=["no answer", "beyond the end"])
 def test_a_last_stable_offset_that_is_not_known_or_beyond_the_end_proves_nothing(
     stable: int | None, *, waits: bool

@@ -141,5 +141,10 @@ def check_transactions(history: History) -> None:
         (one, other)
         for one, other in found.changed(("opened_at", "since"), 2 * PASS)
         if not (began <= other.opened_at <= ended + _DELAY or began <= one.opened_at <= ended)
+        # Who is slow seems to catch up with a last stable offset that stands still.
+        and not (
+            began <= other.since <= ended + _DELAY
+            and other.opened_at - other.since <= one.opened_at - one.since + 2 * PASS
+        )
     ]
     assert late == [], how

@@ -156,7 +156,8 @@ def test_the_job_runs_with_a_login_that_only_the_java_client_supports(
         with pytest.raises(MissingTopicError, match="has no topic missing"):
             describe_offsets_topic(spark, client_properties(address, config), "missing")
     assert lines[-1] == "Done: all available records are processed."
-    assert WarehouseReader(warehouse).rows("SELECT group_id FROM groups WHERE deleted_at IS NULL") == [{"group_id": "g"}]
+    rows = WarehouseReader(warehouse).rows("SELECT group_id FROM groups WHERE deleted_at IS NULL")
+    assert rows == [{"group_id": "g"}]
     assert not any("p4ss" in line for line in lines)
 
 

@@ -23,7 +23,7 @@ HAS_OWN_CLOCKS = "fail_over"
 EXCEPTIONS = {
     "All instances are lost while the job is down": "no job knows when the records were written",
     "had died two hours before the job that watches": "the same",
-    "A nightly job does not run one night": "it ends with its running hours, and by the wrong clock five seconds before",
+    "A nightly job does not run one night": "it ends as its running hours do, by the wrong clock five seconds sooner",
 }
 """Part of a name of histories -> why wrong clocks change what they tell."""
 HISTORIES = [

@@ -26,6 +26,8 @@ from tests.histories.judged import (
     told_at,
 )
 from tests.relations.restarts import check_absence, check_restarts
+from tests.relations.test_clocks import HISTORIES as WITH_RIGHT_CLOCKS
+from tests.relations.test_clocks import check_clocks
 from tests.relations.test_hidden import check_hidden
 from tests.relations.transactions import check_transactions, writes_plain_records
 
@@ -52,8 +54,12 @@ def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(hist
     check_start_in_the_middle(history)
 
 
+MAY_RESTORE = "An instance restores for half an hour, is killed for its memory, and begins again"
+"""Nobody is told of it for half an hour, in which its tasks may restore; it is since their last commit all the same."""
+
+
 def test_somebody_is_told_soon_and_seldom() -> None:
-    played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items()]
+    played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items() if name != MAY_RESTORE]
     whole = sorted(seconds for history, outcome in played for seconds in pages(history, outcome))
     cut = sorted(
         seconds
@@ -86,3 +92,10 @@ def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_
 def test_a_job_that_is_killed_again_and_again_or_away_tells_the_same(history: History) -> None:
     check_restarts(history)
     check_absence(history)
+
+
+@pytest.mark.parametrize("history", WITH_RIGHT_CLOCKS, ids=name_of)
+def test_clocks_of_brokers_that_are_wrong_by_ten_minutes_change_no_problem_and_nothing_pending(
+    history: History,
+) -> None:
+    check_clocks(history)

@@ -23,7 +23,6 @@ from streaming_app.health.verdict import (
     RESTORING,
     STALLED,
     UNKNOWN,
-    UNSTABLE,
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
@@ -280,13 +279,6 @@ def loop(up: float, down: float, state: str, times: int = 8) -> GroupHistory:
     return states(*changes)
 
 
-@pytest.mark.parametrize(("up", "down", "state"), [(20, 300, "Empty"), (50, 70, "NotReady"), (12, 60, "NotReady")])
-def test_a_loop_that_processes_less_than_half_of_the_time_is_down(up: float, down: float, state: str) -> None:
-    found = verdict(facts(group("Stable", ago(seconds=up)), waiting(ago(hours=1)), loop(up, down, state)))
-    assert (found.verdict, found.severity) == (DOWN, "critical")
-    assert "it does not stay up" in found.why
-
-
 @pytest.mark.parametrize(
     ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
 )
@@ -321,14 +313,6 @@ def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHisto
         changes += [(at, f"m{n}", True, host), (at + timedelta(minutes=minutes - 0.5), f"m{n}", False, host)]
         at += timedelta(minutes=minutes)
     return members(*changes)
-
-
-@pytest.mark.parametrize("other_host", [False, True])
-def test_a_loop_of_twelve_minutes_is_unstable_also_on_another_host_each_time(other_host: bool) -> None:
-    known = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), out_of_memory(12, 4, other_host=other_host))
-    assert verdict(known).verdict == UNSTABLE
-    twice = facts(group(), waiting(ago(seconds=9), progressed_at=NOW), out_of_memory(12, 2, other_host=other_host))
-    assert verdict(twice).verdict == OK
 
 
 def gone(minutes: float, *places: str) -> GroupHistory:

@@ -23,7 +23,7 @@ assert len(HISTORIES) == len(ALL), "two histories have one name"
 ORDINARY, INCIDENTS = [one for one in ALL if not one.rules], [one for one in ALL if one.rules]
 CHOSEN = [one for one in ALL if one.is_chosen]
 
-_PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True}, {"restart_every": 2_400.0})
+_PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True})
 _LONG = 3 * DAY  # every five seconds of a longer one would take minutes
 # What is not stored, so that a run that begins learns it again: whether a lag falls, by how much clocks are wrong, and
 # that a group had begun before the offsets of one that had already ended.
@@ -64,12 +64,10 @@ def check_incident(history: History) -> None:
 
 
 def check_paces(history: History) -> None:
-    """Assert that the same facts open and end the same problems at any pace, and with restarts."""
+    """Assert that the same facts open and end the same problems at any pace; `relations.restarts` has restarts."""
     expected = _problems(OUTCOMES[history.name])
     for pace in _PACES:
         if "every_step" in pace and history.seconds > _LONG:
-            continue
-        if "restart_every" in pace and history.name.startswith(LEARNT_AGAIN):
             continue
         assert _problems(run(history, **pace)) == expected, pace
 

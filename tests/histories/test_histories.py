@@ -157,7 +157,7 @@ def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(name
 
 
 @pytest.mark.parametrize("name", PACED)
-def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(name: str) -> None:
+def test_the_same_facts_open_and_end_the_same_problems_at_any_pace(name: str) -> None:
     check_paces(HISTORIES[name])
 
 

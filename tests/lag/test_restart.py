@@ -25,19 +25,6 @@ def stop(cluster: MiniCluster) -> LagRow:
     return found
 
 
-def test_a_restart_of_the_job_forgets_nothing_that_a_status_needs() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    before = stop(cluster)
-    restart(cluster, before)
-
-    after = cluster.step()
-
-    assert after.status == "STOPPED"
-    assert after.status_since == before.status_since
-    assert after.behind_since == before.behind_since
-    assert after.lag_seconds == pytest.approx((before.lag_seconds or 0) + 30)
-
-
 def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
     cluster = MiniCluster(tasks=TASKS)
     keep_up(cluster, 20)
@@ -48,22 +35,6 @@ def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
     found = cluster.step()
 
     assert (found.status, found.rewound_from) == ("REWOUND", before.committed_offset)
-
-
-def test_a_commit_beyond_the_end_of_its_log_stays_ahead_and_has_work_since_then_after_a_restart() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    cluster.produce(100)
-    cluster.commit_offset(200)
-    cluster.step()
-    before = cluster.step()
-    assert before.status == "AHEAD"
-    restart(cluster, before)
-
-    after = cluster.step()
-
-    assert (after.status, after.status_since) == ("AHEAD", before.status_since)
-    work = cluster.tracker.work[GROUP]
-    assert (work.waiting, work.waits_since) == (1, before.status_since)
 
 
 @pytest.mark.parametrize("status", ["STALLED", "BEHIND"])

@@ -100,20 +100,6 @@ def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_an
     assert cluster.step().status == "LOST"
 
 
-def test_a_partition_whose_end_is_not_known_keeps_nothing_from_the_others() -> None:
-    tracker = LagTracker()
-    commits = {(GROUP, TOPIC, partition): Commit(10) for partition in range(3)}
-    ends = {(TOPIC, partition): LogEnds(end, 0) for partition, end in enumerate((100, None, 200))}
-
-    rows = tracker.observe(commits, ends, {}, NOW)
-
-    assert [one.lag for one in rows] == [90, None, 190]
-    assert {key: one.pairs() for key, one in tracker.samples().items()} == {
-        (TOPIC, 0): [(100, NOW)],
-        (TOPIC, 2): [(200, NOW)],
-    }
-
-
 def test_the_lag_of_records_that_were_deleted_is_as_old_as_the_first_one_that_is_left() -> None:
     cluster = MiniCluster(tasks=TASKS)
     for _ in range(3):

@@ -26,7 +26,7 @@ TABLES = {
     "groups": "group_id",
     "group_events": 'group_id, "offset", kind, member_id',
     "topologies": 'group_id, "offset"',
-    "quarantine": 'source_partition, "offset"',
+    "quarantine": '"partition", "offset"',
     "offset_commits": 'group_id, topic, "partition", last_offset',
     "group_records": "group_id, record_type, member_id, last_offset",
 }

@@ -34,7 +34,6 @@ OTHERS = {
 ERRORS = {
     "failure": OSError(errno.EIO, "injected failure"),
     "no memory": MemoryError("injected"),
-    "no answer": TimeoutError("injected time-out"),
 }
 """Errors that say nothing about a record."""
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)

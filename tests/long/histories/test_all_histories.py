@@ -77,7 +77,7 @@ def test_somebody_is_told_soon_and_seldom() -> None:
 
 
 @pytest.mark.parametrize("history", ALL, ids=name_of)
-def test_the_same_facts_open_and_end_the_same_problems_at_any_pace_and_with_restarts(history: History) -> None:
+def test_the_same_facts_open_and_end_the_same_problems_at_any_pace(history: History) -> None:
     check_paces(history)
 
 

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,6 @@ from tests.support import stores
 from tests.support.container import Broker
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
-from tests.support.running_job import is_caught_up, running_job
 from tests.support.tools import deploy_tool
 from tests.support.waiting import wait_until
 from tests.support.warehouses import arrow_schema
@@ -87,36 +86,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     """A location for what delta-rs writes."""
     with request.param(tmp_path, monkeypatch) as opened:
         yield opened.location
-
-
-def test_credentials_that_expire_end_a_running_job_with_one_line_and_the_hint_after_three_more_attempts(
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 1)
-    monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
-    with (
-        stores.s3(tmp_path, deploy_tool("moto_server")) as endpoint,
-        closing(stores.Expiring(endpoint)) as proxy,
-        appending(broker.bootstrap_server) as append,
-    ):
-        for name, value in {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": proxy.url}.items():
-            monkeypatch.setenv(name, value)
-        store = Store(Location.of(f"s3a://{stores.BUCKET}/a"), stores.s3a_settings(proxy.url), "")
-        append(topic, *epoch_records("g", 2))
-        with running_job(broker.bootstrap_server, store.location, "--topic", topic, *store.options) as job:
-            assert wait_until(lambda: is_caught_up(store.location)), job.lines
-            proxy.expire()
-            append(topic, *epoch_records("g", 3))
-            code, errors = job.end()
-        print(job.lines, errors)
-    assert (code, errors.count("\n")) == (1, 1), errors
-    assert "credentials" in errors
-    assert not any("Traceback" in line for line in job.lines)
 
 
 def test_job_and_commands_work_with_an_object_store(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.tables.heartbeat_file import read_heartbeat
-from streaming_app.tables.location import Location
 from tests.support.http_client import request
 from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.processes import spark_jvms
@@ -66,7 +65,7 @@ class RunningJob(JobOutput):
 
 
 @contextmanager
-def running_job(server: str, warehouse: Path | Location, *options: object) -> Iterator[RunningJob]:
+def running_job(server: str, warehouse: Path, *options: object) -> Iterator[RunningJob]:
     """Start `run`, and kill it after the block if it still runs."""
     command = [*STREAMS_GROUPS, "run", "--bootstrap-server", server, "--warehouse", str(warehouse), *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -90,7 +89,7 @@ def job_in_thread(spark: SparkSession, config: JobConfig, log_file: Path) -> Ite
         thread.join()
 
 
-def is_caught_up(warehouse: Path | Location) -> bool:
+def is_caught_up(warehouse: Path) -> bool:
     """Return whether the last heartbeat of a job says that it has read all records."""
     last = read_heartbeat(warehouse, "default")
     return last is not None and last.facts.caught_up

@@ -9,13 +9,10 @@ import base64
 import hashlib
 import hmac
 import os
-import threading
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from streaming_app.jvm.java import find_java
@@ -75,66 +72,6 @@ def s3(directory: Path, moto_server: str) -> Iterator[str]:
         yield f"http://{HOST}:{port}"
     finally:
         process.stop()
-
-
-class Expiring:
-    """A proxy in front of S3; from `expire()` on it answers as S3 does once the credentials have expired.
-
-    The answer to a HEAD has no text, as in S3.
-    """
-
-    def __init__(self, endpoint: str) -> None:
-        """Serve at a free port, until `close()`."""
-        self._expired = threading.Event()
-        self._server = ThreadingHTTPServer((HOST, 0), self._handler(endpoint))
-        self._server.daemon_threads = True
-        self.url = f"http://{HOST}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def expire(self) -> None:
-        self._expired.set()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def _pass_on(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-                if proxy._expired.is_set():
-                    text = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
-                    self._send(400, {"Content-Type": "application/xml"}, text, len(text))
-                    return
-                asked = HTTPConnection(endpoint.removeprefix("http://"), timeout=_START_SECONDS)
-                headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
-                asked.request(self.command, self.path, body, headers)
-                answer = asked.getresponse()
-                content = answer.read()
-                length = int(answer.headers["Content-Length"] or 0) if self.command == "HEAD" else len(content)
-                self._send(answer.status, answer.headers, content, length)
-                asked.close()
-
-            def _send(self, status: int, headers: Mapping[str, str], content: bytes, length: int) -> None:
-                self.send_response_only(status)
-                for name, value in headers.items():
-                    if name.lower() not in {"connection", "content-length", "transfer-encoding"}:
-                        self.send_header(name, value)
-                self.send_header("Content-Length", str(length))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(content)
-
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on  # noqa: N815 - names of the base class
-
-            def log_message(self, *_: object) -> None:
-                """Keep quiet."""
-
-        return Handler
 
 
 @contextmanager

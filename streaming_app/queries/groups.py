@@ -291,11 +291,19 @@ def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
     """Return a row per member: its tasks; with `verbose` also its host, its epochs and its target assignment."""
-    return [_member_row(group, member, verbose=verbose) for group in groups for member in group["members"]]
+    found = []
+    for group in groups:
+        tasks: dict[str, list[Row]] = {}
+        for task in group["assignments"]:
+            tasks.setdefault(task["member_id"], []).append(task)
+        found += [
+            _member_row(group, member, tasks.get(member["member_id"], []), verbose=verbose)
+            for member in group["members"]
+        ]
+    return found
 
 
-def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
-    tasks = [task for task in group["assignments"] if task["member_id"] == member["member_id"]]
+def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool) -> Row:
     row = {
         "GROUP": group["group_id"],
         "MEMBER": member["member_id"],

@@ -20,7 +20,7 @@ from streaming_app.groups.snapshot import (
 from streaming_app.groups.state_rules import STATES
 from streaming_app.health.verdict import UNKNOWN, VERDICTS
 from streaming_app.kafka import GROUP_STATE
-from streaming_app.queries.topics import format_partitions
+from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import and_more, host_of
 
@@ -291,11 +291,15 @@ def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
     """Return a row per member: its tasks; with `verbose` also its host, its epochs and its target assignment."""
-    return [_member_row(group, member, verbose=verbose) for group in groups for member in group["members"]]
+    return [
+        _member_row(group, member, tasks.get(member["member_id"], ()), verbose=verbose)
+        for group in groups
+        for tasks in [tasks_of_members(group)]
+        for member in group["members"]
+    ]
 
 
-def _member_row(group: Row, member: Row, *, verbose: bool) -> Row:
-    tasks = [task for task in group["assignments"] if task["member_id"] == member["member_id"]]
+def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool) -> Row:
     row = {
         "GROUP": group["group_id"],
         "MEMBER": member["member_id"],

@@ -142,8 +142,16 @@ def endpoint_rows(groups: Iterable[Mapping[str, Any]], topics: Mapping[str, Sequ
             "STANDBY-PARTITIONS": standby,
         }
         for group in groups
+        for tasks in [tasks_of_members(group)]
         for member in group["members"]
         if member["user_endpoint"]
-        for tasks in [[task for task in group["assignments"] if task["member_id"] == member["member_id"]]]
-        for active, standby in [served(tasks, topics[group["group_id"]])]
+        for active, standby in [served(tasks.get(member["member_id"], ()), topics[group["group_id"]])]
     ]
+
+
+def tasks_of_members(group: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Return the tasks of a row of `groups` by the id of their member."""
+    found: dict[str, list[Row]] = {}
+    for task in group["assignments"]:
+        found.setdefault(task["member_id"], []).append(task)
+    return found

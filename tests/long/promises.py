@@ -115,6 +115,21 @@ PROMISES = (
         "    if group.state != NOT_READY or facts.waits is None:\n        return None\n    reason",
     ),
     Promise(
+        "Old groups are watched: also one whose creation is no longer in the log.",
+        "tests/relations/test_c_compacted_logs.py::"
+        "test_a_compacted_log_brings_the_same_verdicts_and_problems_as_the_whole_one",
+        "streaming_app/health/conditions.py",
+        "    if facts.group.state != EMPTY or facts.successor:\n",
+        "    if facts.group.state != EMPTY or facts.successor or facts.group.first_seen_at is None:\n",
+    ),
+    Promise(
+        "What is hidden is not well.",
+        "tests/relations/test_hidden.py::test_what_is_hidden_makes_nothing_better_and_changes_no_other_group",
+        "streaming_app/health/judge.py",
+        "    is_part = bool(work.unknown) and (",
+        "    is_part = False and (",
+    ),
+    Promise(
         "Page, commands and SQL say the same.",
         "tests/web/test_same_numbers.py::test_page_commands_and_sql_say_the_same",
         "streaming_app/queries/groups.py",

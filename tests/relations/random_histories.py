@@ -87,7 +87,9 @@ class _Application:
 
     def lose_broker(self, at: float) -> None:
         away = self.random.choice((60.0, 1_200.0))
-        self.operations += do(at, "lose_leaders", partitions=[self.random.randint(0, 1)], seconds=away, group=self.group)
+        self.operations += do(
+            at, "lose_leaders", partitions=[self.random.randint(0, 1)], seconds=away, group=self.group
+        )
 
     def stick(self, at: float) -> None:
         self.operations += do(at, "stick", partitions=[0], group=self.group)

@@ -1,4 +1,4 @@
-"""Relation N for the pure part: the groups have other names, in another order, and records of one moment come otherwise."""
+"""Relation N, the pure part: groups have other names, in another order; records of one moment come otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories of operations: a source of the relation engine that no author chose. The same seed, the same history.
+"""Random histories of operations: a source of histories that no author chose. The same seed, the same history.
 
 Nothing is expected of a random history, so that only relations can be played on it.
 """
@@ -17,7 +17,7 @@ _GROUPS = ("app", "other")
 
 
 def random_history(number: int) -> History:
-    """Return a history of one or two groups with some operations at random times, the last half an hour before its end."""
+    """Return a history of one or two groups with operations at random times, except in its last half hour."""
     random = random_of("random history", number)
     operations: Operations = []
     for group in _GROUPS[: random.choice((1, 1, 2))]:

@@ -37,7 +37,7 @@ from streaming_app.lag.model import Commit, CommitKey
 _SLOW_SECONDS = 300.0  # between two requests for all leaders, for starts of logs, and for reads that were denied
 _MOST_MISSING = 1_000  # missing topics that are asked for at each pass, since somebody may create them
 _MOST_READ = 200  # partitions in a pass
-_SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # ages, oldest first
+SEED_SECONDS = (90_000, 21_600, 3_600, 900, 300, 60)  # ages, oldest first: more than a day, see `problem.is_old`
 
 
 class Ends(NamedTuple):
@@ -165,7 +165,7 @@ class LogEndsReader:
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
         timed = list_offsets(admin, new, self.topics, 0) if new else {}
         new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
-        times = [dict.fromkeys(new, now - age) for age in _SEED_SECONDS]
+        times = [dict.fromkeys(new, now - age) for age in SEED_SECONDS]
         for at in (*times, new) if new else ():
             answers = list_offsets(admin, new, self.topics, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():

@@ -33,6 +33,7 @@ from streaming_app.health.board import NOT_JUDGED, Change
 from streaming_app.health.history import COLUMNS, GroupHistories
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
+from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
 from streaming_app.lag.tracker import LagTracker
@@ -50,7 +51,6 @@ STEP = 5.0
 _QUIET_STEP = 10 * MINUTE
 _READ_PLUGIN = HOUR
 _PAGER = "pager"
-_SEED_SECONDS = (86_400, 21_600, 3_600, 900, 300, 60)  # as the job asks for
 _READ = 200  # members of a group, as in `job.group_cache`
 
 
@@ -111,7 +111,7 @@ class LagPasses:
         for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at, tasks).items():
             committed_at = max(0.0, committed - START.timestamp())
             first_at = self._first_record_after(key, committed_at)
-            times = {*(at - age for age in _SEED_SECONDS), committed_at, first_at}
+            times = {*(at - age for age in SEED_SECONDS), committed_at, first_at}
             samples = [(end, START.timestamp() + time) for time in times if (end := self._end_at(key, time))]
             if (before := self._end_at(key, committed_at)) and first_at <= at:
                 samples += [(before + more, START.timestamp() + first_at) for more in (0, 1)]

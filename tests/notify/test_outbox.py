@@ -23,7 +23,9 @@ from streaming_app.alerts.problem import (
     WARNING,
     Delivery,
     Problem,
+    is_old,
 )
+from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.notify.message import notification_id
 from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one
 from streaming_app.notify.outbox import Outbox
@@ -345,6 +347,12 @@ def test_the_message_about_old_problems_has_the_worst_severity_and_the_labels_th
     assert notification_id(left, FIRING, "chat") != notification_id(one, FIRING, "chat"), "it is no repetition"
     assert left.was == ((OLD_PROBLEMS, CRITICAL),), "Alertmanager ends the alert that had it"
     assert {severity for _, severity in ended.was} == {CRITICAL, INFO}
+
+
+def test_what_the_first_pass_finds_to_wait_for_longer_than_it_looks_back_is_old() -> None:
+    """The pass dates what waits for days as if it had begun at the earliest time for which it asks."""
+    earliest = START + timedelta(minutes=30) - timedelta(seconds=SEED_SECONDS[0])
+    assert is_old(of("waits", since=earliest), first_started_at=START)
 
 
 def test_at_the_end_of_the_job_what_is_old_is_one_message_beside_what_is_sent_at_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import pytest
 
@@ -13,25 +12,12 @@ from tests.histories.world import World
 from tests.relations.engine import a_tenth, play, told, verdicts
 from tests.relations.random_histories import random_history
 from tests.relations.renamed import names_of, renamed
-from tests.relations.restarts import check_absence, check_restarts
 from tests.relations.test_c_compacted_logs import check as check_compacted
 from tests.relations.test_hidden import check_hidden
 
 pytestmark = pytest.mark.slow
 _FIRST, _LAST = map(int, os.environ.get("RANDOM_HISTORIES", "0:4").split(":"))
 HISTORIES = [random_history(number) for number in range(_FIRST, _LAST)]
-
-FOUND: Mapping[str, str] = {
-    "Random history 0": "a group that is made again under its id while the job is away is not Stalled afterwards",
-    "Random history 1": "after restarts `since` of Stalled is four seconds earlier: an operation, not its pass",
-    "Random history 2": "after restarts Stalled of a group with state opens 20 minutes later, if a member joined again",
-}
-"""What relation S found and is not cured: each is expected to fail, and fails the test when it is cured."""
-
-
-def _to_restart(one: History) -> object:
-    marks = [pytest.mark.xfail(reason=FOUND[one.name], strict=True)] if one.name in FOUND else []
-    return pytest.param(one, marks=marks, id=one.name)
 
 
 def check_renamed(history: History) -> None:
@@ -55,13 +41,6 @@ def check_renamed(history: History) -> None:
 @pytest.mark.parametrize("history", [*HISTORIES, *a_tenth("N")], ids=name_of)
 def test_other_names_and_another_order_of_groups_change_nothing(history: History) -> None:
     check_renamed(history)
-
-
-@pytest.mark.parametrize("history", [_to_restart(one) for one in HISTORIES])
-def test_a_random_history_with_restarts_and_absences_tells_the_same(history: History) -> None:
-    OUTCOMES[history.name] = play(history)
-    check_restarts(history)
-    check_absence(history)
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=name_of)

@@ -164,7 +164,7 @@ def group_work(
         slow=_partitions(slow, "slow_at"),
         catches_up=all(one.catches_up_since is not None for one in slow),
         may_be_slow=any(one.catches_up_since is None for one in (*ever_slow, *not_judged)),
-        rewound=_partitions([one for one in found if one.row.status == REWOUND], "status_since"),
+        rewound=_partitions([one for one in found if one.row.status == REWOUND], "rewound_at"),
         lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
         held={one.row[1:3]: one.held_since for one in found if one.held_since is not None},
         is_held=is_held,

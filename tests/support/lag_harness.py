@@ -105,7 +105,9 @@ def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:
     found: dict[str, list[Standing]] = {}
     for one in rows:
         since = now - (one.lag_seconds or 0.0) if one.lag else None
-        found.setdefault(one.group_id, []).append(Standing(one, bool(one.lag), since, offset=90, moved_at=since or now))
+        standing = Standing(one, bool(one.lag), since, offset=90, moved_at=since or now)
+        standing.rewound_at = standing.status_since
+        found.setdefault(one.group_id, []).append(standing)
     return {name: work for name, those in found.items() if (work := group_work(name, those, at_pass(now), NO_WORK))}
 
 

@@ -77,8 +77,11 @@ class LagService(Poller):
         """Passes in a row that failed or could not ask all leaders, since the list of brokers last changed."""
 
     def finish(self) -> None:
-        """Make one pass now, for a run that ends; if it is the first one, also save the samples."""
+        """Make two passes now, for a run that ends: the second one confirms what the first one takes from the past."""
+        failures = self.failures
         self.attempt()
+        if self.failures == failures:
+            self.attempt()
         self._disconnect()
 
     def is_ready(self) -> bool:

@@ -210,9 +210,10 @@ class Board:
             while (at := self._verdicts[group_id].recheck_at) and at <= until:
                 self._set(before, at)
         if facts is before or facts.is_deleted:  # else `_see` has just made these facts
-            now_known = self._known
-            facts = replace(facts, retention=now_known.retention, away=now_known.away, successor=None)
-            facts = replace(facts, transactions=now_known.transactions)
+            known = self._known
+            facts = replace(
+                facts, retention=known.retention, away=known.away, transactions=known.transactions, successor=None
+            )
         returned = len(self._changes)
         self._seen[group_id] = self._set(facts, now, is_new=True)
         verdict = self._verdicts[group_id]
@@ -277,7 +278,7 @@ class Board:
 
 
 def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
-    """Return whether the times of a verdict differ: an estimate by more than a tenth of what is left."""
+    """Return whether the times of a verdict differ. An estimate may move by a tenth of the time that is left."""
     first, last = before.losing_at, after.losing_at
     if first is None or last is None:
         return before.since != after.since or first is not last

@@ -30,7 +30,7 @@ from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import STREAMS
 from streaming_app.health.history import GroupHistories
-from streaming_app.health.verdict import BAD, UNKNOWN, WORST_FIRST, Verdict, trouble
+from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Verdict, trouble
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
@@ -56,8 +56,6 @@ _REPORT_SECONDS = 2.0
 _NAMED = 3
 _MANY = 500  # groups: to ask about them may take longer than a moment
 _GROUP, _NONE = "group ", "the log has no streams group yet"
-PENDING = "pending_verdict"
-"""Key of evidence: the bad verdict that a group will have soon."""
 
 
 class LogTables:
@@ -219,7 +217,7 @@ def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, p
     ]
     soon = [one.evidence[PENDING] for one in verdicts.values() if PENDING in one.evidence]
     texts += [f"{number:,} {verdict} soon unless that ends" for verdict, number in Counter(soon).items()]
-    if held := sum(bool(getattr(one, "held", ())) for one in lag.work.values()):
+    if held := sum(bool(one.held) for one in lag.work.values()):
         texts.append(f"{held:,} held by a transaction")
     denied = sorted({subject for error, of in lag.errors.items() if is_denied(error) for subject in of})
     topics, groups_denied = {one for one in denied if not one.startswith(_GROUP)}, set(denied)

@@ -60,10 +60,8 @@ class LagService(Poller):
         super().__init__("lag", job, _NEEDS, config.lag.interval)
         self._settings, self._connection = config.lag, KeptConnection(job.properties)
         self._store = LagTables(config.warehouse, config.cluster, job.fence)
-        self._clock, self._pass = (
-            clock,
-            LagPass(self._store, lag_tracker(config), clock, self._read_until, config.topic),
-        )
+        self._clock = clock
+        self._pass = LagPass(self._store, lag_tracker(config), clock, self._read_until, config.topic)
         self._is_restored = False
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""

@@ -6,8 +6,8 @@ At the first start on a cluster, all that has been wrong for long opens at once.
 messages about groups that nobody has missed. So of problems that began more than a day before the job first started
 there, a sink gets one that names them, of the rule `OLD_PROBLEMS`. It ends once all of them have ended.
 
-Whether a sink was told of a problem in this way follows from its deliveries, so a restart changes nothing. An old
-problem that becomes worse is told on its own from then on, and so is one of which a release before 0.3.1 has told.
+The deliveries of a problem say whether a sink got it in this way, so a restart changes nothing. An old problem that
+becomes worse is sent on its own from then on. So is one that a release before 0.3.1 has sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_ID = 100  # characters of an id
 _ID_CHARACTERS = 12
 
 
-def is_told_together(one: Problem, sink: str, first_started_at: datetime | None) -> bool:
+def is_sent_together(one: Problem, sink: str, first_started_at: datetime | None) -> bool:
     """Return whether a sink gets, or got, the begin of this problem as a part of the one about all old problems."""
     if first_started_at is None or not is_old(one, first_started_at):
         return False
@@ -61,7 +61,7 @@ def as_one(problems: Sequence[Problem], event: str, sink: str) -> Problem:
     # Alertmanager has an alert for each severity: it falls when the worst problems end
     is_over, now = event == RESOLVED, severity_rank(severity)
     earlier = [one for one in (CRITICAL, WARNING, INFO) if is_over or severity_rank(one) < now]
-    told = Delivery(sink, event, repeat=crc32(" ".join(sorted(one.alert_id for one in problems)).encode()))
+    delivery = Delivery(sink, event, repeat=crc32(" ".join(sorted(one.alert_id for one in problems)).encode()))
     return Problem(
         digest(f"{problems[0].cluster}/{OLD_PROBLEMS}", _ID_CHARACTERS),
         problems[0].cluster,
@@ -77,7 +77,7 @@ def as_one(problems: Sequence[Problem], event: str, sink: str) -> Problem:
         f"{count(len(groups), 'group')} {have} since long before the job first started ({counts}): {named}",
         {rule: [*some[:_IN_EVIDENCE], *_more(len(some) - _IN_EVIDENCE)] for rule, some in by_rule.items()},
         tuple(Line(at, None, OLD_PROBLEMS, one, "") for one in earlier),
-        (told,),
+        (delivery,),
     )
 
 

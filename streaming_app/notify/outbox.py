@@ -29,7 +29,7 @@ from typing import NamedTuple
 from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, ProblemKey
 from streaming_app.alerts.problems import Problems
 from streaming_app.job_status import SinkStatus
-from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one, is_told_together
+from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one, is_sent_together
 from streaming_app.notify.sink import Sink, SinkError
 
 _REMEMBERED_SECONDS = 3600.0  # how long a refusal is remembered
@@ -195,7 +195,7 @@ class Outbox:
         return due
 
     def _is_old(self, one: Problem) -> bool:
-        return is_told_together(one, self.sink.name, self._first_started_at)
+        return is_sent_together(one, self.sink.name, self._first_started_at)
 
     def _kind(self, one: Problem, event: str) -> tuple[str, str]:
         return OLD_PROBLEMS if self._is_old(one) else one.rule, event
@@ -208,8 +208,8 @@ class Outbox:
         own = {one.alert_id for one in problems}
 
         def others(among: Iterable[Problem]) -> list[Problem]:
-            told = (one for one in among if one.alert_id not in own and self._is_old(one))
-            return [one for one in told if any(d.sink == self.sink.name and d.attempts for d in one.deliveries)]
+            old = (one for one in among if one.alert_id not in own and self._is_old(one))
+            return [one for one in old if any(d.sink == self.sink.name and d.attempts for d in one.deliveries)]
 
         if event == RESOLVED:
             return [] if others(self._problems.open.values()) else [as_one(problems, event, self.sink.name)]

@@ -77,7 +77,7 @@ def rows_of(groups: Iterable[Iterable[tuple[bytes | None, bytes | None]]], first
 
 
 def write_until_done(write: Callable[[], Callable[..., None]], records: Any, number: int) -> list[str]:
-    """Write a batch as often as it fails, each time as after a new start of the stream; return the errors."""
+    """Write a batch until it succeeds, each time as a new start of the stream does; return the errors."""
     errors = list[str]()
     while error := failure_of(write(), records, number):
         errors.append(type(error).__name__)

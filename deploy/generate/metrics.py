@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming_app.config.sections import MAX_GROUPS
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
-from streaming_app.metrics.job_metrics import JOB_METRICS
+from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS, MAX_LAG_SERIES
 from streaming_app.metrics.metric import Metric
 
@@ -57,7 +57,7 @@ def page() -> str:
     return (
         _INTRODUCTION
         + "## Job and cluster\n\n"
-        + _table(JOB_METRICS, ())
+        + _table((*JOB_METRICS, *ALERT_METRICS), ())
         + "\n## Each group\n\n"
         + _table((*GROUP_METRICS, LABELS_METRIC), ("group",))
         + "\n## Lag\n\n"

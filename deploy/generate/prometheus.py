@@ -1,15 +1,14 @@
-"""The alert rules of Prometheus in the chart, generated from the verdicts of groups and the open alerts of the job.
+"""The alert rules of Prometheus in the chart, generated from the catalogue: one for each rule of the job.
 
-The job decides what is wrong; Prometheus only forwards it. One rule is for a fact that the job cannot report: that the
-job is gone.
+The job decides what is wrong, how severe it is and what is muted (`streams_group_alert`); Prometheus only forwards it.
+One rule is for a fact that the job cannot report: that the job is gone.
 """
 
 from __future__ import annotations
 
 import textwrap
 
-from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
-from streaming_app.health.verdict import VERDICTS
+from streaming_app.alerts.catalog import GROUP_ID, Rule, rules
 
 NAME = "deploy/charts/streams-groups/files/streams-groups.rules.yml"
 RUNBOOK = "https://streams-groups.example/RUNBOOK.md"
@@ -28,30 +27,21 @@ groups:
 
 def page() -> str:
     """Return the text of the whole file."""
-    return _HEAD + "".join(map(_verdict_rule, HEALTH_RULES)) + _open_alerts() + _job_absent()
+    return _HEAD + "".join(map(_open_alert, rules().values())) + _job_absent()
 
 
-def _verdict_rule(rule: str) -> str:
-    verdicts = [verdict for verdict, name in RULE_OF_VERDICT.items() if name == rule]
+def _open_alert(rule: Rule) -> str:
+    # The labels of the alert are cluster, group and severity, as those of the job's own messages to Alertmanager.
+    expression = f'max by (cluster, group, severity) (streams_group_alert{{rule="{rule.name}", muted="false"}}) == 1'
+    is_of_group = GROUP_ID in rule.confirm
+    confirm = rule.confirm.replace(GROUP_ID, "{{ $labels.group }}")
     return _rule(
-        rule,
-        [f'streams_group_health{{verdict=~"{"|".join(verdicts)}", severity!="none"}} == 1'],
+        rule.name,
+        [expression],
         '"{{ $labels.severity }}"',
-        "{{ $labels.group }} is {{ $labels.verdict }}",
-        f"{VERDICTS[verdicts[0]]} Run `streams-groups why --group {{{{ $labels.group }}}}` to see why.",
-        rule.lower(),
-    )
-
-
-def _open_alerts() -> str:
-    verdicts = "|".join(HEALTH_RULES)
-    return _rule(
-        "StreamsGroupsAlerts",
-        [f'max by (cluster, rule, severity) (streams_groups_alerts{{rule!~"{verdicts}"}}) > 0'],
-        '"{{ $labels.severity }}"',
-        "{{ $value }} alerts of the rule {{ $labels.rule }} fire in cluster {{ $labels.cluster }}",
-        "Run `streams-groups alerts` to see which groups they are about, and since when.",
-        "{{ $labels.rule | toLower }}",
+        f"{'{{ $labels.group }} in cluster' if is_of_group else 'Cluster'} {{{{ $labels.cluster }}}}: {rule.summary}",
+        f"Run `{confirm}` to see it.",
+        rule.name.lower(),
     )
 
 
@@ -87,9 +77,13 @@ def _rule(  # noqa: PLR0913, PLR0917 - the parts of a rule
         f"    severity: {severity}",
         "  annotations:",
         "    summary: >-",
-        f"      {summary}",
+        *_wrapped(summary),
         "    description: >-",
-        *textwrap.wrap(description, 100, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False),
+        *_wrapped(description),
         f'    runbook_url: "{RUNBOOK}#{heading}"',
     )
     return "".join(f"{_INDENT}{line}\n" for line in lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False)

@@ -25,7 +25,7 @@ from typing import Any
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
-from streaming_app.alerts.problem import HEALTH, Finding, Over, Problem, ProblemKey, Truth
+from streaming_app.alerts.problem import HEALTH, Finding, Over, Problem, ProblemKey, Truth, severity_by
 from streaming_app.alerts.problems import Problems
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
@@ -63,7 +63,9 @@ class AlertEngine:
         self._settings, self._descriptions = settings, descriptions
         self.lifecycle = Problems(settings, stored)
         """The problems, from which the outboxes of the sinks take due notifications."""
-        self.board = Board(self._health_settings, verdicts, of_all_types=settings.lag_of_all_groups)
+        self.board = Board(
+            self._health_settings, verdicts, severity_of=self._severity_of, of_all_types=settings.lag_of_all_groups
+        )
         self.unsaved_changes: list[Change] = []
         """The changes of verdicts that are not stored yet. The caller removes those that it has stored."""
         self.without_alerts = 0
@@ -132,6 +134,11 @@ class AlertEngine:
             running_hours=self._settings.running_hours_of(group_id),
             successor=self._settings.successors.get(group_id),
         )
+
+    def _severity_of(self, group_id: str, verdict: Verdict) -> str | None:
+        """Return the severity of a verdict by the configuration."""
+        rule = RULE_OF_VERDICT.get(verdict.verdict)
+        return severity_by(self._settings.rule_settings_of(group_id).get(rule or ""), verdict.severity)
 
 
 def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Truth:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.alerts.catalog import HEALTH_RULES, Rule, rules
 from streaming_app.text import rank
 
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
@@ -26,6 +26,20 @@ BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
 def severity_rank(severity: str | None) -> int:
     """Return a sort key: the most severe first. A severity that only a later release has comes last."""
     return rank(severity, _MOST_SEVERE_FIRST)
+
+
+def severity_by(settings: Rule | None, found: str | None) -> str | None:
+    """Return the severity of a case by the settings of its rule, which may raise and lower it.
+
+    A case that is milder than the rule by default (NotReady with nothing to do) is not raised. What this returns stays
+    the same if it is asked again. None: the case has no
+    severity, or the rule is disabled (`settings` is None).
+    """
+    if settings is None or found is None:
+        return None
+    if found == rules()[settings.name].severity:
+        return settings.severity
+    return max(found, settings.severity, key=severity_rank)
 
 
 class ProblemKey(NamedTuple):

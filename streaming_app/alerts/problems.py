@@ -7,7 +7,8 @@ the problem stays as it is. At most one problem with a key is open.
 
 - A problem is pending until its condition has held for the rule's `for`. This counts from `since`, but not from before
   the end of the last problem with this key. If the condition is over before that, the problem is forgotten.
-- When a problem opens, each sink gets one notification, and another one when it becomes worse. Its severity never
+- When a problem opens, each sink gets one notification, and another one when it becomes worse, or when another bad
+  verdict replaces one that held for `LASTED` (Down, then Stalled): the step to take is another one. Its severity never
   falls. When it ends, each sink that may know it gets one. Nothing is sent before `publish`, which the caller calls
   after it has stored the problems or found that it cannot.
 - All verdicts on a group have one subject, so they open one problem, with the rule of the worst verdict so far. Its
@@ -43,6 +44,7 @@ from streaming_app.alerts.problem import (
     ProblemKey,
     end_of,
     is_old,
+    severity_by,
     severity_rank,
     with_delivery,
 )
@@ -50,6 +52,8 @@ from streaming_app.health.verdict import ENDS, OFF
 from streaming_app.text import digest, rank, shorten, utc
 
 AGAIN, CALM = timedelta(hours=1), timedelta(minutes=30)
+LASTED = timedelta(minutes=5)
+"""How long a verdict must have held for the next one to be a message: a group that flaps sends none for each change."""
 REMEMBERED = timedelta(days=30)
 """How long the end of a problem is known: longer than any sensible `for`. Unsent notifications are obsolete then."""
 _NEXT = timedelta(microseconds=1)
@@ -167,7 +171,7 @@ class Problems:
             before = self._new(key, rule, at)
         one = replace(
             before,
-            severity=_capped(finding.severity or settings.severity, settings),
+            severity=severity_by(settings, finding.severity) or settings.severity,
             # prefer a cause that an open problem has, else the first one
             cause=before.cause or next(filter(self._causes.get, finding.causes), next(iter(finding.causes), None)),
             summary=shorten(finding.summary, _LONGEST_SUMMARY),
@@ -186,7 +190,8 @@ class Problems:
             line = Line(at, finding.verdict, one.rule, one.severity, one.summary)
             if not one.timeline or one.timeline[-1][1:4] != line[1:4]:
                 one = replace(one, timeline=_add(one.timeline, line))
-            if before.state == PENDING or one.severity != before.severity:
+            is_other = _is_other_cause(before.timeline, line)
+            if before.state == PENDING or one.severity != before.severity or is_other:
                 one = replace(one, deliveries=self._due(one.deliveries, is_worse=True))
         if one != before:
             self._change(one)
@@ -294,6 +299,12 @@ def _kind(one: Problem) -> _Kind:
 def _capped(severity: str, settings: Rule) -> str:
     """Return the severity, at most that of the settings."""
     return max(settings.severity, severity, key=severity_rank)
+
+
+def _is_other_cause(timeline: tuple[Line, ...], line: Line) -> bool:
+    """Return whether a bad verdict replaced another one that had lasted: then the step to take is another one, too."""
+    before = timeline[-1] if timeline else None
+    return before is not None and before.verdict not in {None, *ENDS, line.verdict} and line.at - before.at >= LASTED
 
 
 def _add(timeline: tuple[Line, ...], line: Line) -> tuple[Line, ...]:

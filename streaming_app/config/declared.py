@@ -19,7 +19,13 @@ from streaming_app.regex import Regex
 from streaming_app.section import Pattern, Section
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_OURS = frozenset({"alertname", "cause", "cluster", "group", "group_id", "rule", "severity", "verdict"})
+_OURS = frozenset(
+    {
+        *("alertname", "cause", "cluster", "group", "group_id", "muted", "rule", "severity", "verdict"),
+        *("ended_by", "fired", "page", "resolved", "runbook", "since", "summary"),
+    }
+)
+"""The labels of alerts and metrics, and the fields of a message."""
 _CACHED_GROUPS = 1 << 16
 
 Declared = TypeVar("Declared")
@@ -46,7 +52,11 @@ class LabelsSettings(Section):
             raise ValueError("has no label: add one, such as team: payments")
         for name in self.labels:
             if not _NAME.fullmatch(name) or name in _OURS:
-                ours = ": streams-groups sets this label itself" if name in _OURS else ": use letters, digits and _"
+                ours = (
+                    ": streams-groups sets it itself, as a label or a field of a message"
+                    if name in _OURS
+                    else ": use letters, digits and _"
+                )
                 raise ValueError(f'"{name}" cannot be the name of a label{ours}')
         return self
 

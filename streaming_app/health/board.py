@@ -91,13 +91,15 @@ class Board:
         settings_of: Callable[[str], HealthSettings],
         stored: Mapping[str, Verdict] | None = None,
         *,
+        severity_of: Callable[[str, Verdict], str | None] = lambda _group_id, verdict: verdict.severity,
         of_all_types: bool = False,
     ) -> None:
         """Begin with the verdicts that an earlier run stored.
 
-        `of_all_types`: groups of other types get verdicts, too, from their lag alone.
+        `severity_of`: group and verdict -> its severity by the configuration. `of_all_types`: groups of other types get
+        verdicts, too, from their lag alone.
         """
-        self._settings_of, self._of_all_types = settings_of, of_all_types
+        self._settings_of, self._severity_of, self._of_all_types = settings_of, severity_of, of_all_types
         self._verdicts = dict(stored or {})
         self._seen: dict[str, Facts] = {}  # group -> the facts of its verdict, without settings and previous verdict
         self._began: datetime | None = None
@@ -265,6 +267,8 @@ class Board:
                 after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
         if facts.is_deleted and newest is not None and newest.group_type != STREAMS:
             after = Verdict(OFF, at, at, "Its id belongs to a group of another type now.")
+        if (severity := self._severity_of(group_id, after)) != after.severity:
+            after = replace(after, severity=severity)
         self._verdicts[group_id] = after
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:

@@ -24,7 +24,18 @@ from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.spells import LOOP, STAY_UP, Outage, current_outage, flapping, unstable
 from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.transactions import held
-from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
+from streaming_app.health.verdict import (
+    BEHIND,
+    CRITICAL,
+    DOWN,
+    LOSING,
+    NOTHING_TO_DO,
+    RESTORING,
+    STALLED,
+    UNSTABLE,
+    WARNING,
+    Verdict,
+)
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.status import AHEAD
@@ -70,15 +81,20 @@ def losing(facts: Facts) -> Verdict | None:
     return Verdict(LOSING, since, due, why, CRITICAL, evidence)
 
 
+def _by_work(facts: Facts) -> tuple[str, dict[str, bool]]:
+    """Return the severity of a group that cannot process, and its evidence: with nothing to do it is a warning."""
+    return (WARNING, {NOTHING_TO_DO: True}) if facts.has_nothing_to_do else (CRITICAL, {})
+
+
 def not_ready(facts: Facts) -> Verdict | None:
     """The broker assigns no tasks, because topics are missing or their partition counts do not match."""
     group, since = facts.group, facts.state_since
     if group.state != NOT_READY:
         return None
     reason = facts.reason or "the reason is not in the group's records"
-    severity = WARNING if facts.has_nothing_to_do else CRITICAL
+    severity, milder = _by_work(facts)
     why = f"NotReady since {facts.since_text}, it processes nothing: {reason}"
-    evidence = {"reason": reason, "members": group.member_count, **_work_numbers(facts)}
+    evidence = {"reason": reason, "members": group.member_count, **_work_numbers(facts), **milder}
     return Verdict(DOWN, since, since + facts.settings.patience, why, severity, evidence)
 
 
@@ -237,8 +253,8 @@ def stalled(facts: Facts) -> Verdict | None:
 def stuck(facts: Facts) -> Verdict | None:
     """A rebalance does not end: a member does not do its part, or the broker makes no assignment."""
     group = facts.group
-    severity = WARNING if facts.has_nothing_to_do else CRITICAL
-    evidence: dict[str, Any] = {"state": group.state}
+    severity, milder = _by_work(facts)
+    evidence: dict[str, Any] = {"state": group.state, **milder}
     if group.state == ASSIGNING:
         since = min(max(facts.state_since, group.assigned_at or facts.state_since), facts.now)
         due = since + facts.settings.patience + _MINUTE

@@ -29,7 +29,7 @@ BAD = frozenset({LOSING, DOWN, STALLED, BEHIND, UNSTABLE})
 GOOD = frozenset({OFF, IDLE, OK})
 ENDS = GOOD | {UNKNOWN}
 """The verdicts with which a problem may end; with Unknown only by `OVER`."""
-CRITICAL, WARNING = "critical", "warning"
+CRITICAL, WARNING, INFO = "critical", "warning", "info"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class Verdict:
     """When it became the verdict."""
     why: str
     severity: str | None = None
+    """By the configuration of the rule that it opens; None: it opens none."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """Offsets, counts and times, as JSON values."""
     caught_up_at: datetime | None = None
@@ -66,7 +67,7 @@ def is_over(verdict: Verdict) -> bool:
 
 
 WORST_FIRST = (LOSING, DOWN, STALLED, BEHIND, UNSTABLE, RESTORING, UNKNOWN, OK, IDLE, OFF)
-_MOST_SEVERE_FIRST = (CRITICAL, WARNING)
+_MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 
 
 def trouble(verdict: Verdict) -> tuple[int, int]:
@@ -78,6 +79,8 @@ SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
 EARLIER = "earlier"
 """Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
+NOTHING_TO_DO = "nothing_to_do"
+"""Key of evidence: nothing waits, and no records came recently, so that the case is milder."""
 OPEN_TRANSACTION = "open_transaction"
 """Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 OVER = "over"

@@ -84,6 +84,10 @@ class AlertService(Service):
         """Return the problems that are pending or open, as of the last evaluation."""
         return tuple(self._engine.lifecycle.open.values())
 
+    def is_muted(self, one: Problem) -> bool:
+        """Return whether a problem is muted now, as of the last evaluation."""
+        return self._settings.is_muted(one) is not None
+
     def sinks(self) -> tuple[SinkStatus, ...]:
         """Return the status of each sink."""
         return self._sender.status()

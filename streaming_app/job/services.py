@@ -141,6 +141,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
             health.status,
             health.totals,
             alerts.problems(),
+            alerts.is_muted,
             alerts.sinks(),
             lag.result.rows if lag and lag.result else None,
             copies.sums() if copies else {},

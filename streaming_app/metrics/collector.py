@@ -21,10 +21,12 @@ from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import NEW_FOR, select
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, GroupScrape
-from streaming_app.metrics.job_metrics import JOB_METRICS, JobScrape
+from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS, JobScrape, alerts_with_series
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import has_short_id
 from streaming_app.text import EPOCH
+
+_ALERT_SERIES = 1_000
 
 
 def make_registry(scrape: Callable[[], JobScrape], settings: MetricsSettings) -> CollectorRegistry:
@@ -41,7 +43,7 @@ class _StreamsGroupsCollector(Collector):
 
     def describe(self) -> Iterator[MetricFamily]:
         """Yield the families without samples: a scrape with `?name[]=` selects families by name."""
-        for metrics in (JOB_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
+        for metrics in (JOB_METRICS, ALERT_METRICS, (*GROUP_METRICS, LABELS_METRIC), LAG_METRICS):
             yield from (metric.family() for metric in metrics)
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -51,8 +53,11 @@ class _StreamsGroupsCollector(Collector):
         matching = [group for group in existing if self._settings.groups.matches(group.group_id)]
         selected = select((one for one in matching if has_short_id(one.group_id)), self._settings.max_groups)
         lag = self._newest_lag(job)
+        alerts, without_series = alerts_with_series(job, _ALERT_SERIES)
         left_out = {"series": len(matching) - len(selected), **({"lag": lag.left_out} if lag else {}), **job.left_out}
+        left_out["alert_series"] = without_series
         yield from (metric.family([(cluster, replace(job, left_out=left_out))]) for metric in JOB_METRICS)
+        yield from (metric.family([(cluster, replace(job, alerts=alerts))]) for metric in ALERT_METRICS)
         scrapes = [
             GroupScrape(
                 group,

@@ -74,8 +74,8 @@ LABELS_METRIC: Metric[GroupScrape] = Metric(
 GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health",
-        "1 for the verdict on the group, such as Down, with its severity (`none` if nothing is wrong). The other "
-        "verdicts have no series.",
+        "1 for the verdict on the group, such as Down, with its severity by the configuration (`none` if it opens no "
+        "alert). The other verdicts have no series.",
         _health,
         ("verdict", "severity"),
     ),

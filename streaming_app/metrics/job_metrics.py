@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from importlib.metadata import version
 
 from offsets_decoder.definitions import record
@@ -15,7 +16,7 @@ from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus, SinkStatus, StreamStatus, inputs
 from streaming_app.lag.model import LagRow
-from streaming_app.metrics.metric import Metric, Sample, unix_seconds
+from streaming_app.metrics.metric import Metric, Sample, has_short_id, unix_seconds
 from streaming_app.stream.batch_outcome import PHASES
 from streaming_app.stream.health import Totals
 
@@ -34,6 +35,8 @@ class JobScrape:
     totals: Totals
     alerts: Iterable[Problem] = ()
     """The pending and open problems."""
+    is_muted: Callable[[Problem], object] = lambda _one: None
+    """Returns whether a problem is muted now."""
     sinks: Sequence[SinkStatus] = ()
     lag: Sequence[LagRow] | None = None
     """The rows of the newest lag pass; None before the first one, or without `lag`."""
@@ -85,6 +88,43 @@ def _open_problems(job: JobScrape) -> Iterator[Sample]:
     yield from (Sample(count, labels) for labels, count in sorted(counts.items()))
 
 
+def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Problem], int]:
+    """Return the open problems that have series, the most urgent first, and how many have none."""
+    found = [one for one in job.alerts if one.state == FIRING]
+    short = [one for one in found if has_short_id(one.group_id or "")]
+    shown = nsmallest(limit, short, key=lambda one: one.urgency)
+    return shown, len(found) - len(shown)
+
+
+def _of_alerts(value: Callable[[Problem], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
+    """Return a function that yields a sample of this value for each open problem."""
+
+    def samples(job: JobScrape) -> Iterator[Sample]:
+        for one in job.alerts:
+            is_muted = "true" if job.is_muted(one) else "false"
+            if one.state == FIRING and (found := value(one)) is not None:
+                yield Sample(found, (one.group_id or "", one.rule, one.severity, is_muted))
+
+    return samples
+
+
+ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
+    Metric(
+        "streams_group_alert",
+        "1 for each open alert, as `streams-groups alerts` shows them; `group` is empty for rules about the job. The "
+        "severity is the worst so far. `muted`: it is recorded, but not sent. Prometheus' rules read this metric.",
+        _of_alerts(lambda _one: 1),
+        ("group", "rule", "severity", "muted"),
+    ),
+    Metric(
+        "streams_group_alert_since_timestamp_seconds",
+        "Time since when the condition of the alert holds, by the records and commits.",
+        _of_alerts(lambda one: unix_seconds(one.since)),
+        ("group", "rule", "severity", "muted"),
+    ),
+)
+
+
 def _self_checks(job: JobScrape) -> Iterator[Sample]:
     checks = job.status.self_check
     yield Sample(checks.runs - checks.failures, ("completed",))
@@ -113,7 +153,8 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups_left_out",
         "Groups for which something is omitted. `series`: there are more groups than `metrics.max_groups`, or the id "
-        "has more than 500 characters. `lag`: there are too many series of lag. Only for groups of the last 24 hours: "
+        "has more than 500 characters. `lag`: there are too many series of lag. `alert_series`: open alerts beyond the "
+        "1,000 most urgent ones, or with such an id. Only for groups of the last 24 hours: "
         "`alerts`, because of the limit of 100 new groups, and `verdicts`, which are not computed yet.",
         lambda job: [Sample(number, (what,)) for what, number in job.left_out.items()],
         ("of",),

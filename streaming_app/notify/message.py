@@ -100,21 +100,21 @@ def _why_over(problem: Problem) -> str:
 def format_message(problem: Problem, event: str, links: Links) -> str:
     """Return the whole message about a problem in a few lines, the most important first."""
     ended_at = problem.ended_at if event == RESOLVED else None
-    fields: dict[str, object] = {
-        "severity": problem.severity,
-        "since": problem.since,
-        "fired": problem.opened_at,
-        "resolved": ended_at,
-        "ended by": problem.ended_by if ended_at and problem.ended_by != BY_EVIDENCE else None,
-        **problem.labels,
-        "cause": problem.cause and shorten(problem.cause, _MAX_ID),
-        **problem.evidence,
-        "runbook": links["runbook_url"],
-        "page": links["page_url"],
-    }
+    fields: list[tuple[str, object]] = [
+        ("severity", problem.severity),
+        ("since", problem.since),
+        ("fired", problem.opened_at),
+        ("resolved", ended_at),
+        ("ended by", problem.ended_by if ended_at and problem.ended_by != BY_EVIDENCE else None),
+        *problem.labels.items(),
+        ("cause", problem.cause and shorten(problem.cause, _MAX_ID)),
+        *problem.evidence.items(),
+        ("runbook", links["runbook_url"]),
+        ("page", links["page_url"]),
+    ]
     lines = (
         f"{shorten(one_line(name), _MAX_ID)}: {shorten(one_line(format_value(value)), _MAX_VALUE)}"
-        for name, value in fields.items()
+        for name, value in fields
         if value is not None
     )
     return "\n".join([format_summary(problem, event), format_next(problem, event), "", *lines])

@@ -12,7 +12,8 @@ searches the problems whenever its sink is free.
 - A group may have a new problem before the sink knows that the last one has ended. A receiver may treat both as one
   alert, and people read them in order. So the older problem is sent first, also after failed attempts.
 - Problems that are older than the job are sent as one (see `old_problems`), which waits until all of them are known.
-- A sink such as Alertmanager needs firing problems repeatedly. Such a notification has no deliveries.
+- A sink such as Alertmanager needs firing problems repeatedly, and ended ones for a quarter of an hour, as from
+  Prometheus: a member of its cluster that was away would keep the alert. Such a notification has no deliveries.
 
 Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock.
 """
@@ -32,6 +33,7 @@ from streaming_app.job_status import SinkStatus
 from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one, is_sent_together
 from streaming_app.notify.sink import Sink, SinkError
 
+_ENDED_AGAIN_SECONDS = 900.0
 _REMEMBERED_SECONDS = 3600.0  # how long a refusal is remembered
 
 
@@ -86,6 +88,8 @@ class Outbox:
         self._sent_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[tuple[str, str], float] = {}  # by id and event
         self._resend_at = 0.0 if sink.resend_seconds else math.inf
+        self._ended: dict[ProblemKey, tuple[Problem, float]] = {}  # sent, until when they are repeated
+        self._repeats_ended = False
         self._paused_until = 0.0
         self._failures = self._refusals = 0  # in a row; refusals of notifications with several problems
 
@@ -107,11 +111,15 @@ class Outbox:
         A repetition of firing problems comes first.
         """
         if max(self._resend_at, self._paused_until) <= seconds:
-            self._resend_at = seconds + self._resend
+            self._resend_at, self._repeats_ended = seconds + self._resend, True
             if again := [one for one in self._problems.firing() if _is_known(one, self.sink.name)]:
                 own = [one for one in again if not self._is_old(one)]
                 old = [one for one in again if self._is_old(one)]
                 return Notification(FIRING, again, (), [*own, *self._one(old, FIRING)])
+        if self._repeats_ended:
+            self._repeats_ended = False
+            if ended := self._ended_again(seconds):
+                return Notification(RESOLVED, ended, (), ended)
         due = self._due(seconds)
         self.wakes_at = max(self._paused_until, min([*(one.at for one in due), self._resend_at]))
         if self.wakes_at > seconds:
@@ -149,6 +157,9 @@ class Outbox:
             recent = seconds - _REMEMBERED_SECONDS  # a refused problem without a later attempt is not due any more
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
+            if self._resend < math.inf and sent.event == RESOLVED and ids:
+                until, single = seconds + _ENDED_AGAIN_SECONDS, (o for o in sent.content if o.rule != OLD_PROBLEMS)
+                self._ended |= {one.key: (one, until) for one in single}
             self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
             self._status = replace(known, sent=known.sent + len(ids), failing_since=None, failure=None)
             return f"Alerts are sent to {known.name} again." if was_failing and not self._is_failing else None
@@ -166,6 +177,14 @@ class Outbox:
     @property
     def _is_failing(self) -> bool:
         return self._status.failing_since is not None or bool(self._refused_until)
+
+    def _ended_again(self, seconds: float) -> list[Problem]:
+        """Return the ended problems to repeat: none whose group has a new one, which has the same labels."""
+        known = self._problems.open
+        self._ended = {
+            key: (one, until) for key, (one, until) in self._ended.items() if seconds < until and key not in known
+        }
+        return [one for one, _ in self._ended.values()]
 
     def _due(self, seconds: float) -> list[_Due]:
         """Return the due notification of the oldest problem of each key, and of refused problems.

@@ -340,3 +340,15 @@ def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     problems.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)
     assert due_of(open_one(problems)) == [("pager", FIRING, 1)]
+
+
+def test_another_bad_verdict_is_a_message_if_the_one_before_had_lasted() -> None:
+    problems = make()
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    stored = sent(open_one(problems))
+    problems = make((stored,))
+    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(6))
+    assert due_of(open_one(problems)) == [("pager", "firing", 1), ("chat", "firing", 1)]
+    problems = make((sent(open_one(problems)),))
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(8))  # it flaps
+    assert due_of(open_one(problems)) == []

@@ -20,7 +20,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, sum_copies
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
-from streaming_app.metrics.job_metrics import JOB_METRICS
+from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
 from streaming_app.stream.health import Health
@@ -75,7 +75,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def test_a_scrape_has_every_defined_metric_with_its_type_its_help_and_its_labels(scrape: Scrape) -> None:
     families = {family.name: family for family in parse(scrape())}
-    defined: list[tuple[Metric[Any], bool]] = [(metric, False) for metric in JOB_METRICS]
+    defined: list[tuple[Metric[Any], bool]] = [(metric, False) for metric in (*JOB_METRICS, *ALERT_METRICS)]
     defined += [(metric, True) for metric in GROUP_METRICS]
     for metric, is_group_metric in defined:
         family = families.pop(metric.name.removesuffix("_total"))

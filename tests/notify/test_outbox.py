@@ -252,7 +252,7 @@ def test_the_results_are_the_deliveries_with_their_attempts() -> None:
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 
-def test_what_fires_is_sent_again_at_intervals_until_it_is_resolved() -> None:
+def test_what_fires_is_sent_again_at_intervals_and_that_it_is_over_for_a_quarter_of_an_hour() -> None:
     sending = Sending(RESEND)
     sending.offer(0, of("a"))
     sending.run_until(30)
@@ -266,10 +266,15 @@ def test_what_fires_is_sent_again_at_intervals_until_it_is_resolved() -> None:
     ]
     sending.offer(140, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
     sending.run_until(180)
-    assert sending.given[4:] == [(140, RESOLVED, ("a",)), (180, "again", ("b",))]
+    assert sending.given[4:] == [(140, RESOLVED, ("a",)), (180, "again", ("b",)), (180, "again", ("a",))]
     sending.offer(190, of("b", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
-    sending.run_until(1_000)
-    assert sending.given[6:] == [(190, RESOLVED, ("b",))]
+    sending.run_until(300)
+    assert sending.given[7:] == [(190, RESOLVED, ("b",)), (240, "again", ("a", "b")), (300, "again", ("a", "b"))]
+    sending.offer(310, replace(of("a"), alert_id="another one"))  # has the labels of the one that is over
+    sending.run_until(400)
+    assert sending.given[10:] == [(310, FIRING, ("a",)), (360, "again", ("a",)), (360, "again", ("b",))]
+    sending.run_until(2_000)
+    assert [groups for second, _, groups in sending.given if second > 190 + 15 * 60] == [("a",)] * 15
 
 
 def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:

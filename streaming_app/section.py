@@ -79,6 +79,10 @@ def is_open_to_all(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and bool(status.st_mode & stat.S_IROTH)
 
 
+FilePath = Annotated[Path, AfterValidator(Path.expanduser)]
+"""A path, in which `~` is the home directory, as in a shell."""
+
+
 class Section(BaseModel):
     """A section: its values do not change, a key that it does not have is an error, and no error shows a secret.
 

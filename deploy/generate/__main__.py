@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from deploy.generate import figures, metrics, prometheus, records, runbook
+from deploy.generate import chart_schema, figures, metrics, prometheus, records, runbook
 from deploy.generate.output import finish
 from tests.long import adding
 
@@ -20,6 +20,7 @@ def files() -> dict[str, str]:
         "deploy/METRICS.md": metrics.page(),
         **runbook.pages(),
         prometheus.NAME: prometheus.page(),
+        chart_schema.NAME: chart_schema.page(ROOT),
         **figures.files(),
     }
 

@@ -48,7 +48,8 @@ FIGURES: Mapping[str, Figure] = {
         "9464",
         {
             "deploy/image/config.yaml": ("listen: 0.0.0.0:@\n",),
-            "deploy/Dockerfile": ("EXPOSE @\n", "http://127.0.0.1:@/health"),
+            "deploy/Dockerfile": ("EXPOSE @\n",),
+            "deploy/image/health.py": ("for port in (@,",),
             "deploy/compose.yaml": ("the job's metrics at :@,", 'service_healthy}\n    ports: ["127.0.0.1:@:@"]'),
             "deploy/compose/prometheus.yaml": ('["streams-groups:@"]',),
             "deploy/README.md": (" -p @:@ -e ", "metrics.listen: 0.0.0.0:@`"),

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.regex import Regex
-from streaming_app.section import Address, Days, Duration, Pattern, PositiveDuration, Section
+from streaming_app.section import Address, Days, Duration, FilePath, Pattern, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
 
@@ -108,5 +107,5 @@ class PageSettings(Section):
     """The path of the page, for a proxy that does not change paths."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names that requests may have, in addition to `localhost`, IP addresses and the machine's own name."""
-    auth_file: Path | None = None
+    auth_file: FilePath | None = None
     """A file with lines `USER:PASSWORD` or `Bearer TOKEN`. None: everybody who can reach the page may read it."""

@@ -32,19 +32,20 @@ from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.apprise import AppriseSink
 from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.notify.webhook import WebhookSink
-from streaming_app.section import Days, Duration, Section, did_you_mean
+from streaming_app.section import Days, Duration, FilePath, Section, did_you_mean
 from streaming_app.tables.location import Location
 from streaming_app.text import check_name, split_address
 
 
 def _check_addresses(text: str) -> str:
+    addresses = [address.strip() for address in text.split(",") if address.strip()]
     try:
-        is_valid = all(split_address(address)[1] for address in text.split(","))
+        is_valid = bool(addresses) and all(split_address(address)[1] for address in addresses)
     except ValueError:
         is_valid = False
     if not is_valid:
         raise ValueError(f'must be HOST:PORT, or several separated by commas, not "{text}"')
-    return text
+    return ",".join(addresses)
 
 
 def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
@@ -91,11 +92,11 @@ class Settings(Section):
     """The settings that a YAML file, the environment and flags may set; the fields are the keys of the file."""
 
     bootstrap_server: BootstrapServer | None = None
-    command_config: Path | None = None
+    command_config: FilePath | None = None
     warehouse: WarehouseLocation = Location(defaults.WAREHOUSE)
     single_writer: bool = False
     """Whether the job writes a warehouse that does not keep commits from overwriting each other."""
-    state_dir: Path | None = None
+    state_dir: FilePath | None = None
     """The local directory for the lock and Spark's log if the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC

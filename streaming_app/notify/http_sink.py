@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr, model_validator
@@ -26,6 +25,7 @@ from typing_extensions import Self
 
 from streaming_app.errors import reason_of
 from streaming_app.notify.sink import Sink, SinkError, UrlSink, failure, status_error
+from streaming_app.section import FilePath
 
 _PORTS = {"http": 80, "https": 443}
 SUCCESS = range(200, 300)
@@ -35,16 +35,16 @@ _MAX_ERROR_BYTES = 1000  # how much of an error response is read to find its rea
 class HttpSink(Sink):
     """An HTTP receiver, which may require a client certificate, and a password or a token."""
 
-    cert_file: Path | None = None
+    cert_file: FilePath | None = None
     """The client certificate, a PEM file."""
-    key_file: Path | None = None
+    key_file: FilePath | None = None
     """The unencrypted key of the certificate; it may be in `cert_file` instead."""
     username: str | None = None
     password: SecretStr | None = None
-    password_file: Path | None = None
+    password_file: FilePath | None = None
     token: SecretStr | None = None
     """Sent as `Authorization: Bearer`."""
-    token_file: Path | None = None
+    token_file: FilePath | None = None
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str], *, quotes_answer: bool = False) -> None:
         """Send JSON, and return when the receiver has accepted it (status 2xx). Raises SinkError.

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.errors import reason_of
-from streaming_app.section import Duration, Section, read_secret_file
+from streaming_app.section import Duration, FilePath, Section, read_secret_file
 from streaming_app.text import check_name
 
 _MAX_LINK = 2000  # characters; not all receivers accept longer links
@@ -84,7 +84,7 @@ class Sink(Section):
     """A link to the runbook; `{rule}` in it is replaced by the name of the rule."""
     page_url: str | None = None
     """A link to a page about the group; `{cluster}`, `{group}` and `{rule}` in it are replaced."""
-    ca_file: Path | None = None
+    ca_file: FilePath | None = None
     """A PEM file of the authorities to trust instead of the system's. Certificates are always verified."""
     timeout: Annotated[Duration, Field(gt=0, le=300)] = 10.0
     """The limit for one attempt to send, from its start to the end of the response."""
@@ -150,7 +150,7 @@ class UrlSink(Sink):
     """A sink whose URL is a secret."""
 
     url: SecretStr | None = None
-    url_file: Path | None = None
+    url_file: FilePath | None = None
 
     @property
     def _url_key(self) -> str:

@@ -27,7 +27,6 @@ import hmac
 import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr, field_validator, model_validator
@@ -37,6 +36,7 @@ from streaming_app.alerts.problem import RESOLVED, Problem
 from streaming_app.notify.http_sink import HttpUrlSink
 from streaming_app.notify.message import dump_json, format_next, notification_id
 from streaming_app.notify.sink import SinkError
+from streaming_app.section import FilePath
 from streaming_app.text import utc_iso
 
 VERSION = 1
@@ -52,7 +52,7 @@ class WebhookSink(HttpUrlSink):
     type: Literal["webhook"]
     secret: SecretStr | None = None
     """`whsec_` and base64 of 24 to 64 random bytes. During a rotation there may be several, separated by spaces."""
-    secret_file: Path | None = None
+    secret_file: FilePath | None = None
     headers: Mapping[str, SecretStr] = {}
     """Additional headers."""
 

@@ -37,7 +37,7 @@ _DIRECTORIES = r"(/(?!\.\.?(/|$))[\w.=+~-]+)*"  # nothing that needs escapes: Ha
 def _local(path: str) -> str:
     if escape := _ESCAPE.search(path):
         raise ValueError(f'must not contain "{escape[0]}": delta-rs would decode it')
-    return str(Path(path))
+    return str(Path(path).expanduser())
 
 
 class Location:

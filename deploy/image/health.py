@@ -1,12 +1,11 @@
 """The health check of the image: exits with 1 if neither the job (port 9464) nor the page (8080) answers."""
 
 import sys
+from contextlib import suppress
 from urllib.request import ProxyHandler, build_opener
 
 for port in (9464, 8080):
-    try:
+    with suppress(OSError):
         build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/health", timeout=4)
         sys.exit(0)
-    except OSError:
-        continue
 sys.exit(1)

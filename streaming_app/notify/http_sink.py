@@ -1,5 +1,7 @@
 """The common part of sinks that use HTTP: one POST with a strict limit on its total time, and authentication.
 
+A proxy is used as the environment says (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, in either case).
+
 The standard library's http.client is enough for one request, and works with a connection that this module opens. At the
 deadline this module shuts the connection down. The timeout of a socket is not enough: it begins again with each byte,
 so a receiver that sends one byte from time to time would block its sink for ever. The system's resolver limits the time
@@ -18,7 +20,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from urllib.parse import quote, urlsplit
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from pydantic import SecretStr, model_validator
 from typing_extensions import Self
@@ -57,18 +61,22 @@ class HttpSink(Sink):
         own = {"Host": target.netloc, "Content-Type": "application/json", "User-Agent": "streams-groups"}
         headers = {**own, **self._authorization(), **headers}
         ends_at, (host, port) = time.monotonic() + self.timeout, split_url(url)
+        path, proxy = f"{path}?{target.query}" if target.query else path, proxy_of(url)
         try:
             with (
-                socket.create_connection((host, port), self.timeout) as connected,
+                socket.create_connection(proxy.address if proxy else (host, port), self.timeout) as connected,
                 _shut_down_at(ends_at, connected),
                 closing(HTTPConnection(host, port)) as connection,
             ):
-                is_secure = target.scheme == "https"
-                connection.sock = (
-                    self.ssl_context().wrap_socket(connected, server_hostname=host) if is_secure else connected
-                )
+                connection.sock = connected
+                if target.scheme == "https":
+                    if proxy:
+                        _open_tunnel(connected, proxy, f"{host}:{port}")
+                    connection.sock = self.ssl_context().wrap_socket(connected, server_hostname=host)
+                elif proxy:
+                    path, headers = f"{origin}{path}", headers | proxy.headers
                 with suppress(BrokenPipeError):  # a receiver may answer, for example 413, before it has read all
-                    connection.request("POST", f"{path}?{target.query}" if target.query else path, body, headers)
+                    connection.request("POST", path, body, headers)
                 response = connection.getresponse()
                 if time.monotonic() >= ends_at:  # the response may be incomplete
                     raise TimeoutError
@@ -138,6 +146,41 @@ class HttpUrlSink(HttpSink, UrlSink):
     def _check_url(self) -> Self:
         self.read_url()
         return self
+
+
+class Proxy(NamedTuple):
+    """A proxy for HTTP, and the header with its password."""
+
+    address: tuple[str, int]
+    headers: Mapping[str, str]
+
+
+def proxy_of(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for a URL, if any. Raises SinkError if it is not one for HTTP."""
+    target = urlsplit(url)
+    found = getproxies().get(target.scheme)
+    if not found or proxy_bypass(target.netloc):
+        return None
+    parsed = urlsplit(found if "://" in found else f"http://{found}")
+    if parsed.scheme != "http" or not parsed.hostname:
+        raise SinkError(f"{target.scheme}_proxy must be a URL of the form http://host:port", retry=False)
+    user = f"{unquote(parsed.username or '')}:{unquote(parsed.password or '')}"
+    token = base64.b64encode(user.encode()).decode()
+    return Proxy(
+        (parsed.hostname, parsed.port or _PORTS["http"]),
+        {"Proxy-Authorization": f"Basic {token}"} if parsed.username else {},
+    )
+
+
+def _open_tunnel(connected: socket.socket, proxy: Proxy, host: str) -> None:
+    """Ask the proxy for a connection to a receiver. Raises SinkError if it refuses."""
+    tunnel = HTTPConnection(*proxy.address)
+    tunnel.sock = connected
+    tunnel.request("CONNECT", host, headers={"Host": host, **proxy.headers})
+    response = HTTPResponse(connected, method="CONNECT")  # `getresponse` would close the connection
+    response.begin()
+    if response.status not in SUCCESS:
+        raise status_error(f"the proxy {proxy.address[0]}:{proxy.address[1]}", response.status, "")
 
 
 def split_url(url: str) -> tuple[str, int]:

@@ -35,7 +35,7 @@ def test_all_entries_that_match_apply_and_the_last_one_wins(group_id: str, label
     [
         ({"groups": ".*"}, "has no label"),
         ({"groups": ".*", "group": "x"}, "streams-groups sets it itself"),
-            ({"groups": ".*", "since": "x"}, "streams-groups sets it itself"),
+        ({"groups": ".*", "since": "x"}, "streams-groups sets it itself"),
         ({"groups": ".*", "my-team": "x"}, "use letters, digits and _"),
         ({"groups": "(", "team": "x"}, "groups"),
         ({"team": "x"}, "groups"),

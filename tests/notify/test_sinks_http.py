@@ -23,6 +23,7 @@ from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.sandbox.process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.support.receivers import (
+    HOST,
     Certificates,
     HttpReceiver,
     Response,
@@ -295,3 +296,23 @@ def test_no_socket_is_left_open(receiver: HttpReceiver) -> None:
     for _ in range(3):
         hook.send([make_alert()], FIRING)
     assert wait_until(lambda: connections_to(receiver.port) == 0)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_is_used_as_the_environment_says(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, certificates: Certificates
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name.upper(), raising=False)
+    with HttpReceiver(proxy_tls=certificates.server_context(certificates.server)) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", proxy.url.replace("://", "://user:p%40ss@"))
+        settings = {"ca_file": certificates.authority} if scheme == "https" else {}
+        hook = make_sink(type="webhook", url=f"{scheme}://{HOST}:1/hook?a=1", **settings)
+        hook.send([make_alert(hook.name)], FIRING)
+        (request,) = proxy.requests
+        assert request.path == ("/hook?a=1" if scheme == "https" else f"http://{HOST}:1/hook?a=1")
+        if scheme == "http":
+            assert request.headers["Proxy-Authorization"] == "Basic " + base64.b64encode(b"user:p@ss").decode()
+        monkeypatch.setenv("no_proxy", HOST)
+        with pytest.raises(SinkError, match="cannot be reached"):
+            hook.send([make_alert(hook.name)], FIRING)

@@ -74,7 +74,7 @@ class HttpSink(Sink):
                         _open_tunnel(connected, proxy, f"{host}:{port}")
                     connection.sock = self.ssl_context().wrap_socket(connected, server_hostname=host)
                 elif proxy:
-                    path, headers = f"{origin}{path}", headers | proxy.headers
+                    path, headers = f"{origin}{path}", {**headers, **proxy.headers}
                 with suppress(BrokenPipeError):  # a receiver may answer, for example 413, before it has read all
                     connection.request("POST", path, body, headers)
                 response = connection.getresponse()

@@ -23,21 +23,20 @@ def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, sin
     """Return the changes from the topology at the time `since`, by default the last but one, to the newest.
 
     `from` and `to` are rows of `topologies`, `changes` are of type `Change`, and `undescribed` has which of the two
-    lack a stored description, so that processors and stores are not compared. Raises WarehouseError for an unknown
-    group, or a group without a known earlier topology.
+    lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that time
+    is known, and `from` is the first that is. Raises WarehouseError for an unknown group, or without `since` for a group
+    without a known earlier topology.
     """
     known = _known_topologies(warehouse, cluster, group_id)
     if not known:
         raise WarehouseError(f"Group {group_id!r} has no topology in the log yet")
     descriptions = _known_descriptions(warehouse, cluster, group_id)
     *earlier, newest = known
+    is_first = False
     if since is not None:
         earlier = [one for one in known if one["first_seen_at"] is None or one["first_seen_at"] <= since]
-        if not earlier:
-            begin = _format(known[0]["first_seen_at"])
-            raise WarehouseError(
-                f"No topology of group {group_id!r} is known at {_format(since)}: the first is of {begin}"
-            )
+        if not earlier:  # a young group, or one of which the log has lost the topology of then
+            earlier, is_first = known[:1], True
     elif not earlier and len(descriptions) > 1:  # the same topics, with other processors
         earlier, since = [newest], descriptions[-2]["stored_at"]
     if not earlier:
@@ -52,7 +51,8 @@ def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, sin
     undescribed = [which for which, some in described.items() if not some]
     if not undescribed:
         changes += _changed_nodes(*(some[-1]["description_nodes"] for some in described.values()))
-    return {"group_id": group_id, "from": earlier[-1], "to": newest, "changes": changes, "undescribed": undescribed}
+    ends = {"from": earlier[-1], "to": newest, "from_is_first": is_first}
+    return {"group_id": group_id, **ends, "changes": changes, "undescribed": undescribed}
 
 
 def topology_at(warehouse: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Row | None:
@@ -72,6 +72,7 @@ def to_json(diff: Row, limit: int) -> Row:
             end: {name: value for name, value in diff[end].items() if name != "subtopologies"} for end in ("from", "to")
         },
         "changes": [change._asdict() for change in diff["changes"][:limit]],
+        "from_is_first": diff["from_is_first"],
         "descriptions_compared": not diff["undescribed"],
     }
 
@@ -79,6 +80,8 @@ def to_json(diff: Row, limit: int) -> Row:
 def to_text(diff: Row, limit: int) -> Iterator[str]:
     """Yield the lines of `history --topology`, with at most `limit` changes."""
     changes, newest = diff["changes"], describe_topology(diff["to"])
+    if diff["from_is_first"]:
+        yield f"No topology of that time is known: the first is of {_format(diff['from']['first_seen_at'])}."
     if changes:
         yield f"from  {describe_topology(diff['from'])}"
         yield f"to    {newest}"

@@ -26,7 +26,7 @@ class RuleSection(Section):
 
     enabled: bool | None = None
     severity: Literal["info", "warning", "critical"] | None = None
-    """The highest severity of its alerts."""
+    """The severity of its alerts, apart from milder cases."""
     for_: Duration | None = Field(
         None, validation_alias=AliasChoices("for", "for_", "after"), serialization_alias="for"
     )

@@ -179,7 +179,10 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     cause = f", cause {problem.cause}" if problem.cause else ""
     yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
     yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    yield f"  What to do: {_to_do(problem, row)}"
+    name, step = next_step(problem, row)
+    group = shlex.quote(problem.group_id or "")
+    more = f"More: the runbook, {name}; evidence: `streams-groups why --group {group} --json`."
+    yield f"  What to do: {step} {more}".replace(":  ", ": ")
 
 
 def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> str:
@@ -188,8 +191,8 @@ def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> 
     return f"{lines}{lasted(ended_at - opened_at)}{by}: {problem.summary}"
 
 
-def _to_do(problem: Problem, row: Row) -> str:
-    """Return the first step of the runbook that fits the verdict, and where to find more.
+def next_step(problem: Problem, row: Row) -> tuple[str, str]:
+    """Return the rule whose runbook applies, and its first step that fits the verdict; empty for an unknown rule.
 
     While the verdict is a good one, the problem may not be over yet: then the step fits its last bad verdict.
     """
@@ -197,10 +200,9 @@ def _to_do(problem: Problem, row: Row) -> str:
     before = [(line.verdict, line.why) for line in reversed(problem.timeline) if line.verdict in BAD]
     verdict, why = next(iter(now + before), ("", problem.summary))
     name = RULE_OF_VERDICT.get(verdict, problem.rule)
-    group, rule = shlex.quote(problem.group_id or ""), rules().get(name)
-    step = rule.step_for(why).text if rule else ""  # none for a rule of a later release
-    more = f"More: the runbook, {name}; evidence: `streams-groups why --group {GROUP_ID} --json`."
-    return f"{step} {more}".strip().replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, group)
+    rule = rules().get(name)
+    step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
+    return name, step.replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, shlex.quote(problem.group_id or ""))
 
 
 def _stream_time(times: Row) -> str:

@@ -24,7 +24,7 @@ def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, sin
 
     `from` and `to` are rows of `topologies`, `changes` are of type `Change`, and `undescribed` has which of the two
     lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that time
-    is known, and `from` is the first that is. Raises WarehouseError for an unknown group, or without `since` for a group
+    is known, and `from` is the first that is. Raises WarehouseError for an unknown group, and without `since` for one
     without a known earlier topology.
     """
     known = _known_topologies(warehouse, cluster, group_id)

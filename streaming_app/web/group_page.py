@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
 from streaming_app.alerts.catalog import rules
-from streaming_app.alerts.problem import FIRING, Problem, severity_rank
+from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
@@ -18,7 +19,7 @@ from streaming_app.lag.status import OK as IN_TIME
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
-from streaming_app.queries.health import changes_before, verdicts_between
+from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import group_at, parse_tasks, read_assignments, read_events, task_spells
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
@@ -196,6 +197,7 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
         **known,
         "one": summary,
         "alerts": alerts_by_rule(one for one in snapshot.alerts if one.group_id == group_id),
+        **_to_do(snapshot, summary),
         "present": present,
         "then": then,
         "shown": _shown(then["row"], then["lag"]) if then else present,
@@ -210,6 +212,22 @@ def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> 
         "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
         **_history(snapshot, group_id, window, judged, row=row, copies=known["copies"]),
     }
+
+
+def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
+    """Return the next step about the open problem with the health of a group, as parts of text and code, and a command.
+
+    The command is the first one in the step, else the one that says why.
+    """
+    health = (it for it in snapshot.alerts if it.group_id == one["group_id"] and it.subject == HEALTH)
+    problem = next((it for it in health if it.state == FIRING), None)
+    if problem is None:
+        return {"step": (), "command": None}
+    _, step = next_step(problem, one)
+    parts = step.split("`")  # code is between backticks
+    commands = (part for part in parts[1::2] if part.startswith(("streams-groups ", "kafka-")) and " " in part)
+    why = f"streams-groups why --group {shlex.quote(one['group_id'])} --cluster {shlex.quote(snapshot.cluster)}"
+    return {"step": parts, "command": next(commands, why)}
 
 
 def _shown(
@@ -230,9 +248,11 @@ def _shown(
 def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
     """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
     group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
+    to_do = _to_do(snapshot, one)
     judged = _judged(snapshot, one, group_id, window)
     return {
         "one": one,
+        **to_do,
         "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),

@@ -389,3 +389,42 @@ def test_without_javascript_groups_are_found_and_an_instant_is_shown_by_a_form(c
         seen.page.get_by_label("Instant, UTC").fill("1m")
         seen.page.get_by_role("button", name="Show").click()
         assert "no event of this group" in seen.page.inner_text("#instant")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
+    chromium: Browser, url: str, width: int, height: int
+) -> None:
+    with view(chromium, url, viewport={"width": width, "height": height}) as seen:
+        seen.open("/group?id=fraud-detection")
+        first = seen.page.evaluate(
+            """([selectors, height]) => selectors.map(one => {
+                const box = document.querySelector(one)?.getBoundingClientRect();
+                return Boolean(box) && box.height > 0 && box.bottom <= height;
+            })""",
+            [["h1.group", ".verdict", "#answer-step", "#command", "#answer-lost"], height],
+        )
+        assert first == [True] * 5
+        assert "create the named topics" in seen.page.inner_text("#answer-step")
+        assert seen.width_overflow() <= 0
+
+
+def test_keys_filter_show_the_keys_and_change_between_local_time_and_utc(chromium: Browser, url: str) -> None:
+    with view(chromium, url, timezone_id="Asia/Kolkata") as seen:
+        seen.open("/")
+        seen.page.keyboard.press("/")
+        seen.page.keyboard.type("fraud?u")
+        assert seen.page.input_value("#filter input[type=search]") == "fraud?u"
+        seen.page.keyboard.press("Escape")
+        assert not seen.page.input_value("#filter input[type=search]")
+        seen.page.locator("h1").click()
+        seen.page.keyboard.press("?")
+        expect(seen.page.locator("#keys")).to_be_visible()
+        seen.page.keyboard.press("Escape")
+        expect(seen.page.locator("#keys")).to_be_hidden()
+        shown = seen.page.locator("footer time[data-time]").first
+        assert shown.inner_text().endswith("+05:30")
+        seen.page.keyboard.press("u")
+        assert shown.inner_text().endswith("Z")
+        seen.page.reload()
+        assert shown.inner_text().endswith("Z")

@@ -70,6 +70,7 @@ function show(fresh) {
   document.title = fresh.title;
   measureSkew();
   countAges();
+  showTimes();
   startPicture();
   startTimeline(go);
   listen();
@@ -89,6 +90,53 @@ function duration(seconds) {
     } else if (parts.length) break;
   }
   return parts.slice(0, 2).join(" ");
+}
+
+// Times are shown as the reader's clock has them, or in UTC: `u` changes it, and the browser remembers it.
+let inUtc = localStorage.getItem("times") === "utc";
+const LOCAL = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+
+function offset(time) {
+  const minutes = -time.getTimezoneOffset();
+  const parts = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return minutes ? (minutes < 0 ? "-" : "+") + parts.map((part) => String(part).padStart(2, "0")).join(":") : "Z";
+}
+
+function showTimes() {
+  for (const element of document.querySelectorAll("time[data-time]")) {
+    const time = new Date(element.dateTime);
+    const utc = `${time.toISOString().replace("T", " ").slice(0, 19)}Z`;
+    const text = inUtc ? utc : LOCAL.format(time) + offset(time);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+function press(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const search = document.querySelector("#filter input[type=search]");
+  const writes = event.target.closest?.("input, select, textarea");
+  if (event.key === "Escape" && writes && writes === search && search.value) {
+    search.value = "";
+    search.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  if (writes) return;
+  if (event.key === "/") {
+    if (search) search.focus();
+    else location.href = `${document.querySelector(".brand").href.split("#")[0]}#filter`;
+    event.preventDefault();
+  } else if (event.key === "?") document.getElementById("keys").showModal();
+  else if (event.key === "u") {
+    inUtc = !inUtc;
+    localStorage.setItem("times", inUtc ? "utc" : "local");
+    showTimes();
+  }
+}
+
+async function copy(event) {
+  const button = event.target.closest?.("button[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+  button.textContent = "Copied";
 }
 
 let skew = 0;
@@ -240,6 +288,8 @@ document.addEventListener("submit", (event) => {
   } else submitSoftly(event);
 });
 document.addEventListener("click", followSoftly);
+document.addEventListener("click", copy);
+document.addEventListener("keydown", press);
 document.addEventListener("pointerover", localTime);
 document.addEventListener("focusin", localTime);
 addEventListener("popstate", refresh);
@@ -253,6 +303,8 @@ addEventListener("pageshow", (event) => {
 setInterval(countAges, 1000);
 measureSkew();
 countAges();
+showTimes();
+if (location.hash === "#filter") document.querySelector("#filter input[type=search]")?.focus();
 listen();
 startPicture();
 startTimeline(go);

@@ -82,6 +82,8 @@ class Standing:
     noticed_at: float = 0.0
     """The pass that first found that records wait. The next one has to confirm it: a transaction may just have ended,
     and its records are as old as its commit is new."""
+    written_by: float | None = None
+    """When the oldest waiting record had been written, if it may have been written much earlier."""
     arrived_at: float | None = None
     """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
@@ -137,10 +139,11 @@ class Standing:
     def is_older(self, since: float | None) -> bool:
         """Return whether a condition that is known since this time may have begun earlier.
 
-        It may if it held at the first pass of this run, or if only repeated commits of one offset are known.
+        It may if it held at the first pass of this run, if only repeated commits of one offset are known, or if the end
+        of the log was not known for long before.
         """
         repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
-        return since is not None and (since == self.known_from or repeats)
+        return since is not None and (since in {self.known_from, self.written_by} or repeats)
 
     def is_stalled(self, patience: float) -> bool:
         """Return whether records have waited for `patience` seconds while the offset did not move."""
@@ -325,6 +328,7 @@ class Standing:
                     written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
                     moved_at = 0.0 if self.is_untimed else self.moved_at
                     self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
+                    self.written_by = written_by if samples.is_about(written_by) else None
             if found.lag is not None:
                 self.trend.add(found.unread, one.now)
         self.known_at, self.known_from = one.now, self.known_from or one.now

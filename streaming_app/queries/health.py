@@ -159,7 +159,7 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
     if row["evidence"].get(PLANNED):
-        yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
+        yield "  Somebody ended its problem. Another bad verdict opens a new problem."
     for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
         yield f"  Before, it was {one['verdict']} since {utc(datetime.fromisoformat(one['since']))}: {one['why']}."
     if row["evidence"].get("not_over"):

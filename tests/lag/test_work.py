@@ -274,6 +274,24 @@ def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arri
         assert (stalled and stalled.since) == (since if at > T0 else None)
 
 
+@pytest.mark.parametrize(("looked", "is_older"), [([T0 - 90_000, T0 - 30], True), ([T0 - 930, T0 - 900], False)])
+def test_since_may_be_too_late_where_the_end_of_the_log_was_not_known_for_long(
+    looked: list[float], *, is_older: bool
+) -> None:
+    """A first run asks for the ends of more than a day ago, and of some times since."""
+    tracker = LagTracker()
+    tracker.restore_samples(
+        TOPIC, 0, "id", [(10, T0 - 259_200), *((end, at) for end, at in zip((10, 90), looked, strict=True))]
+    )
+    ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", T0, T0, 1, T0)}
+    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
+    for at in (T0, T0 + 400):
+        tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, T0 - 259_200)}, ends, tasks, at)
+    stalled = tracker.work[GROUP].stalled
+    assert stalled is not None
+    assert (stalled.since, stalled.is_older) == (looked[1], is_older)
+
+
 @pytest.mark.parametrize(
     ("committed", "repeats", "is_older"),
     [(500, False, True), (10, True, True), (10, False, False)],

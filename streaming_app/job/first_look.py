@@ -69,6 +69,7 @@ class LogTables:
         self._records: defaultdict[bytes, list[LogRow]] = defaultdict(list)  # of the partition that is being read
         self._newest: dict[bytes, LogRow] = {}  # commits of it
         self._commits: dict[CommitKey, Commit] = {}
+        self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         """The rows of the groups."""
         self.histories = GroupHistories()
@@ -107,7 +108,9 @@ class LogTables:
         if row.get("committed_offset") is not None:
             committed_at, time = (row[name] and row[name] / 1e6 for name in ("committed_at", "partition_time"))
             values = row["committed_offset"], row["topic_id"], row["leader_epoch"]
-            self._commits[row["group_id"], row["topic"], row["partition"]] = Commit(*values, committed_at, time)
+            key = row["group_id"], row["topic"], row["partition"]
+            self._commits[key] = Commit(*values, committed_at, time)
+            self._records_of_commits[key] = row["source_partition"], row["last_offset"]
 
     def reader(self) -> None:
         """Return nothing: there are no files."""
@@ -115,6 +118,10 @@ class LogTables:
     def commits(self, _: object) -> dict[CommitKey, Commit]:
         """Return the newest commits."""
         return dict(self._commits)
+
+    def records_of_commits(self, _: object, keys: Collection[CommitKey]) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the log of these commits."""
+        return {key: self._records_of_commits[key] for key in keys if key in self._records_of_commits}
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
         """Yield the streams groups."""
@@ -128,10 +135,6 @@ class LogTables:
         """Return nothing: the verdicts are on streams groups."""
         return {}, Counter()
 
-    def read_uncommitted(self, _: object) -> dict[str, float]:
-        """Return nothing: no earlier pass has seen a group read beyond the last stable offset."""
-        return {}
-
 
 def look(properties: Mapping[str, str], config: JobConfig, report: Report, seconds: float = READ_SECONDS) -> Result:
     """Return in one line what the job would say of the groups. It asks the brokers; `report` gets the progress."""
@@ -143,7 +146,7 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
             unread = _read_log(properties, config.topic, ends, tables, report, seconds)
             if len(tables.rows) > _MANY:
                 report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
-            passes = LagPass(tables, lag_tracker(config))  # type: ignore[arg-type] # it reads no more of them
+            passes = LagPass(tables, lag_tracker(config))
             passes.run(client)
             lag = passes.run(client)  # confirms what the first pass takes from the past: see `Standing.is_stalled`
             transactions = _transactions(client, lag.work)

@@ -7,12 +7,12 @@ partitions that some group has committed, or that the topology of a streams grou
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,22 @@ from streaming_app.text import first_of
 _EXAMPLES = 3
 _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
+
+
+class PassTables(Protocol):
+    """What a pass reads; `LagTables` describes the methods, to which it hands what `reader` has returned."""
+
+    def reader(self) -> Any: ...  # noqa: ANN401 - its own
+    def commits(self, reader: Any, /) -> dict[CommitKey, Commit]: ...  # noqa: ANN401
+    def records_of_commits(
+        self,
+        reader: Any,  # noqa: ANN401
+        keys: Collection[CommitKey],
+        /,
+    ) -> dict[CommitKey, tuple[int, int]]: ...
+    def group_versions(self, reader: Any, /) -> Iterable[tuple[str, int]]: ...  # noqa: ANN401
+    def groups(self, reader: Any, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...  # noqa: ANN401
+    def other_groups(self, reader: Any, /) -> tuple[dict[str, bool], Counter[str]]: ...  # noqa: ANN401
 
 
 class PassResult(NamedTuple):
@@ -81,7 +97,7 @@ class LagPass:
 
     def __init__(
         self,
-        store: LagTables,
+        store: PassTables,
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
@@ -97,14 +113,14 @@ class LagPass:
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
-    def restore(self) -> None:
+    def restore(self, store: LagTables) -> None:
         """Start with the tables of an earlier run. Raises WarehouseError."""
-        reader = self._store.reader()
-        for sample in self._store.samples(reader):
+        reader = store.reader()
+        for sample in store.samples(reader):
             self.tracker.restore_samples(*sample)
-        for row in self._store.rows(reader):
+        for row in store.rows(reader):
             self.tracker.restore_row(row)
-        self.tracker.read_uncommitted = self._store.read_uncommitted(reader)
+        self.tracker.read_uncommitted = store.read_uncommitted(reader)
 
     def run(self, admin: Admin) -> PassResult:
         """Make one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""

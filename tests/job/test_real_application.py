@@ -103,8 +103,9 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
 ) -> None:
     run("__consumer_offsets", lag={"enabled": True}, offsets={"enabled": True})
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
-    at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
-    at_rest.restore()
+    tables = LagTables(tmp_path, "default")
+    at_rest = LagPass(tables, LagTracker())
+    at_rest.restore(tables)
     rows = at_rest.run(client).rows
     job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
     groups = GroupCache(job)

@@ -50,7 +50,7 @@ from streaming_app.health.verdict import (
     is_bad,
     pending_evidence,
 )
-from streaming_app.lag.work import NO_WORK
+from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import count, utc
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
@@ -64,7 +64,9 @@ _OF_SOME = {
     OK: "offsets advance in them",
     IDLE: "nothing waits in them",
     OFF: "nothing waits in them; it has no members",
+    UNKNOWN: "no offset has advanced lately",
 }
+_NOT_KNOWN_YET = "Work waits or comes, and it is not known yet whether offsets advance."
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
 _UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
@@ -205,6 +207,8 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
     if is_part:
         verdict, why = _of_some(facts, verdict, why)
+    elif work.unknown and why == _NOT_KNOWN_YET:
+        why = _known_of_some(work, verdict)
     is_over = facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs
     if is_over and facts.waits is None:
         why = "It has members again; its lag is not known."
@@ -226,8 +230,12 @@ def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:
             return previous.verdict, _said_before(previous)
         if verdict == OK:
             return verdict, why
+    return UNKNOWN, _known_of_some(work, verdict)
+
+
+def _known_of_some(work: GroupWork, verdict: str) -> str:
     known = f"{work.partitions - work.unknown:,} of {count(work.partitions, 'partition')} known"
-    return UNKNOWN, f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
+    return f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
@@ -261,7 +269,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return OK, advance  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
         return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
-    return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
+    return UNKNOWN, _NOT_KNOWN_YET
 
 
 def _said_before(previous: Verdict) -> str:

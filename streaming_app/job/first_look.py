@@ -37,7 +37,6 @@ from streaming_app.job.services import engine_settings
 from streaming_app.kafka import broker_facts
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
-from streaming_app.kafka.lag_offsets import is_denied
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.lag.model import Commit, CommitKey
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
@@ -55,7 +54,7 @@ READ_SECONDS = 60.0
 _REPORT_SECONDS = 2.0
 _NAMED = 3
 _MANY = 500  # groups: to ask about them may take longer than a moment
-_GROUP, _NONE = "group ", "the log has no streams group yet"
+_NONE = "the log has no streams group yet"
 
 
 class LogTables:
@@ -222,19 +221,21 @@ def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, p
     texts += [f"{number:,} {verdict} soon unless that ends" for verdict, number in Counter(soon).items()]
     if held := sum(bool(one.held) for one in lag.work.values()):
         texts.append(f"{held:,} held by a transaction")
-    denied = sorted({subject for error, of in lag.errors.items() if is_denied(error) for subject in of})
-    topics, groups_denied = {one for one in denied if not one.startswith(_GROUP)}, set(denied)
-    hidden = [
-        group_id
-        for group_id in by_verdict[UNKNOWN]
-        if f"{_GROUP}{group_id}" in groups_denied
-        or (group_id in lag.work and any(topic in topics for topic, _ in lag.work[group_id].progress))
-    ]
-    if hidden:
-        texts.append(f"of the Unknown {len(hidden):,} for lack of Describe")
+    hidden, counted = list(hidden_parts(lag.errors)), set[str]()
+    for right in ("Describe", "Read"):
+        names = {(one.kind, name) for one in hidden if one.right == right for name in one.names}
+        found = {
+            group_id
+            for group_id in by_verdict[UNKNOWN]
+            if ("group", group_id) in names
+            or (group_id in lag.work and any(("topic", topic) in names for topic, _ in lag.work[group_id].progress))
+        } - counted
+        if found:
+            texts.append(f"of the Unknown {len(found):,} for lack of {right}")
+        counted |= found
     text = f"the job would say of {count(len(verdicts), 'streams group')}: {', '.join(texts)}" if verdicts else _NONE
     if unread:
         text += f"; {unread} of {partitions} partitions of the log were not read in time: their groups are not counted"
-    if denied:
-        return warning(CHECK, text, "; ".join(one.line for one in hidden_parts(lag.errors)))
+    if hidden:
+        return warning(CHECK, text, "; ".join(one.line for one in hidden))
     return warning(CHECK, text) if unread else ok(CHECK, text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,25 +38,32 @@ from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
+Reader: TypeAlias = Any
 _EXAMPLES = 3
 _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
 
 
 class PassTables(Protocol):
-    """What a pass reads; `LagTables` describes the methods, to which it hands what `reader` has returned."""
+    """What a pass reads, through a reader of its own; `LagTables` says more."""
 
-    def reader(self) -> Any: ...  # noqa: ANN401 - its own
-    def commits(self, reader: Any, /) -> dict[CommitKey, Commit]: ...  # noqa: ANN401
-    def records_of_commits(
-        self,
-        reader: Any,  # noqa: ANN401
-        keys: Collection[CommitKey],
-        /,
-    ) -> dict[CommitKey, tuple[int, int]]: ...
-    def group_versions(self, reader: Any, /) -> Iterable[tuple[str, int]]: ...  # noqa: ANN401
-    def groups(self, reader: Any, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...  # noqa: ANN401
-    def other_groups(self, reader: Any, /) -> tuple[dict[str, bool], Counter[str]]: ...  # noqa: ANN401
+    def reader(self) -> Reader:
+        """Return what the other methods are called with."""
+
+    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]:
+        """Return the newest commits."""
+
+    def records_of_commits(self, reader: Reader, keys: Collection[CommitKey], /) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the log of these commits."""
+
+    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]:
+        """Return the streams groups, each with a number that changes with its row."""
+
+    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]:
+        """Return the rows of these groups."""
+
+    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]:
+        """Return which groups of other types have members, and the number of groups by type."""
 
 
 class PassResult(NamedTuple):
@@ -174,7 +181,7 @@ class LagPass:
     def _prove(
         self,
         admin: Admin,
-        reader: Any,  # noqa: ANN401 - a WarehouseReader
+        reader: Reader,
         commits: dict[CommitKey, Commit],
         denied: Collection[str],
         now: float,
@@ -193,7 +200,7 @@ class LagPass:
         """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
         return admin.alive_brokers() != self._brokers
 
-    def _read_groups(self, reader: Any) -> None:  # noqa: ANN401 - a WarehouseReader
+    def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the streams groups that have changed since the last pass."""
         gone, changed = set(self._known), dict[str, int]()
         for group_id, version in self._store.group_versions(reader):

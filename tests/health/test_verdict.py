@@ -147,6 +147,13 @@ def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_wor
         assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
 
 
+def test_it_is_said_that_some_partitions_are_not_known_also_where_work_waited_at_last() -> None:
+    """As where the log rests, and only a read, which is denied, could tell records from transaction markers."""
+    found = verdict(facts(group(), waiting(ago(minutes=2), progressed_at=ago(minutes=7), unknown=3)))
+    assert found.verdict == UNKNOWN
+    assert found.why.startswith("9 of 12 partitions known: no offset has advanced lately. Of the others ")
+
+
 def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
     busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
     assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK

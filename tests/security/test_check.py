@@ -126,6 +126,7 @@ def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from
         found = look(properties, config, [].append)
         assert found.status == WARNING
         assert "for lack of Describe" in found.text
+        assert "for lack of Read" not in found.text
         assert "--operation Describe --" in found.remedy
     secured.allow(*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS), (ACLOperation.DESCRIBE, ALL_TOPICS))
     found = look(properties, config, [].append)

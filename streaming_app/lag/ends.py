@@ -21,7 +21,6 @@ _SPREAD = 61  # spreads the work: partitions that begin at the same time are thi
 _RELATIVE_ERROR = 1 / 16  # of its age: the error of an offset's time that thinning out may cause
 _MIN_ERROR = 1.0  # seconds
 _KEPT_SECONDS = 14 * 86_400.0
-_ABOUT_SECONDS = 120.0  # passes are half a minute apart
 
 
 class Tail(NamedTuple):
@@ -129,11 +128,6 @@ class EndSamples:
         """Return the time of the first sample above `offset`: its record was written before. None if there is none."""
         after = bisect_right(self._offsets, offset)
         return self._times[after] if after < len(self._times) else None
-
-    def is_about(self, time: float) -> bool:
-        """Return whether what was written by a time, that of a sample, may have been written much earlier."""
-        at = bisect_left(self._times, time)
-        return at == 0 or time - self._times[at - 1] > _ABOUT_SECONDS
 
     def end_by(self, time: float) -> int | None:
         """Return an end offset that the log had not passed at a time; None without samples."""

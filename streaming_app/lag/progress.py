@@ -44,6 +44,7 @@ RESTORE_SECONDS = 1800.0
 _COMMITS_SECONDS = 60.0  # a new owner of a task commits within a minute, unless it restores state first
 _STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
 _MIN_PATIENCE = 60.0
+_LATE_SECONDS = 120.0  # passes are half a minute apart
 _INTERVALS = 3  # intervals without a commit, until the commit is late
 _REWOUND_SECONDS = 3600.0  # after so long, a reset of offsets is no news
 _SLOW_CATCH_UP = 6 * 3600.0  # a constant lag varies, and often seems to fall at such a slow rate
@@ -82,8 +83,6 @@ class Standing:
     noticed_at: float = 0.0
     """The pass that first found that records wait. The next one has to confirm it: a transaction may just have ended,
     and its records are as old as its commit is new."""
-    written_by: float | None = None
-    """When the oldest waiting record had been written, if it may have been written much earlier."""
     arrived_at: float | None = None
     """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
@@ -139,11 +138,17 @@ class Standing:
     def is_older(self, since: float | None) -> bool:
         """Return whether a condition that is known since this time may have begun earlier.
 
-        It may if it held at the first pass of this run, if only repeated commits of one offset are known, or if the end
-        of the log was not known for long before.
+        It may if it held at the first pass of this run, if only repeated commits of one offset are known, or if the
+        oldest waiting record is probably older: the end of the log was not known for long before `since`.
         """
+        if since is None:
+            return False
         repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
-        return since is not None and (since in {self.known_from, self.written_by} or repeats)
+        written = since if self.row.lag_seconds is None else self.row.observed_at - self.row.lag_seconds
+        if self.row.lag_seconds_is_lower_bound and self.offset is not None:
+            written = 0.0
+        is_late = since - max(written, self.committed_at or 0.0, self.calm_at) > _LATE_SECONDS
+        return since == self.known_from or repeats or is_late
 
     def is_stalled(self, patience: float) -> bool:
         """Return whether records have waited for `patience` seconds while the offset did not move."""
@@ -328,7 +333,6 @@ class Standing:
                     written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
                     moved_at = 0.0 if self.is_untimed else self.moved_at
                     self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
-                    self.written_by = written_by if samples.is_about(written_by) else None
             if found.lag is not None:
                 self.trend.add(found.unread, one.now)
         self.known_at, self.known_from = one.now, self.known_from or one.now

@@ -278,18 +278,20 @@ def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arri
 def test_since_may_be_too_late_where_the_end_of_the_log_was_not_known_for_long(
     looked: list[float], *, is_older: bool
 ) -> None:
-    """A first run asks for the ends of more than a day ago, and of some times since."""
-    tracker = LagTracker()
-    tracker.restore_samples(
-        TOPIC, 0, "id", [(10, T0 - 259_200), *((end, at) for end, at in zip((10, 90), looked, strict=True))]
-    )
-    ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", T0, T0, 1, T0)}
+    """A first run asks for the ends of more than a day ago, and of some times since. It stays so after a restart."""
     tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
-    for at in (T0, T0 + 400):
-        tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, T0 - 259_200)}, ends, tasks, at)
-    stalled = tracker.work[GROUP].stalled
-    assert stalled is not None
-    assert (stalled.since, stalled.is_older) == (looked[1], is_older)
+    samples = [(10, T0 - 259_200), *((end, at) for end, at in zip((10, 90), looked, strict=True))]
+    tracker = LagTracker()
+    for at in (T0, T0 + 400, T0 + 430):
+        tracker.restore_samples(TOPIC, 0, "id", samples)
+        ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", at, at, 1, at)}
+        rows = tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, T0 - 259_200)}, ends, tasks, at)
+        if at > T0:
+            stalled = tracker.work[GROUP].stalled
+            assert stalled is not None
+            assert (stalled.since, stalled.is_older) == (looked[1], is_older)
+            tracker = LagTracker()
+            tracker.restore_row(rows[0])
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def _check_addresses(text: str) -> str:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ValueError(f'must be HOST:PORT, or several separated by commas without spaces, not "{text}"')
+        raise ValueError(f'must be HOST:PORT, or several with commas and no spaces, not "{text}"')
     return text
 
 

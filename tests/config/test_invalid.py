@@ -42,11 +42,11 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
         ("cluster: a/b", [f'cluster: {NAME_FORM}, not "a/b"']),
         (
             "bootstrap_server: a:9092,b:99999",
-            ['bootstrap_server: must be HOST:PORT, or several separated by commas without spaces, not "a:9092,b:99999"'],
+            ['bootstrap_server: must be HOST:PORT, or several with commas and no spaces, not "a:9092,b:99999"'],
         ),
         (
             "bootstrap_server: a:0",
-            ['bootstrap_server: must be HOST:PORT, or several separated by commas without spaces, not "a:0"'],
+            ['bootstrap_server: must be HOST:PORT, or several with commas and no spaces, not "a:0"'],
         ),
         ("dialect: kip-1332", ["dialect: must be 'shipped' or 'kip-1331'"]),
         ("conf: {a: [1]}", ["conf.a: must be text; write it in quotes"]),

@@ -35,9 +35,9 @@ from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.judge import judge
+from streaming_app.health.judge import continued, judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
+from streaming_app.health.verdict import OFF, PENDING, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
@@ -232,7 +232,7 @@ class Board:
         verdict = self._verdicts.get(group_id)
         if verdict and (pending := pending_of_deleted(verdict)):
             if pending.at <= now:
-                self._verdicts[group_id] = pending
+                self._verdicts[group_id] = pending = continued(pending, verdict)
                 self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
         elif verdict and not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
@@ -279,6 +279,8 @@ class Board:
 
 def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
     """Return whether the times of a verdict differ. An estimate may move by a tenth of the time that is left."""
+    if before.evidence.get(PENDING) != after.evidence.get(PENDING):
+        return True
     first, last = before.losing_at, after.losing_at
     if first is None or last is None:
         return before.since != after.since or first is not last

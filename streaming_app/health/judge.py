@@ -82,16 +82,17 @@ def judge(facts: Facts) -> Verdict:
         found = condition(facts)
         if found and found.at <= now:
             wakes.append(found.recheck_at)
-            result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
+            result = continued(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
         pending = pending or (found if found and found.verdict == DOWN else None)
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
-            result = replace(previous, evidence={**previous.evidence, "not_over": missing})
+            later = pending_evidence(pending, is_deleted=True) if pending and facts.is_deleted else {}
+            result = replace(previous, evidence={**previous.evidence, "not_over": missing, **later})
         else:
-            result = _go_on(_good(facts, pending), previous)
+            result = continued(_good(facts, pending), previous)
         if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
@@ -109,8 +110,8 @@ def judge(facts: Facts) -> Verdict:
     )
 
 
-def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
-    """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
+def continued(found: Verdict, previous: Verdict | None) -> Verdict:
+    """Return the verdict that follows `previous`. If it is the same as before, it keeps its times, and stays planned if a person said so."""
     if previous is None:
         return found
     if previous.verdict != found.verdict:

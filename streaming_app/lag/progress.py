@@ -85,9 +85,10 @@ class Standing:
     arrived_at: float | None = None
     """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
-    """When the job saw the newest commit. Unlike the broker's time, it is comparable with the job's clock."""
+    """When the newest commit came, by the broker's clock; but not before the pass before, nor after that which saw it.
+    So it is comparable with the job's clock."""
     moved_at: float = 0.0
-    """When the job saw the first commit of this offset."""
+    """When the first commit of this offset came, likewise."""
     commits: int = 0
     """The number of commits of this offset."""
     is_untimed: bool = False
@@ -294,8 +295,8 @@ class Standing:
             self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
             self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
         self.is_untimed = at is None and (self.is_untimed if is_same else is_new)
-        if not is_same:
-            self.seen_at = min(now, at) if is_new and at is not None else now
+        if not is_same:  # it came after the pass before; of a time that is not between the two, the nearer one counts
+            self.seen_at = now if at is None else min(now, max(at, self.row.observed_at))
             self.commits = self.commits + 1 if offset == before else 1
         if offset != before:
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0

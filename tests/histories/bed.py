@@ -370,6 +370,8 @@ class _Job:
                 del tables.problems[one.alert_id]
         self.engine.lifecycle.saved(unsaved)
         tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
+        tables.verdicts |= {one: self.engine.board.verdicts()[one] for one in self.engine.board.moved}
+        self.engine.board.moved.clear()
         tables.changes += self.engine.unsaved_changes
         self.engine.unsaved_changes.clear()
 

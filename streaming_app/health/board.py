@@ -159,9 +159,9 @@ class Board:
         newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
         for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
             facts = self._see(group_id, now)
-            if facts is None:
+            if facts is None and group_id in self._verdicts:
                 self._forget_unseen(group_id, now)
-            elif facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now):
+            elif facts and (facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now)):
                 if is_newcomer(facts.group, now):
                     newcomers.append(facts.group)
                 else:
@@ -224,17 +224,18 @@ class Board:
                 self._changes.append(Change(group_id, verdict, now))  # so that the stored verdict is removed
 
     def _forget_unseen(self, group_id: str, now: datetime) -> None:
-        """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
+        """Remove the verdict on a group that was deleted before this run saw it. A bad verdict stays.
 
-        One that an earlier run saw deleted becomes what was pending then. While work is not known, nothing is removed:
-        the group may be one of another type.
+        One of a group without members becomes what was pending, unless members came back before the deletion. While work
+        is not known, nothing is removed: the group may be one of another type.
         """
-        verdict = self._verdicts.get(group_id)
-        if verdict and (pending := pending_of_deleted(verdict)):
+        verdict, states = self._verdicts[group_id], self._known.histories.get(group_id, NO_HISTORY).states
+        pending = pending_of_deleted(verdict)
+        if pending and not any(one.at > pending.since and one.new not in {EMPTY, DEAD} for one in states):
             if pending.at <= now:
                 self._verdicts[group_id] = pending = continued(pending, verdict)
                 self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
-        elif verdict and not is_bad(verdict) and self._known.work is not None:
+        elif not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
             gone = Verdict(OFF, now, now, "It was deleted while no job ran.")
             self._changes.append(Change(group_id, gone, now))
@@ -271,7 +272,7 @@ class Board:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             self._changes.append(Change(group_id, after, after.at if before is None or after.at > before.at else at))
             self._times.pop(group_id, None)
-        elif is_bad(after) and _has_moved(self._times.setdefault(group_id, before), after, at):
+        elif (is_bad(after) or PENDING in after.evidence) and _has_moved(self._times.setdefault(group_id, before), after, at):
             self._times[group_id] = after
             self.moved.add(group_id)
         return facts

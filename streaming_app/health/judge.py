@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
@@ -89,7 +90,7 @@ def judge(facts: Facts) -> Verdict:
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
-            later = pending_evidence(pending, is_deleted=True) if pending and facts.is_deleted else {}
+            later = _pending(facts, pending) if pending and facts.group.state == EMPTY else {}
             result = replace(previous, evidence={**previous.evidence, "not_over": missing, **later})
         else:
             result = continued(_good(facts, pending), previous)
@@ -214,8 +215,13 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if is_over and (is_part or facts.waits is None):
         evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
-        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
+        evidence |= _pending(facts, pending)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
+
+
+def _pending(facts: Facts, pending: Verdict) -> Mapping[str, Any]:
+    is_without_work = facts.waits is None and not facts.is_deleted  # then a deletion ends it
+    return pending_evidence(pending, outlives=facts.group.state == EMPTY and not is_without_work)
 
 
 def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:

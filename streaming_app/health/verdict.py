@@ -87,20 +87,20 @@ BROKER_AWAY = "broker_away"
 
 
 PENDING, _PENDING_AT, _PENDING_SINCE, _PENDING_WHY = "pending_verdict", "pending_at", "pending_since", "pending_why"
-_DELETED = "is_deleted"
-"""Keys of evidence: what the verdict will be, when, since when that counts, and why; and that the group is deleted."""
+"""Keys of evidence: what the verdict will be, when, since when that counts, and why if it will be so once the group is
+deleted."""
 
 
-def pending_evidence(pending: Verdict, *, is_deleted: bool) -> dict[str, Any]:
-    """Return as evidence that this will be the verdict if no facts change."""
+def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
+    """Return as evidence that this will be the verdict if no facts change; with `outlives` also if it is deleted."""
     found = {PENDING: pending.verdict, _PENDING_AT: pending.at.isoformat(), _PENDING_SINCE: pending.since.isoformat()}
-    return found | ({_DELETED: True, _PENDING_WHY: pending.why} if is_deleted else {})
+    return found | ({_PENDING_WHY: pending.why} if outlives else {})
 
 
 def pending_of_deleted(verdict: Verdict) -> Verdict | None:
-    """Return what the verdict on a group becomes that was deleted before, from its evidence; None if nothing does."""
+    """Return what the verdict on a deleted group becomes if nobody started it again, from its evidence; None: it stays."""
     evidence = verdict.evidence
-    if PENDING not in evidence or _DELETED not in evidence:
+    if _PENDING_WHY not in evidence:
         return None
     since, at = (datetime.fromisoformat(evidence[name]) for name in (_PENDING_SINCE, _PENDING_AT))
     return Verdict(evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, {"not_over": "the group was deleted"})

@@ -94,7 +94,7 @@ class GroupTasks:
     members_since: float | None = None
     """When the longest-standing member joined, by the broker's clock; None if it is not known."""
     joined: Sequence[float] = ()
-    """When each member joined, likewise, the first one first; only of groups with stateful tasks."""
+    """When its members joined, likewise; only of groups with stateful tasks."""
     repartition: frozenset[str] = frozenset()
     """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
 
@@ -188,7 +188,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         content=_content(group["group_id"], subtopologies),
         is_ready=group["state"] != NOT_READY,
         members_since=members_since.timestamp() if (members_since := group.get("members_since")) else None,
-        joined=sorted(at.timestamp() for at in joined if at),
+        joined=[at.timestamp() for at in joined if at],
         repartition=frozenset(
             name
             for one in subtopologies

@@ -163,7 +163,8 @@ class Standing:
         if self.row.subtopology_id not in stateful or not self.is_stalled(_COMMITS_SECONDS):
             return False
         since, known_at = self.owner_since or 0.0, self.known_at or 0.0
-        return since >= self.moved_at and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+        is_new = self.offset is None or since >= self.moved_at
+        return is_new and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:
@@ -177,7 +178,9 @@ class Standing:
         if row.behind_since is None and row.lag_seconds is not None:
             one.calm_at = row.observed_at
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
-        one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
+        one.rewound_from, one.rewound_at = row.rewound_from, one.moved_at
+        if row.status == REWOUND:  # the group may have committed since
+            one.rewound_at = min(one.moved_at, one.status_since)
         one.waits_since = row.behind_since
         if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
             one.waits_since = one.status_since
@@ -266,14 +269,16 @@ class Standing:
         self._take_speed(now)
 
     def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
-        if self.owner_since is None:
-            # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
-            ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
-            began = one.tasks.stable_since or one.tasks.rebalancing_since or one.now
-            self.owner_since = min(one.now, began - ahead)
+        tasks = one.tasks
+        # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
+        ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
+        began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
+        if self.owner_since is None:  # if members have come since the offset last moved, the first one may have the task
+            moved_at = commit.committed_at or self.moved_at
+            self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
         elif owner and owner != self.owner and self.owner_since <= self.moved_at:
-            self.owner_since = one.now
+            self.owner_since = max(began, self.row.observed_at)
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
@@ -289,8 +294,6 @@ class Standing:
             since = self.known_at if self.waits_since is None else self.waits_since
             gap = now - self.seen_at if at is None or before_at is None else at - before_at
             self.intervals.add(gap if since is None else min(gap, now - since))  # only time with something to commit
-            if offset < before and self.rewound_from is None:
-                self.rewound_from, self.rewound_at = before, now
         if is_same and self.is_untimed and at is not None:
             self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
             self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
@@ -298,6 +301,8 @@ class Standing:
         if not is_same:  # it came after the pass before; of a time that is not between the two, the nearer one counts
             self.seen_at = now if at is None else min(now, max(at, self.row.observed_at))
             self.commits = self.commits + 1 if offset == before else 1
+        if before is not None and offset < before and self.rewound_from is None:
+            self.rewound_from, self.rewound_at = before, self.seen_at
         if offset != before:
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0
         if offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS:

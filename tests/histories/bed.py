@@ -372,6 +372,7 @@ class _Job:
         tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
         tables.verdicts |= {one: self.engine.board.verdicts()[one] for one in self.engine.board.moved}
         self.engine.board.moved.clear()
+        tables.verdicts = {one: verdict for one, verdict in tables.verdicts.items() if self.engine.board.knows(one)}
         tables.changes += self.engine.unsaved_changes
         self.engine.unsaved_changes.clear()
 

@@ -233,7 +233,8 @@ def stalled(facts: Facts) -> Verdict | None:
         "offsets": one.offsets,
         **({"unowned_partitions": one.unowned} if one.unowned else {}),
     }
-    return Verdict(STALLED, since, due, why, CRITICAL if is_all else WARNING, evidence)
+    stands = _has_not_moved(work, to_time(one.newest))  # nothing has moved since the last of them stopped
+    return Verdict(STALLED, since, due, why, CRITICAL if stands else WARNING, evidence)
 
 
 def stuck(facts: Facts) -> Verdict | None:

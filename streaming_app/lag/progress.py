@@ -189,6 +189,10 @@ class Standing:
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
+        if row.status in _SLOW:
+            one.slow_at = one.status_since
+            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
+                one.catches_up_since = one.status_since
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
@@ -251,6 +255,8 @@ class Standing:
         else:
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
+            if found.waits and not self.trend.is_known:  # as at the first passes of a run
+                catch_up = self.row.catch_up_seconds
             status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
             age = found.age if found.age != _NOTHING_SAID else None
             row = row._replace(

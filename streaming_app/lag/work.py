@@ -140,7 +140,7 @@ def group_work(
         gap = max(arrived_at - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
     without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
-    not_judged = [one for one in committed if one.row.status == UNKNOWN and one.waits is not None]
+    not_judged = [one for one in committed if one.row.status == UNKNOWN and (one.waits is not None or one.waits_since)]
     ever_slow = [one for one in found if one.slow_at is not None]
     slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
     is_held = any(one.row.held_since is not None for one in found)

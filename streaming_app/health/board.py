@@ -50,6 +50,7 @@ _EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of stat
 _MOVES = timedelta(minutes=1)
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
+_OF_OTHER_TYPE = "Its id belongs to a group of another type now."
 NOT_JUDGED = "The verdict cannot be decided: "
 
 
@@ -177,7 +178,8 @@ class Board:
         snapshot = known.groups.get(group_id)
         if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
             if not self._of_all_types or group_id not in (known.work or NONE):
-                return before and (before if before.is_deleted else replace(before, is_deleted=True))
+                is_as_before = before and before.is_deleted and not self._is_of_other_type(group_id)
+                return before if before is None or is_as_before else replace(before, is_deleted=True)
             is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.group_type != STREAMS)
             snapshot = before.group if before and is_as_before else _of_other_type(group_id)
         history = known.histories.get(group_id, NO_HISTORY)
@@ -231,7 +233,11 @@ class Board:
         """
         verdict, states = self._verdicts[group_id], self._known.histories.get(group_id, NO_HISTORY).states
         pending = pending_of_deleted(verdict)
-        if pending and not any(one.at > pending.since and one.new not in {EMPTY, DEAD} for one in states):
+        if self._is_of_other_type(group_id):
+            if verdict.verdict != OFF:
+                self._verdicts[group_id] = other = Verdict(OFF, now, now, _OF_OTHER_TYPE)
+                self._changes.append(Change(group_id, other, now))
+        elif pending and not any(one.at > pending.since and one.new not in {EMPTY, DEAD} for one in states):
             if pending.at <= now:
                 self._verdicts[group_id] = pending = continued(pending, verdict)
                 self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
@@ -239,6 +245,10 @@ class Board:
             del self._verdicts[group_id]
             gone = Verdict(OFF, now, now, "It was deleted while no job ran.")
             self._changes.append(Change(group_id, gone, now))
+
+    def _is_of_other_type(self, group_id: str) -> bool:
+        newest = self._known.groups.get(group_id)
+        return newest is not None and newest.group_type != STREAMS
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
         """Return these facts with a time, the settings of the group and its previous verdict."""
@@ -251,7 +261,7 @@ class Board:
         An error affects only this group, and does not end a bad verdict. Raises MemoryError, which is of no group.
         """
         group_id = facts.group.group_id
-        before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
+        before = self._verdicts.get(group_id)
         try:
             if is_new and facts.group.state == EMPTY:
                 facts = replace(facts, successor=self._successors.of(self._at(facts, at)))
@@ -264,8 +274,8 @@ class Board:
             after = Verdict(UNKNOWN, at, at, why)
             if before and is_bad(before):
                 after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
-        if facts.is_deleted and newest is not None and newest.group_type != STREAMS:
-            after = Verdict(OFF, at, at, "Its id belongs to a group of another type now.")
+        if facts.is_deleted and self._is_of_other_type(group_id):
+            after = Verdict(OFF, at, at, _OF_OTHER_TYPE)
         self._verdicts[group_id] = after
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:

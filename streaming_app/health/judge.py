@@ -168,7 +168,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "it does not catch up yet, as far as is known"
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
-        return None if moved else "no offset has advanced yet"
+        return None if moved and not _stand(facts, previous) else "no offset has advanced yet"
     if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
@@ -189,6 +189,18 @@ def _may_last(facts: Facts, verdict: Verdict) -> bool:
     found = (progress.get((one.get("topic"), one.get("partition"))) for one in named)
     is_all = len(named) >= verdict.evidence.get("partition_count", len(named))
     return not is_all or any(one is None or one.waits is None for one in found)
+
+
+def _stand(facts: Facts, verdict: Verdict) -> bool:
+    """Return whether the offsets in the evidence are still the same, and records wait.
+
+    If an offset is committed again, a run that begins takes this for the time at which it moved.
+    """
+    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
+    found = [(one, progress.get((one.get("topic"), one.get("partition")))) for one in named]
+    return bool(found) and all(
+        it is not None and it.waits and it.row.committed_offset == one.get("committed_offset") for one, it in found
+    )
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:

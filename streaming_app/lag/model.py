@@ -176,7 +176,7 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     is_rebalancing = group["state"] in REBALANCING
     subtopologies = group["subtopologies"] or ()
     stateful = frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"])
-    joined = (one["joined_at"] for one in (group["members"] or () if stateful else ()))
+    joined = (one.get("joined_at") for one in (group["members"] or () if stateful else ()))
     return GroupTasks(
         subtopology_of=_subtopologies(subtopologies, match_topics),
         owners=_owners(group["members"] or (), group["assignments"] or ()),

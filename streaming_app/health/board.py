@@ -37,7 +37,7 @@ from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import continued, judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PENDING, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
+from streaming_app.health.verdict import OFF, PENDING, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, is_same_pending, pending_of_deleted
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
@@ -290,7 +290,7 @@ class Board:
 
 def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
     """Return whether the times of a verdict differ. An estimate may move by a tenth of the time that is left."""
-    if before.evidence.get(PENDING) != after.evidence.get(PENDING):
+    if not is_same_pending(before, after):
         return True
     first, last = before.losing_at, after.losing_at
     if first is None or last is None:

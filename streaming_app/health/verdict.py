@@ -97,6 +97,12 @@ def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
     return found | ({_PENDING_WHY: pending.why} if outlives else {})
 
 
+def is_same_pending(one: Verdict, other: Verdict) -> bool:
+    """Return whether two verdicts are to become the same at the same time, also once the group is deleted."""
+    first, second = ((it.evidence.get(_PENDING_AT), _PENDING_WHY in it.evidence) for it in (one, other))
+    return first == second
+
+
 def pending_of_deleted(verdict: Verdict) -> Verdict | None:
     """Return what the verdict on a deleted group becomes if nobody started it again, from its evidence; None: it stays."""
     evidence = verdict.evidence

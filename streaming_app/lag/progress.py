@@ -24,7 +24,7 @@ from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
-from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
+from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
     BEHIND,
@@ -165,6 +165,11 @@ class Standing:
         since, known_at = self.owner_since or 0.0, self.known_at or 0.0
         is_new = self.offset is None or since >= self.moved_at
         return is_new and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+
+    def is_of_former_members(self, commit: Commit, tasks: GroupTasks) -> bool:
+        """Return whether the offset is gone, and all members came after it: it was that of a group that was deleted."""
+        is_gone = commit.is_known and commit.offset is None and self.offset is not None
+        return is_gone and tasks.members_since is not None and tasks.members_since > (self.committed_at or self.seen_at)
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:

@@ -44,7 +44,7 @@ class _Exception(NamedTuple):
 
 
 # Two outages one after the other, between which the job was away, are one: nothing that is stored shows what was between
-# (`_is_merged`).
+# (`_merged`).
 EXCEPTIONS: Sequence[_Exception] = (
     _Exception(
         "Where a group began is not stored. So only the run that saw it begin can prove that it took over.",
@@ -54,6 +54,10 @@ EXCEPTIONS: Sequence[_Exception] = (
         "When a task moved is not stored. A run that begins takes when the members that are there joined.",
         ["may restore state"],
         ["opened_at", "since", "severity"],
+    ),
+    _Exception(
+        "Until the first pass of a run it is not known whether work waits. A group that is deleted then is Off.",
+        ["it is not known whether work waited for it"],
     ),
     _Exception(
         "Whether a lag falls is measured over ten minutes of one run.",
@@ -134,18 +138,19 @@ def check_restarts(history: History) -> None:
 def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str]:
     """Yield in what the relation does not hold between an undisturbed outcome and another one."""
     may = _may_differ((whole, other))
-    found = differences(told(whole), told(other))
+    merged = _merged(whole, other, one)
+    found = differences(
+        *([it for it in told(run) if it.group_id not in merged or it.rule not in HEALTH_RULES] for run in (whole, other))
+    )
     for it in (*found.missed, *found.false):
         name = "missed" if it in found.missed else "false"
         is_short = bool(one.away and it.ended_at and it.opened_at >= one.away[0] and it.ended_at <= one.back + GRACE)
-        if is_short or None in may(it) or _is_one_of_two(it, one, other) or (one.is_hidden and (it.ended_at or one.back) >= one.back):
+        if is_short or None in may(it) or _was_deleted(it, one, other) or (one.is_hidden and (it.ended_at or one.back) >= one.back):
             continue
         yield f"{name}: {it}"
     for first, second in found.same:
         names = ("ended_at",) if one.is_hidden else _FIELDS
         allowed = may(first) | may(second)
-        if one.away and _is_merged(first, second, one, whole):
-            continue
         if None not in allowed and (changed := _changed(first, second, one, set(names) - allowed)):
             yield f"{changed}: {first} -> {second}"
 
@@ -176,22 +181,28 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
     return found
 
 
-def _is_one_of_two(it: Told, one: Disturbance, other: Outcome) -> bool:
-    """Return whether a problem began while the job was away, and the job takes it for one that was there before."""
-    began = bool(one.away) and one.away[0] <= it.opened_at <= one.back + GRACE
-    return began and any(
-        its.group_id == it.group_id and its.rule in HEALTH_RULES and its.opened_at < it.opened_at
-        and (its.ended_at is None or its.ended_at > it.opened_at)
-        for its in told(other)
-    )
+def _was_deleted(it: Told, one: Disturbance, other: Outcome) -> bool:
+    """Return whether a group was deleted while the job was away: whether work waited went with its offsets."""
+    deleted_at = (group := other.groups.get(it.group_id or "")) and group.deleted_at
+    return bool(one.away and deleted_at and one.away[0] <= seconds(deleted_at) <= one.back)
 
 
-def _is_merged(first: Told, second: Told, one: Disturbance, whole: Outcome) -> bool:
-    """Return whether two outages are one for the job: the first one ended, and the second one began, while it was away."""
-    ended, until = first.ended_at, second.ended_at or float("inf")
-    if ended is None or not one.away or not one.away[0] <= ended <= one.back + GRACE or until < ended:
-        return False
-    return any(its.group_id == first.group_id and ended <= its.opened_at <= one.back + GRACE for its in told(whole))
+def _merged(whole: Outcome, other: Outcome, one: Disturbance) -> set[str | None]:
+    """Return the groups with two outages, between which the job was away, that are one for it."""
+    found = set[str | None]()
+    if one.away:
+        begin, end = one.away[0] - SECONDS, one.back + GRACE
+        ended, began = (
+            {it.group_id for it in told(whole) if it.rule in HEALTH_RULES and begin <= (at(it) or 0.0) <= end}
+            for at in (lambda it: it.ended_at, lambda it: it.opened_at)
+        )
+        lasts = {
+            it.group_id
+            for it in told(other)
+            if it.rule in HEALTH_RULES and it.opened_at <= end and (it.ended_at or end) >= one.back
+        }
+        found = ended & began & lasts
+    return found
 
 
 def _lines(one: Told) -> int:

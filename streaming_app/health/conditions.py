@@ -233,7 +233,7 @@ def stalled(facts: Facts) -> Verdict | None:
         "offsets": one.offsets,
         **({"unowned_partitions": one.unowned} if one.unowned else {}),
     }
-    stands = _has_not_moved(work, to_time(one.newest))  # nothing has moved since the last of them stopped
+    stands = _has_not_moved(work, max(since, to_time(one.newest)))  # nothing has moved since the last of them stopped
     return Verdict(STALLED, since, due, why, CRITICAL if stands else WARNING, evidence)
 
 

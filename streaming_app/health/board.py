@@ -37,7 +37,17 @@ from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import continued, judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PENDING, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, is_same_pending, pending_of_deleted
+from streaming_app.health.verdict import (
+    OFF,
+    PENDING,
+    PLANNED,
+    RETIRED,
+    UNKNOWN,
+    Verdict,
+    is_bad,
+    is_same_pending,
+    pending_of_deleted,
+)
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
@@ -228,8 +238,8 @@ class Board:
     def _forget_unseen(self, group_id: str, now: datetime) -> None:
         """Remove the verdict on a group that was deleted before this run saw it. A bad verdict stays.
 
-        One of a group without members becomes what was pending, unless members came back before the deletion. While work
-        is not known, nothing is removed: the group may be one of another type.
+        One of a group without members becomes what was pending, unless members came back before the deletion. While
+        work is not known, nothing is removed: the group may be one of another type.
         """
         verdict, states = self._verdicts[group_id], self._known.histories.get(group_id, NO_HISTORY).states
         pending = pending_of_deleted(verdict)
@@ -282,7 +292,9 @@ class Board:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             self._changes.append(Change(group_id, after, after.at if before is None or after.at > before.at else at))
             self._times.pop(group_id, None)
-        elif (is_bad(after) or PENDING in after.evidence) and _has_moved(self._times.setdefault(group_id, before), after, at):
+        elif (is_bad(after) or PENDING in after.evidence) and _has_moved(
+            self._times.setdefault(group_id, before), after, at
+        ):
             self._times[group_id] = after
             self.moved.add(group_id)
         return facts

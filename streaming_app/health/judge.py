@@ -112,7 +112,10 @@ def judge(facts: Facts) -> Verdict:
 
 
 def continued(found: Verdict, previous: Verdict | None) -> Verdict:
-    """Return the verdict that follows `previous`. If it is the same as before, it keeps its times, and stays planned if a person said so."""
+    """Return the verdict that follows `previous`.
+
+    If it is the same as before, it keeps its times, and stays planned if a person said so.
+    """
     if previous is None:
         return found
     if previous.verdict != found.verdict:

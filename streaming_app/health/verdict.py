@@ -104,9 +104,11 @@ def is_same_pending(one: Verdict, other: Verdict) -> bool:
 
 
 def pending_of_deleted(verdict: Verdict) -> Verdict | None:
-    """Return what the verdict on a deleted group becomes if nobody started it again, from its evidence; None: it stays."""
+    """Return, from its evidence, what the verdict on a deleted group becomes if nobody starts it again; None: it stays."""
     evidence = verdict.evidence
     if _PENDING_WHY not in evidence:
         return None
     since, at = (datetime.fromisoformat(evidence[name]) for name in (_PENDING_SINCE, _PENDING_AT))
-    return Verdict(evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, {"not_over": "the group was deleted"})
+    return Verdict(
+        evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, {"not_over": "the group was deleted"}
+    )

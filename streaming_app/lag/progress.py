@@ -194,13 +194,17 @@ class Standing:
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
-        if row.status in _SLOW:
-            one.slow_at = one.status_since
-            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
-                one.catches_up_since = one.status_since
+        one._restore_speed(row)
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
+
+    def _restore_speed(self, row: LagRow) -> None:
+        """Take from its status since when the group does not catch up, and since when it does."""
+        if row.status in _SLOW:
+            self.slow_at = self.status_since
+            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
+                self.catches_up_since = self.status_since
 
     def copy(self) -> Standing:
         """Return a copy for the next pass to change. `dataclasses.replace` takes three times as long."""
@@ -284,7 +288,9 @@ class Standing:
         # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
         ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
         began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
-        if self.owner_since is None:  # if members have come since the offset last moved, the first one may have the task
+        if (
+            self.owner_since is None
+        ):  # if members have come since the offset last moved, the first one may have the task
             moved_at = commit.committed_at or self.moved_at
             self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.

@@ -36,9 +36,9 @@ class Compaction:
 
 
 def compacted(begin: float, end: float) -> Transform:
-    """Return the transformation of what is written in a time: only the newest record of each key is left, or none of it.
+    """Return the transformation that compacts what is written in a time: the newest record of each key is left.
 
-    Tombstones stay, as `delete.retention.ms` is a day.
+    Tombstones stay, as they do for `delete.retention.ms`, a day.
     """
 
     def of(world: World) -> World:

@@ -1,8 +1,9 @@
 """Relation S: the job is killed and starts again, or is away for minutes, hours or days, at any moment.
 
-A restart changes nothing: the same problems, which open, end, and are since the same time. After an absence the problems
-are those of a job that was not away: what is open then is open, since the same time, or since a later one that the text
-calls "at least". What ended meanwhile is told as opened and ended, or not at all; nothing is told twice.
+A restart changes nothing: the same problems open and end at the same times, and are since the same time. After an
+absence the problems are those of a job that was not away: what is open then is open, since the same time, or since a
+later one that the text calls "at least". What ended meanwhile is told as opened and ended, or not at all; nothing is
+told twice.
 
 While the job is away, the cleaner may compact what it has not read (S x C). When it is back, a part may be hidden from
 it for good (S x H): then what was told stays.
@@ -10,7 +11,7 @@ it for good (S x H): then what was told stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -43,8 +44,8 @@ class _Exception(NamedTuple):
     """The fields that may differ; none: everything, also whether there is such a problem."""
 
 
-# Two outages one after the other, between which the job was away, are one: nothing that is stored shows what was between
-# (`_merged`).
+# Two outages one after the other, between which the job was away, are one (`_merged`): nothing that is stored shows what
+# was between. A group that was deleted while it was away is not told of: its offsets are gone (`_was_deleted`).
 EXCEPTIONS: Sequence[_Exception] = (
     _Exception(
         "Where a group began is not stored. So only the run that saw it begin can prove that it took over.",
@@ -118,7 +119,7 @@ def disturbances(history: History) -> Iterator[Disturbance]:
         yield Disturbance(f"away {away}, compacted", away=away, transform=compacted(*away))
         hidden = random.choice(KINDS)
 
-        def hide(world: World, hidden: Any = hidden, back: float = away[1]) -> World:  # noqa: ANN401
+        def hide(world: World, hidden: Any = hidden, back: float = away[1]) -> World:
             return hidden.of(world, random_of("S", history.name, hidden.name), back)
 
         yield Disturbance(f"away {away}, {hidden.name}", away=away, transform=hide, is_hidden=True)
@@ -140,12 +141,20 @@ def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str
     may = _may_differ((whole, other))
     merged = _merged(whole, other, one)
     found = differences(
-        *([it for it in told(run) if it.group_id not in merged or it.rule not in HEALTH_RULES] for run in (whole, other))
+        *(
+            [it for it in told(run) if it.group_id not in merged or it.rule not in HEALTH_RULES]
+            for run in (whole, other)
+        )
     )
     for it in (*found.missed, *found.false):
         name = "missed" if it in found.missed else "false"
         is_short = bool(one.away and it.ended_at and it.opened_at >= one.away[0] and it.ended_at <= one.back + GRACE)
-        if is_short or None in may(it) or _was_deleted(it, one, other) or (one.is_hidden and (it.ended_at or one.back) >= one.back):
+        if (
+            is_short
+            or None in may(it)
+            or _was_deleted(it, one, other)
+            or (one.is_hidden and (it.ended_at or one.back) >= one.back)
+        ):
             continue
         yield f"{name}: {it}"
     for first, second in found.same:

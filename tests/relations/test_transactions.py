@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from tests.histories.bed import each
 from tests.histories.history import HOUR, History, ordinary, working
 from tests.histories.judged import name_of
 from tests.relations.engine import a_tenth, play

@@ -104,7 +104,7 @@ def is_same_pending(one: Verdict, other: Verdict) -> bool:
 
 
 def pending_of_deleted(verdict: Verdict) -> Verdict | None:
-    """Return, from its evidence, what the verdict on a deleted group becomes if nobody starts it again; None: it stays."""
+    """Return, from its evidence, what the verdict on a deleted group becomes; None: it stays."""
     evidence = verdict.evidence
     if _PENDING_WHY not in evidence:
         return None

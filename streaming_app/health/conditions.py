@@ -46,6 +46,7 @@ _IN_TEXT = 3
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _FEW = 10
 _SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
+_UNMOVED_SINCE, _MAY_RESTORE_FROM = "unmoved_since", "may_restore_from"  # evidence, in seconds
 _KEYS = {"task_id": "task", "client_host": "host"}
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
@@ -226,12 +227,14 @@ def stalled(facts: Facts) -> Verdict | None:
     )
     evidence = {
         **(leave.evidence if leave else {}),
+        _UNMOVED_SINCE: one.since,
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,
         **({"unowned_partitions": one.unowned} if one.unowned else {}),
     }
-    return Verdict(STALLED, since, due, why, CRITICAL if is_all else WARNING, evidence)
+    stands = _has_not_moved(work, max(since, to_time(one.newest)))  # nothing has moved since the last of them stopped
+    return Verdict(STALLED, since, due, why, CRITICAL if stands else WARNING, evidence)
 
 
 def stuck(facts: Facts) -> Verdict | None:
@@ -291,6 +294,8 @@ def restoring(facts: Facts) -> Verdict | None:
     what = "restore" if reported else "may restore"
     why = f"{count(one.count, 'partition')} {what} state since {utc(since)}, {_work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows_of(one.named)}
+    owned = [it.owner_since for it in work.progress.values() if it.owner_since and it.may_restore(work.tasks.stateful)]
+    evidence |= {_UNMOVED_SINCE: one.since, _MAY_RESTORE_FROM: _owned_since(facts, one) or min(owned, default=0.0)}
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
     if done_at:
@@ -306,10 +311,21 @@ def _unmoved(facts: Facts) -> Partitions | None:
     one = work.stalled or work.restoring
     if one is None or not facts.runs:
         return None
+    if (owned_since := _owned_since(facts, one)) is not None and not one.tasks & restores.keys():
+        return one if work.known_at >= owned_since + RESTORE_SECONDS else None
     advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
         return None if one.tasks and one.tasks <= advance else one
     return one if one.tasks & restores.keys() and not one.tasks & advance else None
+
+
+def _owned_since(facts: Facts, one: Partitions) -> float | None:
+    """Return since when owners may restore, as the verdict before says of the same outage; 0 if it is Stalled.
+
+    The tables do not have when tasks moved, so that a run that begins would take a later time. None: it says nothing.
+    """
+    evidence = facts.previous.evidence if facts.previous and facts.was in {STALLED, RESTORING} else {}
+    return evidence.get(_MAY_RESTORE_FROM, 0.0) if evidence.get(_UNMOVED_SINCE) == one.since else None
 
 
 def behind(facts: Facts) -> Verdict | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
@@ -84,16 +85,17 @@ def judge(facts: Facts) -> Verdict:
         found = condition(facts)
         if found and found.at <= now:
             wakes.append(found.recheck_at)
-            result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
+            result = continued(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
         pending = pending or (found if found and found.verdict == DOWN else None)
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
-            result = replace(previous, evidence={**previous.evidence, "not_over": missing})
+            later = _pending(facts, pending) if pending and facts.group.state == EMPTY else {}
+            result = replace(previous, evidence={**previous.evidence, "not_over": missing, **later})
         else:
-            result = _go_on(_good(facts, pending), previous)
+            result = continued(_good(facts, pending), previous)
         if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
@@ -111,8 +113,11 @@ def judge(facts: Facts) -> Verdict:
     )
 
 
-def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
-    """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
+def continued(found: Verdict, previous: Verdict | None) -> Verdict:
+    """Return the verdict that follows `previous`.
+
+    If it is the same as before, it keeps its times, and stays planned if a person said so.
+    """
     if previous is None:
         return found
     if previous.verdict != found.verdict:
@@ -168,7 +173,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "it does not catch up yet, as far as is known"
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
-        return None if moved else "no offset has advanced yet"
+        return None if moved and not _stand(facts, previous) else "no offset has advanced yet"
     if previous.verdict == DOWN and not work.has_commits:
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
@@ -189,6 +194,18 @@ def _may_last(facts: Facts, verdict: Verdict) -> bool:
     found = (progress.get((one.get("topic"), one.get("partition"))) for one in named)
     is_all = len(named) >= verdict.evidence.get("partition_count", len(named))
     return not is_all or any(one is None or one.waits is None for one in found)
+
+
+def _stand(facts: Facts, verdict: Verdict) -> bool:
+    """Return whether the offsets in the evidence are still the same, and records wait.
+
+    If an offset is committed again, a run that begins takes this for the time at which it moved.
+    """
+    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
+    found = [(one, progress.get((one.get("topic"), one.get("partition")))) for one in named]
+    return bool(found) and all(
+        it is not None and it.waits and it.row.committed_offset == one.get("committed_offset") for one, it in found
+    )
 
 
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
@@ -217,8 +234,13 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if is_over and (is_part or facts.waits is None):
         evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
-        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
+        evidence |= _pending(facts, pending)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
+
+
+def _pending(facts: Facts, pending: Verdict) -> Mapping[str, Any]:
+    is_without_work = facts.waits is None and not facts.is_deleted  # then a deletion ends it
+    return pending_evidence(pending, outlives=facts.group.state == EMPTY and not is_without_work)
 
 
 def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
-from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
+from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from streaming_app.lag.status import (
     BEHIND,
@@ -86,9 +86,10 @@ class Standing:
     arrived_at: float | None = None
     """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
-    """When the job saw the newest commit. Unlike the broker's time, it is comparable with the job's clock."""
+    """When the newest commit came, by the broker's clock; but not before the pass before, nor after that which saw it.
+    So it is comparable with the job's clock."""
     moved_at: float = 0.0
-    """When the job saw the first commit of this offset."""
+    """When the first commit of this offset came, likewise."""
     commits: int = 0
     """The number of commits of this offset."""
     is_untimed: bool = False
@@ -170,7 +171,13 @@ class Standing:
         if self.row.subtopology_id not in stateful or not self.is_stalled(_COMMITS_SECONDS):
             return False
         since, known_at = self.owner_since or 0.0, self.known_at or 0.0
-        return since >= self.moved_at and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+        is_new = self.offset is None or since >= self.moved_at
+        return is_new and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+
+    def is_of_former_members(self, commit: Commit, tasks: GroupTasks) -> bool:
+        """Return whether the offset is gone, and all members came after it: it was that of a group that was deleted."""
+        is_gone = commit.is_known and commit.offset is None and self.offset is not None
+        return is_gone and tasks.members_since is not None and tasks.members_since > (self.committed_at or self.seen_at)
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:
@@ -184,7 +191,9 @@ class Standing:
         if row.behind_since is None and row.lag_seconds is not None:
             one.calm_at = row.observed_at
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
-        one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
+        one.rewound_from, one.rewound_at = row.rewound_from, one.moved_at
+        if row.status == REWOUND:  # the group may have committed since
+            one.rewound_at = min(one.moved_at, one.status_since)
         one.waits_since = row.behind_since
         if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
             one.waits_since = one.status_since
@@ -193,9 +202,17 @@ class Standing:
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
+        one._restore_speed(row)
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
+
+    def _restore_speed(self, row: LagRow) -> None:
+        """Take from its status since when the group does not catch up, and since when it does."""
+        if row.status in _SLOW:
+            self.slow_at = self.status_since
+            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
+                self.catches_up_since = self.status_since
 
     def copy(self) -> Standing:
         """Return a copy for the next pass to change. `dataclasses.replace` takes three times as long."""
@@ -255,6 +272,8 @@ class Standing:
         else:
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
+            if found.waits and not self.trend.is_known:  # as at the first passes of a run
+                catch_up = self.row.catch_up_seconds
             status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
             age = found.age if found.age != _NOTHING_SAID else None
             row = row._replace(
@@ -273,14 +292,18 @@ class Standing:
         self._take_speed(now)
 
     def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
-        if self.owner_since is None:
-            # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
-            ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
-            began = one.tasks.stable_since or one.tasks.rebalancing_since or one.now
-            self.owner_since = min(one.now, began - ahead)
+        tasks = one.tasks
+        # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
+        ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
+        began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
+        if (
+            self.owner_since is None
+        ):  # if members have come since the offset last moved, the first one may have the task
+            moved_at = commit.committed_at or self.moved_at
+            self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
         elif owner and owner != self.owner and self.owner_since <= self.moved_at:
-            self.owner_since = one.now
+            self.owner_since = max(began, self.row.observed_at)
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
@@ -296,15 +319,15 @@ class Standing:
             since = self.known_at if self.waits_since is None else self.waits_since
             gap = now - self.seen_at if at is None or before_at is None else at - before_at
             self.intervals.add(gap if since is None else min(gap, now - since))  # only time with something to commit
-            if offset < before and self.rewound_from is None:
-                self.rewound_from, self.rewound_at = before, now
         if is_same and self.is_untimed and at is not None:
             self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
             self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
         self.is_untimed = at is None and (self.is_untimed if is_same else is_new)
-        if not is_same:
-            self.seen_at = min(now, at) if is_new and at is not None else now
+        if not is_same:  # it came after the pass before; of a time that is not between the two, the nearer one counts
+            self.seen_at = now if at is None else min(now, max(at, self.row.observed_at))
             self.commits = self.commits + 1 if offset == before else 1
+        if before is not None and offset < before and self.rewound_from is None:
+            self.rewound_from, self.rewound_at = before, self.seen_at
         if offset != before:
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0
         if offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS:

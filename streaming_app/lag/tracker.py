@@ -61,6 +61,8 @@ class LagTracker:
                     now, until, tasks, allowed, patience, self.late_seconds, group_id in self.read_uncommitted
                 )
             before = self._standings.get(key)
+            if before is not None and before.is_of_former_members(commit, one.tasks):
+                before = None
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
             if at in recreated:
                 standing.forget_log()

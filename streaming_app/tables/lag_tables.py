@@ -37,7 +37,7 @@ _GROUP_COLUMNS = (
     "subtopologies, members, assignments"
 )
 _FIELDS = {
-    "members": ("member_id", "process_id", "client_host"),
+    "members": ("member_id", "process_id", "client_host", "joined_at"),
     "assignments": ("subtopology_id", "partition", "member_id", "role", "current"),
 }
 """The fields to read of the nested columns: they become Python objects for all groups."""

@@ -8,6 +8,7 @@ all, which a test compares.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -70,7 +71,8 @@ class LagPasses:
         self._tracker = LagTracker(patience=patience)
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
-        self.work: Mapping[str, GroupWork] = {}
+        self.work: Mapping[str, GroupWork] | None = None
+        """That of the newest pass of this run; None before the first one."""
         self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
@@ -370,6 +372,9 @@ class _Job:
                 del tables.problems[one.alert_id]
         self.engine.lifecycle.saved(unsaved)
         tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
+        tables.verdicts |= {one: self.engine.board.verdicts()[one] for one in self.engine.board.moved}
+        self.engine.board.moved.clear()
+        tables.verdicts = {one: verdict for one, verdict in tables.verdicts.items() if self.engine.board.knows(one)}
         tables.changes += self.engine.unsaved_changes
         self.engine.unsaved_changes.clear()
 
@@ -381,12 +386,12 @@ def run(
     transform: Transform | None = None,
     every_step: bool = False,
     only_changes: bool = False,
-    restart_every: float | None = None,
+    restarts: Sequence[float] = (),
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
-    answered, and every ten minutes; with `restart_every` it is killed and started again after so many seconds.
+    answered, and every ten minutes. It is killed and started again at each of the times `restarts`, in order.
     """
     world = World.of(history)
     world = transform(world) if transform else world
@@ -397,15 +402,18 @@ def run(
     hours_of = _running_hours(history)
     job: _Job | None = None
     read, at, read_at = 0, history.watched_from, None
-    started_at = at
+    killed = deque(restarts)
     while at <= history.seconds:
         if any(begin <= at < end for begin, end in world.job_downtimes):
             job, at = None, at + STEP
             continue
         if configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
-        if job is None or (restart_every and at - started_at >= restart_every):
-            job, read_at, started_at = _Job(tables, settings, hours_of, world), None, at
+        while killed and killed[0] <= at:
+            job = None
+            killed.popleft()
+        if job is None:
+            job, read_at = _Job(tables, settings, hours_of, world), None
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
@@ -415,7 +423,7 @@ def run(
         else:
             known = [begin for begin, _ in world.job_downtimes] + [one.at for one in log[read : read + 1]]
             known += [configured[0][0]] if configured else []
-            known += [started_at + restart_every] if restart_every else []
+            known += [killed[0]] if killed else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
@@ -429,6 +437,11 @@ def run(
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
     return outcome
+
+
+def each(seconds: float, until: float, begin: float = 0.0) -> list[float]:
+    """Return times with so many seconds between two."""
+    return [begin + n * seconds for n in range(1, int((until - begin) / seconds) + 1)]
 
 
 def _running_hours(history: History) -> RunningHoursLookup:

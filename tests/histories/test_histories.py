@@ -10,7 +10,7 @@ import pytest
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, IDLE, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS, Verdict
 from tests.alerts.examples import check_text
-from tests.histories.bed import STEP, Outcome, run
+from tests.histories.bed import STEP, Outcome, each, run
 from tests.histories.clients import START
 from tests.histories.history import (
     BEGINS,
@@ -173,7 +173,7 @@ def test_the_same_facts_open_and_end_the_same_problems_at_any_pace(name: str) ->
 def test_a_job_that_is_killed_at_every_step_loses_nothing_and_ends_nothing(name: str, seconds: float) -> None:
     begins = HISTORIES[name].begins
     history = replace(HISTORIES[name], watched_from=begins - 10 * MINUTE, seconds=begins + 30 * MINUTE)
-    steady, killed = run(history), run(history, restart_every=seconds)
+    steady, killed = run(history), run(history, restarts=each(seconds, history.seconds, history.watched_from))
     assert [(one.alert_id, one.since, one.opened_at) for one in killed.problems] == [
         (one.alert_id, one.since, one.opened_at) for one in steady.problems
     ]

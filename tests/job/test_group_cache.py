@@ -202,6 +202,14 @@ def test_a_deleted_group_is_dead_for_one_refresh_and_then_removed(
     assert states(cache) == ({"b": "Stable"} if large else {"a": "Stable", "b": "Stable"})
 
 
+def test_a_deleted_group_with_a_stored_verdict_is_dead_once_after_a_start(warehouse: Path, cache: GroupCache) -> None:
+    replace_rows(warehouse, "group_health", {"cluster": "default", "group_id": "a", "verdict": "Down"})
+    store(warehouse, row("a", 2, "Dead", group_type="classic"), row("b", 1), row("without a verdict", 1, "Dead"))
+    assert states(cache) == {"a": "Dead", "b": "Stable"}
+    cache.on_bulk_change()
+    assert states(cache) == {"b": "Stable"}
+
+
 @pytest.mark.parametrize("large", [False, True], ids=["small batch", "large batch"])
 def test_unsettled_members_are_read_with_their_tasks_while_the_group_rebalances(
     warehouse: Path, cache: GroupCache, *, large: bool

@@ -12,6 +12,7 @@ from tests.histories.world import World
 from tests.relations.engine import a_tenth, play, told, verdicts
 from tests.relations.random_histories import random_history
 from tests.relations.renamed import names_of, renamed
+from tests.relations.restarts import check_restarts
 from tests.relations.test_c_compacted_logs import check as check_compacted
 from tests.relations.test_hidden import check_hidden
 
@@ -52,3 +53,9 @@ def test_a_random_history_of_which_parts_are_hidden_gets_no_better(history: Hist
 def test_a_random_history_in_a_compacted_log_tells_the_same(history: History) -> None:
     OUTCOMES[history.name] = play(history)
     check_compacted(history)
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=name_of)
+def test_a_random_history_with_a_job_that_is_killed_or_away_tells_the_same(history: History) -> None:
+    OUTCOMES[history.name] = play(history)
+    check_restarts(history)

@@ -25,7 +25,6 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
-from tests.relations.restarts import check_absence, check_restarts
 from tests.relations.test_clocks import HISTORIES as WITH_RIGHT_CLOCKS
 from tests.relations.test_clocks import check_clocks
 from tests.relations.test_hidden import check_hidden
@@ -95,12 +94,6 @@ def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_
     history: History,
 ) -> None:
     check_transactions(history)
-
-
-@pytest.mark.parametrize("history", ALL, ids=name_of)
-def test_a_job_that_is_killed_again_and_again_or_away_tells_the_same(history: History) -> None:
-    check_restarts(history)
-    check_absence(history)
 
 
 @pytest.mark.parametrize("history", WITH_RIGHT_CLOCKS, ids=name_of)

@@ -28,7 +28,7 @@ from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORI
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.status import AHEAD
-from streaming_app.lag.work import GroupWork, Partitions
+from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
 
 _AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after a stop belongs to the processing before it
@@ -87,8 +87,9 @@ def without_members(facts: Facts) -> Verdict | None:
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if facts.group.state != EMPTY or facts.successor:
         return None
-    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that.
-    may_wait = facts.waits or (facts.waits is None and (facts.work.uncertain or not facts.is_deleted))
+    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that. Of one
+    # that is gone before the first pass, no work was ever looked for.
+    may_wait = facts.waits or (facts.waits is None and not (facts.is_deleted and facts.work is NO_WORK))
     if not may_wait and not gave_up:
         return None
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))

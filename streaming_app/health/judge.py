@@ -60,6 +60,7 @@ _ASSIGNS_LATER = (
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
 _NOTHING_LEFT = "It has no members, and nothing waits."
+_DELETED_IDLE = "It was deleted when it had nothing to do."
 _OF_SOME = {
     OK: "offsets advance in them",
     IDLE: "nothing waits in them",
@@ -202,7 +203,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
     verdict, why = _good_one(facts, pending)
-    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
+    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why in {_NOTHING_LEFT, _DELETED_IDLE})
     if is_part:
         verdict, why = _of_some(facts, verdict, why)
     is_over = facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs
@@ -282,7 +283,10 @@ def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
         nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
         verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
         return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
-    return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
+    if facts.is_deleted:
+        is_known = facts.waits is not None or facts.successor
+        return OFF if is_known else UNKNOWN, _why_deleted(facts)
+    return OFF, _why_off(facts)
 
 
 def _due(pending: Verdict) -> str:
@@ -296,7 +300,7 @@ def _is_meant_to_run(facts: Facts) -> bool:
 
 def _why_deleted(facts: Facts) -> str:
     if facts.waits is False:
-        return "It was deleted when it had nothing to do."
+        return _DELETED_IDLE
     if facts.successor:
         return f"It was deleted. {_why_succeeded(facts)}"
     waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"

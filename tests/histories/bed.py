@@ -35,7 +35,7 @@ from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
-from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
@@ -97,7 +97,12 @@ class LagPasses:
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
         self._seed(commits, ends, tasks, at)
-        self._rows = self._tracker.observe(commits, ends, tasks, now)
+        until = {
+            one.group_id: ReadUntil(START.timestamp() + one.commits_until, now)
+            for one in newest.values()
+            if one.commits_until is not None
+        }
+        self._rows = self._tracker.observe(commits, ends, tasks, now, until)
         self.work = self._tracker.work
 
     def _seed(

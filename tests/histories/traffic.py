@@ -25,6 +25,8 @@ class Seen(NamedTuple):
     group_id: str
     commits: dict[TopicPartition, Commit]
     ends: dict[TopicPartition, LogEnds]
+    commits_until: float | None = None
+    """Up to when the commits are known; None: up to now."""
 
 
 @dataclass

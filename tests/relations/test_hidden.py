@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
 from tests.histories.history import History
 from tests.histories.judged import name_of
 from tests.histories.world import World
 from tests.relations.engine import a_tenth, play, random_of, told, verdicts
-from tests.relations.hidden import KINDS, out_of_order, violations
+from tests.relations.hidden import KINDS, Hidden, out_of_order, violations
 
 pytestmark = pytest.mark.slow
 
@@ -22,10 +20,10 @@ def check_hidden(history: History) -> None:
         name = history.name, kind.name
         share = random_of("begin", *name).choice((0.0, 0.5))
         begin = history.watched_from + share * (history.seconds - history.watched_from)
-        if hidden := kind.groups(world, random_of(*name), begin):
-            hide = partial(kind.of, random=random_of(*name), begin=begin)
-            found = list(violations(whole, play(history, transform=hide), kind, hidden, begin, history.seconds))
-            assert not found, (kind.name, begin, found)
+        hidden = Hidden.of(world, kind, random_of(*name), begin)
+        other = play(history, transform=lambda _world, hidden=hidden: hidden.world)
+        found = list(violations(whole, other, kind, hidden.groups, begin, history.seconds))
+        assert not found, (kind.name, begin, found)
 
 
 @pytest.mark.parametrize("history", a_tenth("hidden"), ids=name_of)

@@ -22,6 +22,7 @@ from streaming_app.errors import (
     StreamChangedError,
     UnreachableError,
 )
+from streaming_app.errors import UnreachableError
 from streaming_app.job import supervisor
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import StreamStatus

@@ -47,6 +47,8 @@ _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080)
 _FEW = 10
 _SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
 _KEYS = {"task_id": "task", "client_host": "host"}
+WAITING = "waiting_partitions"
+"""Key of evidence: in how many partitions work was known to wait."""
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
 
@@ -366,7 +368,7 @@ def _waits(work: GroupWork) -> str:
 def _work_numbers(facts: Facts) -> dict[str, Any]:
     """Return how much waits, as evidence; empty if nothing waits."""
     work = facts.work
-    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work.waiting else {}
+    return {WAITING: work.waiting, **_offsets_of(work)} if work.waiting else {}
 
 
 def _offsets_of(work: GroupWork) -> dict[str, int]:

@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
-from streaming_app.health.conditions import CONDITIONS
+from streaming_app.health.conditions import CONDITIONS, WAITING
 from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
 from streaming_app.health.time_intervals import contain, next_change
@@ -168,7 +168,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return None if moved else "no offset has advanced yet"
-    if previous.verdict == DOWN and not work.has_commits:
+    if previous.verdict == DOWN and not (work.has_commits or WAITING in previous.evidence):
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
 

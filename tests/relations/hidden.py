@@ -29,6 +29,9 @@ GRACE = 15 * 60.0
 _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
 _LATE = 60.0
+_ONLY_UNKNOWN = "whether work waits is not known"
+"""Part of the text of a Down that is told because nothing is known: it ends when members are back. One that knew of work
+does not."""
 _Verdicts = Sequence[tuple[str, float]]
 
 
@@ -93,7 +96,8 @@ class Hidden:
 
     def _note(self, whole: Seen, seen: Seen, begin: float) -> None:
         is_late = seen.at - (seen.commits_until or 0.0) > _LATE
-        known = [key for key in whole.commits if whole.commits[key].is_known and whole.ends[key].end is not None]
+        read = whole.commits.keys() - whole.left_over
+        known = [key for key in read if whole.commits[key].is_known and whole.ends[key].end is not None]
         shown = [not is_late and seen.commits[key].is_known and seen.ends[key].end is not None for key in known]
         if seen.at >= begin and not all(shown):
             self.groups[seen.group_id] = self.groups.get(seen.group_id, True) and any(shown)
@@ -174,7 +178,8 @@ def violations(
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"
     found = differences(*map(_of_groups, (told(whole), told(other))))
     for one, it in found.same:
-        is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1
+        knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
+        is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"
     yield from (f"missed: {one}" for one in found.missed if one.group_id not in hidden or one.opened_at < begin)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine
@@ -198,7 +199,14 @@ class _Tables:
 class _Job:
     """One run of the job."""
 
-    def __init__(self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World) -> None:
+    def __init__(
+        self,
+        tables: _Tables,
+        settings: AlertSettings,
+        hours_of: RunningHoursLookup,
+        world: World,
+        declared: Mapping[str, Any],
+    ) -> None:
         self._tables, self._world = tables, world
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
@@ -210,6 +218,7 @@ class _Job:
             (_PAGER,),
             running_hours_of=hours_of,
             successors=settings.successors,
+            **declared,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
         self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
@@ -387,11 +396,13 @@ def run(
     every_step: bool = False,
     only_changes: bool = False,
     restart_every: float | None = None,
+    declared: Mapping[str, Any] = MappingProxyType({}),
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
     answered, and every ten minutes; with `restart_every` it is killed and started again after so many seconds.
+    `declared` are further fields of `EngineSettings`.
     """
     world = World.of(history)
     world = transform(world) if transform else world
@@ -410,7 +421,7 @@ def run(
         if configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
         if job is None or (restart_every and at - started_at >= restart_every):
-            job, read_at, started_at = _Job(tables, settings, hours_of, world), None, at
+            job, read_at, started_at = _Job(tables, settings, hours_of, world, declared), None, at
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1

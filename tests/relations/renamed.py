@@ -25,6 +25,7 @@ from tests.stream.test_fold_stage import RAW
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import arrow_schema
 
+_TARGET = 21
 _NO_GROUP = "a-group-that-nobody-has"
 _OTHER = frozenset({"source_partition", "partition", "log_epoch"})
 REASON = "not_ready_reason"
@@ -87,10 +88,16 @@ def log_of(world: World) -> list[RawRecord]:
     """Return the log of a history as raw records of one partition."""
     found = []
     for one in world.log:
-        _, offset, at, record_type, key, value, _ = (one.group_id, *one.record)
+        offset, at, record_type, key, value, _ = one.record
+        if value and record_type == _TARGET:
+            value = {role: [_without_epochs(tasks) for tasks in those] for role, those in value.items()}
         pair = encode(record_type, {"group_id": one.group_id, **key}, value)
         found.append(RawRecord(0, offset, round(at.timestamp() * 1000) if at else -1, *pair))
     return found
+
+
+def _without_epochs(tasks: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tasks.items() if name != "assignment_epochs"}
 
 
 def with_names(log: Iterable[RawRecord], names: Names, partitions: int = 50) -> list[RawRecord]:

@@ -89,8 +89,8 @@ def without_members(facts: Facts) -> Verdict | None:
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if facts.group.state != EMPTY or facts.successor:
         return None
-    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that. Of one
-    # that is gone before the first pass, no work was ever looked for.
+    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that. But
+    # for one that is gone before the first pass, no work was ever looked for.
     may_wait = facts.waits or (facts.waits is None and not (facts.is_deleted and facts.work is NO_WORK))
     if not may_wait and not gave_up:
         return None

@@ -30,8 +30,8 @@ _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
 _LATE = 60.0
 _ONLY_UNKNOWN = "whether work waits is not known"
-"""Part of the text of a Down that is told because nothing is known: it ends when members are back. One that knew of work
-does not."""
+"""Part of the text of a Down that is told because nothing is known: it ends when members are back. If it knew of work,
+it does not."""
 _Verdicts = Sequence[tuple[str, float]]
 
 

@@ -141,7 +141,7 @@ def _plain(row: Mapping[str, Any], back: Names) -> dict[str, Any]:
     return {**kept, "group_id": back.get(row["group_id"], row["group_id"])}
 
 
-def _in_order(value: Any) -> Any:  # noqa: ANN401 - a value of a row
+def _in_order(value: Any) -> Any:
     return sorted(value, key=str) if isinstance(value, list) else value
 
 

@@ -41,9 +41,7 @@ def check_renamed(history: History) -> None:
     assert set(names.values()).isdisjoint(names)
     back, same = {new: old for old, new in names.items()}, {one: one for one in names}
     whole = play(history, **_declared(same))
-    other = play(
-        with_renamed_settings(history, names), transform=lambda one: renamed(one, names), **_declared(names)
-    )
+    other = play(with_renamed_settings(history, names), transform=lambda one: renamed(one, names), **_declared(names))
     assert _told(other, back) == _told(whole, {})
     assert {back[group_id]: spells for group_id, spells in verdicts(other).items()} == verdicts(whole)
 

@@ -14,6 +14,7 @@ from operator import attrgetter
 from random import Random
 from zlib import crc32
 
+from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import GOOD, IDLE, OK
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
@@ -179,6 +180,8 @@ def violations(
     found = differences(*map(_of_groups, (told(whole), told(other))))
     for one, it in found.same:
         knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
+        # By partition, with evidence of what is known: what began after a part was hidden never knew of that part.
+        knew &= one.opened_at < begin or one.rule in HEALTH_RULES
         is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"

@@ -25,7 +25,7 @@ from tests.stream.test_fold_stage import RAW
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import arrow_schema
 
-_TARGET = 21
+_TARGET, _CLASSIC = 21, {2: "group"}  # record types, and the field of the key of a classic group with its id
 _NO_GROUP = "a-group-that-nobody-has"
 _OTHER = frozenset({"source_partition", "partition", "log_epoch"})
 REASON = "not_ready_reason"
@@ -91,7 +91,7 @@ def log_of(world: World) -> list[RawRecord]:
         offset, at, record_type, key, value, _ = one.record
         if value and record_type == _TARGET:
             value = {role: [_without_epochs(tasks) for tasks in those] for role, those in value.items()}
-        pair = encode(record_type, {"group_id": one.group_id, **key}, value)
+        pair = encode(record_type, {_CLASSIC.get(record_type, "group_id"): one.group_id, **key}, value)
         found.append(RawRecord(0, offset, round(at.timestamp() * 1000) if at else -1, *pair))
     return found
 

@@ -193,7 +193,8 @@ class Problems:
 
     def _over(self, one: Problem, over: Over, at: datetime) -> None:
         timeline = _add(one.timeline, Line(at, over.verdict, one.rule, one.severity, over.why))
-        before_at = self._ended.get(_kind(one))  # the end of the last problem of this kind
+        kinds = (_kind(one), _kind(replace(one, cause=None)))  # it may have got its cause after it opened
+        before_at = max(filter(None, map(self._ended.get, kinds)), default=None)  # the end of the last one of its kind
         if one.opened_at is None:
             self._change(replace(one, ended_at=at))
         elif over.verdict in {None, OFF} or before_at is None or one.opened_at - before_at > AGAIN:

@@ -28,7 +28,7 @@ from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORI
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.progress import RESTORE_SECONDS
 from streaming_app.lag.status import AHEAD
-from streaming_app.lag.work import GroupWork, Partitions
+from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
 
 _AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after a stop belongs to the processing before it
@@ -48,6 +48,8 @@ _FEW = 10
 _SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
 _UNMOVED_SINCE, _MAY_RESTORE_FROM = "unmoved_since", "may_restore_from"  # evidence, in seconds
 _KEYS = {"task_id": "task", "client_host": "host"}
+WAITING = "waiting_partitions"
+"""Key of evidence: in how many partitions work was known to wait."""
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
 
@@ -88,8 +90,9 @@ def without_members(facts: Facts) -> Verdict | None:
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if facts.group.state != EMPTY or facts.successor:
         return None
-    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that.
-    may_wait = facts.waits or (facts.waits is None and (facts.work.uncertain or not facts.is_deleted))
+    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that. But
+    # for one that is gone before the first pass, no work was ever looked for.
+    may_wait = facts.waits or (facts.waits is None and not (facts.is_deleted and facts.work is NO_WORK))
     if not may_wait and not gave_up:
         return None
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
@@ -381,7 +384,7 @@ def _waits(work: GroupWork) -> str:
 def _work_numbers(facts: Facts) -> dict[str, Any]:
     """Return how much waits, as evidence; empty if nothing waits."""
     work = facts.work
-    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work.waiting else {}
+    return {WAITING: work.waiting, **_offsets_of(work)} if work.waiting else {}
 
 
 def _offsets_of(work: GroupWork) -> dict[str, int]:

@@ -24,7 +24,7 @@ from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
-from streaming_app.health.conditions import CONDITIONS
+from streaming_app.health.conditions import CONDITIONS, WAITING
 from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
 from streaming_app.health.time_intervals import contain, next_change
@@ -61,6 +61,7 @@ _ASSIGNS_LATER = (
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
 _NOTHING_LEFT = "It has no members, and nothing waits."
+_DELETED_IDLE = "It was deleted when it had nothing to do."
 _OF_SOME = {
     OK: "offsets advance in them",
     IDLE: "nothing waits in them",
@@ -174,7 +175,7 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
         return None if moved and not _stand(facts, previous) else "no offset has advanced yet"
-    if previous.verdict == DOWN and not work.has_commits:
+    if previous.verdict == DOWN and not (work.has_commits or WAITING in previous.evidence):
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
 
@@ -221,7 +222,7 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
     verdict, why = _good_one(facts, pending)
-    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
+    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why in {_NOTHING_LEFT, _DELETED_IDLE})
     if is_part:
         verdict, why = _of_some(facts, verdict, why)
     elif work.unknown and why == _NOT_KNOWN_YET:
@@ -312,7 +313,10 @@ def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
         nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
         verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
         return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
-    return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
+    if facts.is_deleted:
+        is_known = facts.waits is not None or facts.successor
+        return OFF if is_known else UNKNOWN, _why_deleted(facts)
+    return OFF, _why_off(facts)
 
 
 def _due(pending: Verdict) -> str:
@@ -326,7 +330,7 @@ def _is_meant_to_run(facts: Facts) -> bool:
 
 def _why_deleted(facts: Facts) -> str:
     if facts.waits is False:
-        return "It was deleted when it had nothing to do."
+        return _DELETED_IDLE
     if facts.successor:
         return f"It was deleted. {_why_succeeded(facts)}"
     waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.errors import java_error_message
+from streaming_app.errors import UnreachableError, java_error_message
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
@@ -53,6 +53,8 @@ class StreamQuery:
         self._id: str | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
+        self.unreachable: UnreachableError | None = None
+        """Why the last batch failed, if it did because no leader answered."""
         self.lock = threading.Lock()
         """Held by each batch, and by everything else that writes the tables of the query."""
 
@@ -103,13 +105,16 @@ class StreamQuery:
             if self._stop.is_set():
                 raise StopRequestedError
             self._no_batch.clear()
-            began = time.monotonic()
+            began, self.unreachable = time.monotonic(), None
             try:
                 with self.lock:
                     write_batch(batch, batch_id)
                 if trigger_seconds is not None:
                     due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
                     self._stop.wait(due - trigger_seconds - time.monotonic())  # the next trigger comes after that
+            except UnreachableError as error:
+                self.unreachable = error
+                raise
             finally:
                 self._no_batch.set()
 

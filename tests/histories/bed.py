@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine
@@ -36,7 +37,7 @@ from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
-from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
@@ -99,7 +100,12 @@ class LagPasses:
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
         self._seed(commits, ends, tasks, at)
-        self._rows = self._tracker.observe(commits, ends, tasks, now)
+        until = {
+            one.group_id: ReadUntil(START.timestamp() + one.commits_until, now)
+            for one in newest.values()
+            if one.commits_until is not None
+        }
+        self._rows = self._tracker.observe(commits, ends, tasks, now, until)
         self.work = self._tracker.work
 
     def _seed(
@@ -195,7 +201,14 @@ class _Tables:
 class _Job:
     """One run of the job."""
 
-    def __init__(self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World) -> None:
+    def __init__(
+        self,
+        tables: _Tables,
+        settings: AlertSettings,
+        hours_of: RunningHoursLookup,
+        world: World,
+        declared: Mapping[str, Any],
+    ) -> None:
         self._tables, self._world = tables, world
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
@@ -207,6 +220,7 @@ class _Job:
             (_PAGER,),
             running_hours_of=hours_of,
             successors=settings.successors,
+            **declared,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
         self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
@@ -387,11 +401,13 @@ def run(
     every_step: bool = False,
     only_changes: bool = False,
     restarts: Sequence[float] = (),
+    declared: Mapping[str, Any] = MappingProxyType({}),
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
     answered, and every ten minutes. It is killed and started again at each of the times `restarts`, in order.
+    `declared` are further fields of `EngineSettings`.
     """
     world = World.of(history)
     world = transform(world) if transform else world
@@ -413,7 +429,7 @@ def run(
             job = None
             killed.popleft()
         if job is None:
-            job, read_at = _Job(tables, settings, hours_of, world), None
+            job, read_at = _Job(tables, settings, hours_of, world, declared), None
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1

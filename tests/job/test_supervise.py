@@ -66,6 +66,8 @@ class SupervisorHarness:
         """Whether a batch is being written, each time that this is asked; then not."""
         self.away: JobError | None = None
         """What each start raises, as long as it is set."""
+        self.unreachable: UnreachableError | None = None
+        """Why each batch fails, if it does because no leader answers."""
         self.query = self.progress = self
         self.supervisor: Supervisor
 
@@ -123,6 +125,18 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
     harness = SupervisorHarness()
     yield harness
     harness.stopping.set()
+
+
+def test_leaders_that_do_not_answer_batches_are_waited_for_however_many_fail(job: SupervisorHarness) -> None:
+    """A check in between is answered: of a broker that was just restarted and is under load."""
+    job.unreachable = UnreachableError("No leader of partition 0 answers.")
+    job.begin()
+    for number in range(1, 7):
+        assert job.runs(number), job.lines
+        job.queries[-1].fail("No leader of partition 0 answers.")
+    job.unreachable = None
+    assert job.runs(7), job.lines
+    assert "No leader of partition 0 answers. Waiting for a broker." in job.lines
 
 
 def test_what_is_away_at_the_start_is_waited_for_and_said_once_in_a_line_and_in_the_status(

@@ -29,22 +29,18 @@ from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
-from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.location import Location
+from streaming_app.tables.own_files import OwnFiles
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from streaming_app.tables.writer import TableWriter
-
-_RESTORE = "RESTORE"
 
 
 class _Stored(NamedTuple):
-    """The stored id and version of a table."""
+    """The stored id of a table, and its files."""
 
     id: str
-    version: int
+    files: OwnFiles
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
@@ -76,10 +72,8 @@ class TableVersions:
 
     def write(self) -> None:
         """Store the current versions of the tables. Raises OSError when that fails."""
-        versions = {
-            name: {"id": self._ids[name], "version": self._writer.table(name).version()} for name in self._names
-        }
-        self._file.write_text(json.dumps(versions))
+        files = {name: self._writer.table(name).own_files() for name in self._names}
+        self._file.write_text(json.dumps({name: {"id": self._ids[name], **one._asdict()} for name, one in files.items()}))
 
     def forget(self) -> None:
         """Remove the stored versions: the tables no longer belong to a checkpoint."""
@@ -94,9 +88,6 @@ class TableVersions:
     def _ids(self) -> dict[str, str | None]:
         """The ids of the tables. They stay: when a table is lost, the job restarts its query with a new object."""
         return {name: self._writer.table(name).table_id() for name in self._names}
-
-    def _open(self, name: str) -> DeltaTable:
-        return self._writer.table(name).open()
 
     def beyond(self) -> list[str]:
         """Return the names of the appended tables that have batches which the checkpoint has not started.
@@ -117,19 +108,17 @@ class TableVersions:
         return batch_of(newest) if self._has_slices else newest
 
     def _is_restored(self, name: str, stored: _Stored) -> bool:
-        table, known = self._open(name), stored.version
-        if stored.id != str(table.metadata().id):
-            return True
-        since = table.version() - known
-        if since <= 0:
-            return since < 0
-        kept, versions = KeptTable(self._writer.location / name), range(known + 1, table.version() + 1)
-        return any(kept.commit_info(version).get("operation") == _RESTORE for version in versions)
+        own = self._writer.table(name)
+        own.forget()
+        return stored.id != own.table_id() or own.is_set_back(stored.files)
 
     def _read(self) -> dict[str, _Stored]:
         try:
             known = json.loads(self._file.find_text() or "")
-            return {str(name): _Stored(str(one["id"]), int(one["version"])) for name, one in known.items()}
+            return {
+                str(name): _Stored(str(one["id"]), OwnFiles(int(one["version"]), one.get("changes"), one.get("hash")))
+                for name, one in known.items()
+            }
         except (ValueError, TypeError, AttributeError, KeyError):
             return {}  # the file is missing, damaged, or of an older release
 

@@ -39,9 +39,11 @@ from deltalake.transaction import AddAction
 from streaming_app.tables.conflicts import ConflictError, conflicts, repeating
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
-from streaming_app.tables.kept_table import newest_table, table_to_write
+from streaming_app.tables.group_files import file_paths
+from streaming_app.tables.kept_table import KeptTable, newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
+from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, own_files
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.threads import in_parallel
 
@@ -107,15 +109,22 @@ class RustTable:
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        *,
+        is_checked: bool = False,
     ) -> None:
-        """Take the table; `fence` is the job's, None outside a job."""
+        """Take the table; `fence` is the job's, None outside a job.
+
+        With `is_checked` no row is written to a table that was set back since the last commit (see `own_files`).
+        """
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
         """SQL condition for the rows of the cluster."""
         self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
         self._commits = 0
         self._schema: pa.Schema | None = None
-        self._version: int | None = None
+        self._is_checked = is_checked
+        self._files: OwnFiles | None = None
+        """As of the last commit of this object, if it is checked."""
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
@@ -124,7 +133,7 @@ class RustTable:
 
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
-        self._schema = self._version = None
+        self._schema = self._files = None
 
     def table_id(self) -> str | None:
         """Return the id of the table, which differs after it was created again; None if there is no table."""
@@ -133,9 +142,25 @@ class RustTable:
         except TableNotFoundError:
             return None
 
-    def version(self) -> int:
-        """Return the version after the last write of this object, or a later one. Raises delta-rs' errors."""
-        return self.open().version() if self._version is None else self._version
+    def own_files(self) -> OwnFiles:
+        """Return the files of the cluster after the last write of this object. Raises delta-rs' errors."""
+        if self._files is None:
+            self._files = own_files(KeptTable(self.location), self.cluster)
+        return self._files
+
+    def is_set_back(self, known: OwnFiles | None = None) -> bool:
+        """Return whether the table was set back since its files were `known`, by default the last write.
+
+        Raises OSError and delta-rs' errors.
+        """
+        known = known or self._files
+        if known is None or not _LOCKS[str(self.location)].acquire(blocking=False):
+            return False  # a write, which checks it, too
+        try:
+            kept = KeptTable(self.location)
+            return are_set_back(kept, self.cluster, known, own_files(kept, self.cluster))
+        finally:
+            _LOCKS[str(self.location)].release()
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table, which its rows must have. It is read once."""
@@ -149,8 +174,8 @@ class RustTable:
         return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
 
     def is_empty(self) -> bool:
-        """Return whether the table has no row of any cluster. Raises delta-rs' errors."""
-        return int(self.open().get_add_actions().num_rows) == 0
+        """Return whether the table has no row of the cluster. Raises delta-rs' errors."""
+        return not file_paths(self.open(), self.cluster)
 
     def count_rows(self) -> int:
         """Return the number of rows, of all clusters; from the log, in milliseconds. Raises delta-rs' errors."""
@@ -352,16 +377,31 @@ class RustTable:
             with table_to_write(self.location) as kept:
                 if self._fence:
                     self._fence.check(kept)
+                files = self._checked_files(kept)
                 if batch is None or not batch.is_in(kept):
                     with conflicts(kept):
-                        write(kept.table, self._commit(batch))
-                self._version = kept.table.version()
-                return self._version
+                        write(kept.table, self._commit(batch, files))
+                version = kept.table.version()
+                if files:
+                    changed = version > files.version
+                    self._files = own_files(kept, self.cluster, (files.changes or 0) + changed)
+                return version
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
-    def _commit(self, batch: Batch | None) -> Commit:
+    def _checked_files(self, kept: KeptTable) -> OwnFiles | None:
+        """Return the files of the cluster, if the table is checked. Raises OSError if it was set back."""
+        if not self._is_checked:
+            return None
+        now = own_files(kept, self.cluster)
+        if self._files and are_set_back(kept, self.cluster, self._files, now):
+            raise OSError("it was restored to an earlier version")
+        return now
+
+    def _commit(self, batch: Batch | None, files: OwnFiles | None = None) -> Commit:
         own = [self._fence.transaction()] if self._fence else []
+        if files:
+            own.append(Transaction(changes_of(self.cluster), (files.changes or 0) + 1))
         properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
         return {"commit_properties": properties, "post_commithook_properties": HOOKS}
 

@@ -1,0 +1,104 @@
+"""Relation K without Spark: what another cluster does in the warehouse changes nothing of what a start finds.
+
+`tests/long/test_second_cluster.py` plays it with whole jobs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
+from streaming_app.tables.location import Location
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.writer import TableWriter
+from tests.stream.stopped_job import Stopped, replace_tables
+from tests.support.rows import group_row
+from tests.support.s3_server import S3Server, s3_server
+from tests.support.warehouses import copy_warehouse, make_warehouse
+
+pytestmark = pytest.mark.slow
+RESUMED = "resuming from the checkpoint"
+TABLES = ("groups", "group_events", "quarantine")
+MANY = 60
+"""Commits of the other cluster: more than the job has made."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse in which the other cluster had rows before."""
+    directory = tmp_path_factory.mktemp("shared")
+    one = Stopped(make_warehouse(directory / "warehouse"))
+    one.write_batches()
+    return directory
+
+
+@pytest.fixture
+def stopped(written: Path, tmp_path: Path) -> Stopped:
+    return Stopped(copy_warehouse(written, tmp_path / "stopped") / "warehouse")
+
+
+def other(stopped: Stopped, name: str) -> RustTable:
+    return RustTable(stopped.writer.location / name, "other")
+
+
+def write_as_other(stopped: Stopped, name: str, commits: int) -> None:
+    table = other(stopped, name)
+    row = group_row("g", cluster="other") if name == "groups" else {"source_partition": 0, "offset": 1}
+    for _ in range(commits):
+        table.append(table.to_table([row]))
+
+
+def maintain_as_other(stopped: Stopped, name: str) -> None:
+    """Let the other cluster's job maintain the table, hours later: the log keeps its newest commits only."""
+    write_as_other(stopped, name, MANY)
+    for file in (stopped.directory / name / "_delta_log").iterdir():
+        os.utime(file, (0, 0))
+    other(stopped, name).maintain()
+    left = [file.stem for file in (stopped.directory / name / "_delta_log").glob("*.json")]
+    assert min(map(int, left)) > MANY, left
+
+
+def restore(stopped: Stopped, name: str) -> None:
+    """Set a table back to what it was after the second batch."""
+    table = DeltaTable(stopped.directory / name)
+    table.restore(DeltaTable(stopped.older / name).version())
+
+
+def replace(stopped: Stopped, name: str) -> None:
+    replace_tables(stopped, stopped.older, [name])
+
+
+SINCE: dict[str, Callable[[Stopped, str], None]] = {
+    "writes nothing": lambda *_: None,
+    "writes": lambda stopped, name: write_as_other(stopped, name, MANY),
+    "maintains": maintain_as_other,
+}
+BACK = {"RESTORE": restore, "a copy": replace}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
+@pytest.mark.parametrize("back", BACK.values(), ids=BACK)
+def test_a_table_that_was_set_back_is_seen_whatever_another_cluster_does_since(
+    stopped: Stopped, back: Callable[[Stopped, str], None], since: Callable[[Stopped, str], None], name: str
+) -> None:
+    back(stopped, name)
+    since(stopped, name)
+    assert f"lost or restored since: {name};" in stopped.start().message
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
+def test_what_another_cluster_does_alone_lets_a_job_resume(
+    stopped: Stopped, since: Callable[[Stopped, str], None], name: str
+) -> None:
+    since(stopped, name)
+    assert stopped.start().message == RESUMED

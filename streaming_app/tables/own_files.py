@@ -26,6 +26,8 @@ from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.group_files import file_paths
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming_app.tables.kept_table import KeptTable
 
 _MOST_COMMITS = 200
@@ -55,35 +57,42 @@ def own_files(kept: KeptTable, cluster: str, changes: int | None = None) -> OwnF
     """
     if changes is None:
         changes = kept.transaction_version(changes_of(cluster)) or 0
-    return OwnFiles(kept.table.version(), changes, _hash(file_paths(kept.table, cluster)))
+    return OwnFiles(kept.table.version(), changes, hash_of(kept.table, cluster))
+
+
+def hash_of(table: DeltaTable, cluster: str) -> int:
+    """Return the sum of the hashes of the paths of a cluster's files. Raises delta-rs' errors."""
+    return _hash(file_paths(table, cluster))
 
 
 def are_set_back(kept: KeptTable, cluster: str, known: OwnFiles, now: OwnFiles) -> bool:
     """Return whether the files `now` come not from those that were `known` before. Raises OSError."""
     if known[1:] == now[1:]:
         return False
-    counts = known.changes is not None
-    if now.version <= known.version:
-        return counts or now.version < known.version
-    if counts and (now.changes or 0) < (known.changes or 0):
+    commits = (_actions(kept, version) for version in range(known.version + 1, now.version + 1)[:_MOST_COMMITS])
+    if known.changes is None or known.hash is None:
+        return now.version < known.version or any(map(_is_restore, commits))
+    changes, files = known.changes, known.hash
+    if now.version <= known.version or (now.changes or 0) < changes:
         return True
-    changes, files = known.changes or 0, known.hash or 0
-    for version in range(known.version + 1, min(now.version, known.version + _MOST_COMMITS) + 1):
-        commit = kept.commit(version)
-        if commit is None:
-            if counts:
-                return True
-            continue
-        actions = [json.loads(line) for line in commit.splitlines()]
-        if any(one.get("commitInfo", {}).get("operation") == "RESTORE" for one in actions):
+    for actions in commits:
+        if not actions or _is_restore(actions):
             return True
         files += _hash(_paths(actions, "add", cluster)) - _hash(_paths(actions, "remove", cluster))
-        for one in actions:
-            if one.get("txn", {}).get("appId") == changes_of(cluster):
-                changes = one["txn"]["version"]
+        numbers = (one["txn"]["version"] for one in actions if one.get("txn", {}).get("appId") == changes_of(cluster))
+        changes = next(numbers, changes)
         if (changes, files % _HASHES) == now[1:]:
             return False
-    return counts
+    return True
+
+
+def _actions(kept: KeptTable, version: int) -> list[dict[str, Any]]:
+    """Return what a commit says; empty if its file is gone."""
+    return [json.loads(line) for line in (kept.commit(version) or b"").splitlines()]
+
+
+def _is_restore(actions: Iterable[Mapping[str, Any]]) -> bool:
+    return any(one.get("commitInfo", {}).get("operation") == "RESTORE" for one in actions)
 
 
 def _paths(actions: Iterable[Mapping[str, Any]], kind: str, cluster: str) -> list[str]:

@@ -43,7 +43,7 @@ from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.kept_table import KeptTable, newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
-from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, own_files
+from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.threads import in_parallel
 
@@ -102,7 +102,7 @@ class RustTable:
     has claimed it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two are for tests
         self,
         location: Location,
         cluster: str,
@@ -123,8 +123,8 @@ class RustTable:
         self._commits = 0
         self._schema: pa.Schema | None = None
         self._is_checked = is_checked
-        self._files: OwnFiles | None = None
-        """As of the last commit of this object, if it is checked."""
+        self.files: OwnFiles | None = None
+        """The files of the cluster after the last write of this object, if it is checked; None: not known."""
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
@@ -133,7 +133,7 @@ class RustTable:
 
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
-        self._schema = self._files = None
+        self._schema = self.files = None
 
     def table_id(self) -> str | None:
         """Return the id of the table, which differs after it was created again; None if there is no table."""
@@ -142,25 +142,35 @@ class RustTable:
         except TableNotFoundError:
             return None
 
-    def own_files(self) -> OwnFiles:
-        """Return the files of the cluster after the last write of this object. Raises delta-rs' errors."""
-        if self._files is None:
-            self._files = own_files(KeptTable(self.location), self.cluster)
-        return self._files
+    def open_files(self) -> OwnFiles:
+        """Return the files of the cluster as they are now. Raises delta-rs' errors."""
+        with table_to_write(self.location) as kept:
+            self.files = own_files(kept, self.cluster)
+        return self.files
 
-    def is_set_back(self, known: OwnFiles | None = None) -> bool:
-        """Return whether the table was set back since its files were `known`, by default the last write.
+    def was_set_back(self, known: OwnFiles) -> bool:
+        """Return whether the table was set back since its files were `known`. Raises OSError and delta-rs' errors."""
+        with table_to_write(self.location) as kept:
+            now = own_files(kept, self.cluster)
+            is_set_back = are_set_back(kept, self.cluster, known, now)
+        self.files = None if is_set_back else now
+        return is_set_back
 
-        Raises OSError and delta-rs' errors.
+    def is_set_back(self) -> bool:
+        """Return whether the table was set back since the last write, which is not known during another one.
+
+        Raises as `was_set_back`.
         """
-        known = known or self._files
-        if known is None or not _LOCKS[str(self.location)].acquire(blocking=False):
-            return False  # a write, which checks it, too
+        lock = _LOCKS[str(self.location)]
+        if self.files is None or not lock.acquire(blocking=False):
+            return False
         try:
+            if hash_of(self.open(), self.cluster) == self.files.hash:
+                return False
             kept = KeptTable(self.location)
-            return are_set_back(kept, self.cluster, known, own_files(kept, self.cluster))
+            return are_set_back(kept, self.cluster, self.files, own_files(kept, self.cluster))
         finally:
-            _LOCKS[str(self.location)].release()
+            lock.release()
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table, which its rows must have. It is read once."""
@@ -384,7 +394,7 @@ class RustTable:
                 version = kept.table.version()
                 if files:
                     changed = version > files.version
-                    self._files = own_files(kept, self.cluster, (files.changes or 0) + changed)
+                    self.files = own_files(kept, self.cluster, (files.changes or 0) + changed)
                 return version
 
         return repeating(self._fence.stop if self._fence else None)(once)
@@ -394,7 +404,7 @@ class RustTable:
         if not self._is_checked:
             return None
         now = own_files(kept, self.cluster)
-        if self._files and are_set_back(kept, self.cluster, self._files, now):
+        if self.files and are_set_back(kept, self.cluster, self.files, now):
             raise OSError("it was restored to an earlier version")
         return now
 

@@ -31,6 +31,7 @@ TABLES = {
     "group_records": "group_id, record_type, member_id, last_offset",
 }
 """The tables of which the log alone decides, and the order of their rows."""
+_DAY_MS = 86_400_000
 _RESTING = {
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.session.timeout.ms": "3600000",
@@ -47,7 +48,7 @@ class Job(Bed):
     """Jobs one after the other, each with a new warehouse, of groups to which nothing happens any more."""
 
     def _prepare(self) -> None:
-        operations = Operations(self.client, self.server, 7)
+        operations = Operations(self.client, self.server, 7, rebalance_timeout_ms=_DAY_MS)
         for _ in range(_OPERATIONS):
             operations.step()
         self.undisturbed = ""

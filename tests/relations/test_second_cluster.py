@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,18 +15,19 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
+from streaming_app.tables import own_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.stream.stopped_job import Stopped, replace_tables
 from tests.support.rows import group_row
-from tests.support.s3_server import S3Server, s3_server
+from tests.support.s3_server import s3_server
 from tests.support.warehouses import copy_warehouse, make_warehouse
 
 pytestmark = pytest.mark.slow
 RESUMED = "resuming from the checkpoint"
 TABLES = ("groups", "group_events", "quarantine")
-MANY = 60
+MANY = 9
 """Commits of the other cluster: more than the job has made."""
 
 
@@ -102,3 +102,78 @@ def test_what_another_cluster_does_alone_lets_a_job_resume(
 ) -> None:
     since(stopped, name)
     assert stopped.start().message == RESUMED
+
+
+def write_after_the_last_batch(stopped: Stopped, name: str) -> None:
+    """Commit a part of the next batch, or expire rows, without noting it: the job is killed."""
+    table = stopped.writer.table(name)
+    if name == "groups":
+        table.replace(table.to_table([group_row("g", group_epoch=9, last_offset=39)]))
+    else:
+        table.delete(f'"offset" < {stopped.begin_batch(2)}')
+
+
+def compact_with_another_tool(stopped: Stopped, name: str) -> None:
+    table = DeltaTable(stopped.directory / name)
+    write_as_other(stopped, name, 3)
+    table.optimize.z_order(["last_offset" if name == "groups" else "offset"])
+
+
+OWN = {"a killed job": write_after_the_last_batch, "another tool": compact_with_another_tool}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("own", OWN.values(), ids=OWN)
+def test_what_was_written_after_the_last_batch_is_no_restore_and_hides_none(
+    stopped: Stopped, own: Callable[[Stopped, str], None], name: str
+) -> None:
+    own(stopped, name)
+    write_as_other(stopped, name, MANY)
+    assert stopped.start().message == RESUMED
+    restore(stopped, name)
+    write_as_other(stopped, name, MANY)
+    assert f"lost or restored since: {name};" in stopped.start().message
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_is_set_back_while_the_job_runs_is_not_written_and_ends_the_stream(
+    stopped: Stopped, name: str
+) -> None:
+    assert stopped.start().message == RESUMED
+    known = KnownTables(stopped.writer)
+    known.remember()
+    write_as_other(stopped, name, 1)
+    stopped.write_batch(3)
+    known.check()
+    restore(stopped, name)
+    maintain_as_other(stopped, name)
+    with pytest.raises(LostTableError, match=f"The table {name} was restored while the job ran"):
+        known.check()
+    with pytest.raises(OSError, match=f"Cannot write the table {name}: it was restored"):
+        stopped.write_batch(4)
+    TableVersions(stopped.writer, stopped.checkpoint).refresh()  # the job ends now
+    assert f"lost or restored since: {name};" in stopped.start().message
+    stopped.write_batch(0)
+    known.check()
+    assert stopped.start().message == RESUMED
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_that_is_found_by_a_bounded_number_of_requests(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_first: bool
+) -> None:
+    most = 5
+    monkeypatch.setattr(own_files, "_MOST_COMMITS", most)
+    stopped = Stopped(copy_warehouse(written, tmp_path / "objects") / "warehouse")
+    known = stopped.writer.table("groups").open_files()
+    for step in sorted((restore, partial(write_as_other, commits=MANY)), key=lambda one: one is restore != is_first):
+        step(stopped, "groups")
+    with s3_server(tmp_path) as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        table = TableWriter(Mock(), Location.of(store.uri("warehouse")), "default").table("groups")
+        assert not table.was_set_back(table.open_files())
+        with store.counted() as requests:
+            assert table.was_set_back(known)
+    newer = 2  # whether the known version is the newest
+    assert requests == {"GET": newer + (1 if is_first else most)}

@@ -164,11 +164,13 @@ def test_that_is_found_by_a_bounded_number_of_requests(
 ) -> None:
     most = 5
     monkeypatch.setattr(own_files, "_MOST_COMMITS", most)
-    stopped = Stopped(copy_warehouse(written, tmp_path / "objects") / "warehouse")
+    stopped = Stopped(copy_warehouse(written / "warehouse", tmp_path / "warehouse"))
     known = stopped.writer.table("groups").open_files()
-    for step in sorted((restore, partial(write_as_other, commits=MANY)), key=lambda one: one is restore != is_first):
+    copy_warehouse(written / "older", stopped.older)
+    for step in sorted((restore, partial(write_as_other, commits=MANY)), key=lambda one: (one is restore) != is_first):
         step(stopped, "groups")
-    with s3_server(tmp_path) as store:
+    with s3_server(tmp_path / "s3") as store:
+        copy_warehouse(tmp_path / "warehouse", store.root / "warehouse")
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
         table = TableWriter(Mock(), Location.of(store.uri("warehouse")), "default").table("groups")

@@ -18,7 +18,7 @@ from streaming_app.sandbox.broker import LocalBroker
 from tests.exception_lint import ROOT, listed
 from tests.long.bed import Bed
 from tests.long.faults.operations import Operations
-from tests.long.faults.raised import ERRORS, OTHERS, with_sites
+from tests.long.faults.raised import ERRORS, OTHERS, PLACES, with_sites
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -90,7 +90,7 @@ def whole(job: Job) -> tuple[dict[str, list[dict[str, Any]]], Counter[str]]:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("site", sorted({*listed(), *OTHERS.values()}))
+@pytest.mark.parametrize("site", sorted({*listed(), *PLACES}))
 def test_an_error_once_at_a_site_of_a_job_changes_no_table(
     job: Job, whole: tuple[dict[str, list[dict[str, Any]]], Counter[str]], site: str, error: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_an_error_once_at_a_site_of_a_job_changes_no_table(
 def test_every_listed_place_has_its_site() -> None:
     parts = (part for file in ROOT.rglob("*.py") for part in ast.walk(with_sites(file)))
     names = {ast.literal_eval(one.args[0]) for one in parts if isinstance(one, ast.Call) and _is_reach(one.func)}
-    assert names == {*listed(), *OTHERS.values()}
+    assert names == {*listed(), *PLACES}
 
 
 def _is_reach(function: ast.expr) -> bool:

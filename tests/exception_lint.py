@@ -57,7 +57,7 @@ def _find(node: ast.AST, place: str, constants: Mapping[str, set[str]]) -> Itera
 
 
 def find_calls(source: str) -> Iterator[tuple[str, int]]:
-    """Yield the function, by its qualified name, and the line of each call that reads, parses, asks, writes, renames."""
+    """Yield the function, by its qualified name, and the line of each such call."""
     yield from _find_calls(ast.parse(source), "")
 
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from starlette.testclient import TestClient
+from prometheus_client import generate_latest
 
-from streaming_app.cli.main import main
+from streaming_app.config.sections import MetricsSettings
+from streaming_app.metrics.collector import make_registry
 from streaming_app.queries.groups import format_tasks, member_rows
 from streaming_app.queries.topics import endpoint_rows
 from streaming_app.tables.reader import Row
-from streaming_app.web.access import Access
-from streaming_app.web.page import Page
-from streaming_app.web.snapshot import SnapshotSource
 from tests.histories.bed import run
 from tests.histories.history import STATE, History, do, start, stop
 from tests.relations.scaled import is_in_proportion, out_of_proportion
-from tests.relations.scaled_warehouse import write_scaled
-from tests.support.sample_groups import RICH, clock
+from tests.support.metrics_harness import group as metrics_group
+from tests.support.metrics_harness import scraped
 
 
 def _group(members: int) -> Row:
@@ -75,7 +70,7 @@ def test_the_relation_of_modules_sees_one_that_is_quadratic() -> None:
         rows = [{"subtopology_id": f"{n}", "role": "active", "partition": 0} for n in range(size)]
         return lambda: [format_tasks(rows) for _ in rows]
 
-    assert out_of_proportion(prepare, 20).keys() == {"queries/groups.py"}
+    assert "queries/groups.py" in out_of_proportion(prepare, 20)
 
 
 def _played(groups: int = 1, members: int = 1, partitions: int = 2, commits: int = 1) -> Callable[[], object]:
@@ -99,54 +94,11 @@ def test_fold_lag_verdicts_and_alerts_take_at_most_in_proportion(what: str) -> N
     assert out_of_proportion(lambda size: _played(**{what: size}), least) == {}
 
 
-_BY = ("group", "subtopology", "task", "member", "process", "host", "topic", "partition")
-_PARTS = ("state", "members", "topology", "offsets", "copies")
-COMMANDS = (
-    *(f"list{options}" for options in ("", " --state", " --health", " --type all", " --json", " --type all --state")),
-    *(f"lag --by {by}" for by in _BY),
-    *("lag --json", "alerts --resolved --pending", "alerts --resolved --json", "status"),
-    *(f"describe --all-groups --{part}{more}" for part in _PARTS for more in ("", " --verbose")),
-    *("describe --all-groups --json", f"describe {RICH} --description"),
-    *(f"why {RICH}{options}" for options in ("", " --json")),
-    *(f"history {RICH}{options}" for options in ("", " --at 1d", " --json", " --topology", " --task 0_1")),
-)
+@pytest.mark.parametrize("times", [10, 100])
+def test_an_export_of_metrics_takes_at_most_in_proportion(times: int) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        scrape = scraped([metrics_group(f"g{number}") for number in range(size)])
+        registry = make_registry(scrape, MetricsSettings(max_groups=100_000))
+        return lambda: generate_latest(registry)
 
-
-@pytest.fixture(scope="module")
-def warehouses(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Path]:
-    return cache(lambda what, times: write_scaled(tmp_path_factory.mktemp("scaled"), what, times))
-
-
-@pytest.mark.parametrize("what", ["groups", "members", "partitions", "history"])
-@pytest.mark.slow
-def test_commands_take_at_most_in_proportion(warehouses: Callable[[str, int], Path], what: str) -> None:
-    def prepare(command: str, times: int) -> Callable[[], object]:
-        return lambda: _invoked(command, warehouses(what, times))
-
-    found = {command: out_of_proportion(partial(prepare, command), 1) for command in COMMANDS}
-    assert {command: modules for command, modules in found.items() if modules} == {}
-
-
-def _invoked(command: str, warehouse: Path) -> None:
-    result = CliRunner().invoke(main, [*command.split(), "--warehouse", str(warehouse)])
-    assert result.exit_code == 0, result.output
-
-
-PAGES = (
-    *("/", "/pipelines", "/alerts", "/graph?of=pipelines"),
-    *(f"/{page}id={RICH}" for page in ("group?", "graph?", "graph?level=processors&")),
-)
-
-
-@pytest.mark.parametrize("what", ["groups", "members", "partitions", "history"])
-@pytest.mark.slow
-def test_the_data_of_pages_take_at_most_in_proportion(warehouses: Callable[[str, int], Path], what: str) -> None:
-    def prepare(path: str, times: int) -> Callable[[], object]:
-        def get() -> None:  # each page is made anew
-            page = Page(SnapshotSource(warehouses(what, times), "default", clock), Access(), clock)
-            TestClient(page.app, base_url="http://127.0.0.1").get(path).raise_for_status()
-
-        return get
-
-    found = {path: out_of_proportion(partial(prepare, path), 1) for path in PAGES}
-    assert {path: modules for path, modules in found.items() if modules} == {}
+    assert out_of_proportion(prepare, 10, times) == {}

@@ -109,7 +109,7 @@ class TopicStream(ABC):
         self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
         on_cut = self.health.log_cut
         self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
-        self._known_tables = KnownTables(writer, self.watched)
+        self._known_tables = KnownTables(writer, checkpoint, self.watched)
         self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:

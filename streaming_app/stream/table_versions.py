@@ -63,7 +63,7 @@ class TableVersions:
 
         `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
-        self._writer, self._checkpoint = writer, checkpoint
+        self._writer, self._checkpoint, self._reader = writer, checkpoint, str(checkpoint)
         self._file = Location(f"{checkpoint}.tables.json")
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
@@ -77,8 +77,9 @@ class TableVersions:
         known = self._known
         for name in self._names:
             own = self._writer.table(name)
-            if own.files or name not in known:
-                known[name] = _Stored(str(self._ids[name]), own.files or own.open_files())
+            files = own.files.get(self._reader)
+            if files or name not in known:
+                known[name] = _Stored(str(self._ids[name]), files or own.open_files(self._reader))
         text = json.dumps({name: {"id": one.id, **one.files._asdict()} for name, one in known.items()})
         self._file.write_text(text)
 
@@ -122,7 +123,7 @@ class TableVersions:
     def _is_restored(self, name: str) -> bool:
         own, known = self._writer.table(name), self._known[name]
         own.forget()
-        return known.id != own.table_id() or own.was_set_back(known.files)
+        return known.id != own.table_id() or own.was_set_back(self._reader, known.files)
 
     @cached_property
     def _known(self) -> dict[str, _Stored]:
@@ -147,9 +148,9 @@ class LostTableError(StreamChangedError):
 class KnownTables:
     """The ids of the tables in their logs, as of the last call of `remember`."""
 
-    def __init__(self, writer: TableWriter, names: Sequence[str] | None = None) -> None:
-        """Take the tables `names`; by default all of them."""
-        self._writer = writer
+    def __init__(self, writer: TableWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
+        """Take the tables `names` of the query with this checkpoint; by default all of them."""
+        self._writer, self._reader = writer, str(checkpoint)
         self._names = [one.name for one in tables()] if names is None else names
         self._ids: dict[str, str | None] = {}
 
@@ -162,6 +163,6 @@ class KnownTables:
         lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
         if lost:
             raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")
-        restored = [name for name in self._ids if self._writer.table(name).is_set_back()]
+        restored = [name for name in self._ids if self._writer.table(name).is_set_back(self._reader)]
         if restored:
             raise LostTableError(f"The table {' and '.join(restored)} was restored while the job ran")

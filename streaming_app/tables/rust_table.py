@@ -123,8 +123,8 @@ class RustTable:
         self._commits = 0
         self._schema: pa.Schema | None = None
         self._is_checked = is_checked
-        self.files: OwnFiles | None = None
-        """The files of the cluster after the last write of this object, if it is checked; None: not known."""
+        self.files: dict[str, OwnFiles] = {}
+        """By reader, the files of the cluster after the last write that followed from those which it noted."""
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
@@ -133,7 +133,7 @@ class RustTable:
 
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
-        self._schema = self.files = None
+        self._schema = None
 
     def table_id(self) -> str | None:
         """Return the id of the table, which differs after it was created again; None if there is no table."""
@@ -142,33 +142,38 @@ class RustTable:
         except TableNotFoundError:
             return None
 
-    def open_files(self) -> OwnFiles:
-        """Return the files of the cluster as they are now. Raises delta-rs' errors."""
+    def open_files(self, reader: str) -> OwnFiles:
+        """Return the files of the cluster as they are now, and note them for a reader. Raises delta-rs' errors."""
         with table_to_write(self.location) as kept:
-            self.files = own_files(kept, self.cluster)
-        return self.files
+            self.files[reader] = own_files(kept, self.cluster)
+        return self.files[reader]
 
-    def was_set_back(self, known: OwnFiles) -> bool:
-        """Return whether the table was set back since its files were `known`. Raises OSError and delta-rs' errors."""
+    def was_set_back(self, reader: str, known: OwnFiles) -> bool:
+        """Return whether the table was set back since its files were `known`; else note the files for a reader.
+
+        Raises OSError and delta-rs' errors.
+        """
+        self.files.pop(reader, None)
         with table_to_write(self.location) as kept:
             now = own_files(kept, self.cluster)
-            is_set_back = are_set_back(kept, self.cluster, known, now)
-        self.files = None if is_set_back else now
-        return is_set_back
+            if are_set_back(kept, self.cluster, known, now):
+                return True
+        self.files[reader] = now
+        return False
 
-    def is_set_back(self) -> bool:
-        """Return whether the table was set back since the last write, which is not known during another one.
+    def is_set_back(self, reader: str) -> bool:
+        """Return whether the table was set back since the reader noted its files; not known during a write.
 
         Raises as `was_set_back`.
         """
-        lock = _LOCKS[str(self.location)]
-        if self.files is None or not lock.acquire(blocking=False):
+        lock, known = _LOCKS[str(self.location)], self.files.get(reader)
+        if known is None or not lock.acquire(blocking=False):
             return False
         try:
-            if hash_of(self.open(), self.cluster) == self.files.hash:
+            if hash_of(self.open(), self.cluster) == known.hash:
                 return False
             kept = KeptTable(self.location)
-            return are_set_back(kept, self.cluster, self.files, own_files(kept, self.cluster))
+            return are_set_back(kept, self.cluster, self.files[reader], own_files(kept, self.cluster))
         finally:
             lock.release()
 
@@ -392,20 +397,30 @@ class RustTable:
                     with conflicts(kept):
                         write(kept.table, self._commit(batch, files))
                 version = kept.table.version()
-                if files:
-                    changed = version > files.version
-                    self.files = own_files(kept, self.cluster, (files.changes or 0) + changed)
+                if files and version > files.version:
+                    new = own_files(kept, self.cluster, (files.changes or 0) + 1)
+                    self.files.update((one, new) for one, known in [*self.files.items()] if known == files)
                 return version
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
     def _checked_files(self, kept: KeptTable) -> OwnFiles | None:
-        """Return the files of the cluster, if the table is checked. Raises OSError if it was set back."""
+        """Return the files of the cluster, if the table is checked. Raises OSError if it was set back for all readers.
+
+        A reader that has not noticed that yet keeps what it has noted, whatever others write.
+        """
         if not self._is_checked:
             return None
-        now = own_files(kept, self.cluster)
-        if self.files and are_set_back(kept, self.cluster, self.files, now):
+        now, known = own_files(kept, self.cluster), [*self.files.items()]
+        are_same = any(files[1:] == now[1:] for _, files in known)
+        follow = [
+            reader
+            for reader, files in known
+            if files[1:] == now[1:] or (not are_same and not are_set_back(kept, self.cluster, files, now))
+        ]
+        if known and not follow:
             raise OSError("it was restored to an earlier version")
+        self.files.update(dict.fromkeys(follow, now))
         return now
 
     def _commit(self, batch: Batch | None, files: OwnFiles | None = None) -> Commit:

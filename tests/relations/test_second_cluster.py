@@ -27,6 +27,7 @@ from tests.support.warehouses import copy_warehouse, make_warehouse
 pytestmark = pytest.mark.slow
 RESUMED = "resuming from the checkpoint"
 TABLES = ("groups", "group_events", "quarantine")
+READER = "a query"
 MANY = 9
 """Commits of the other cluster: more than the job has made."""
 
@@ -140,7 +141,7 @@ def test_a_table_that_is_set_back_while_the_job_runs_is_not_written_and_ends_the
     stopped: Stopped, name: str
 ) -> None:
     assert stopped.start().message == RESUMED
-    known = KnownTables(stopped.writer)
+    known = KnownTables(stopped.writer, stopped.checkpoint)
     known.remember()
     write_as_other(stopped, name, 1)
     stopped.write_batch(3)
@@ -165,7 +166,7 @@ def test_that_is_found_by_a_bounded_number_of_requests(
     most = 5
     monkeypatch.setattr(own_files, "_MOST_COMMITS", most)
     stopped = Stopped(copy_warehouse(written / "warehouse", tmp_path / "warehouse"))
-    known = stopped.writer.table("groups").open_files()
+    known = stopped.writer.table("groups").open_files(READER)
     copy_warehouse(written / "older", stopped.older)
     for step in sorted((restore, partial(write_as_other, commits=MANY)), key=lambda one: (one is restore) != is_first):
         step(stopped, "groups")
@@ -174,8 +175,26 @@ def test_that_is_found_by_a_bounded_number_of_requests(
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)
         table = TableWriter(Mock(), Location.of(store.uri("warehouse")), "default").table("groups")
-        assert not table.was_set_back(table.open_files())
+        assert not table.was_set_back(READER, table.open_files(READER))
         with store.counted() as requests:
-            assert table.was_set_back(known)
+            assert table.was_set_back(READER, known)
     newer = 2  # whether the known version is the newest
     assert requests == {"GET": newer + (1 if is_first else most)}
+
+
+def test_a_query_finds_that_a_table_of_two_was_set_back_though_the_other_one_found_it_first_and_writes_on(
+    stopped: Stopped,
+) -> None:
+    name, table = "quarantine", stopped.writer.table("quarantine")
+    assert stopped.start().message == RESUMED
+    second = TableVersions(stopped.writer, stopped.checkpoint.parent / "second", (), shared=[name])
+    second.write()
+    known = KnownTables(stopped.writer, stopped.checkpoint.parent / "second", [name])
+    known.remember()
+    restore(stopped, name)
+    assert f"lost or restored since: {name};" in stopped.start().message
+    table.append(table.to_table([{"partition": 0, "offset": 50}]))
+    with pytest.raises(LostTableError):
+        known.check()
+    second.write()  # of a batch that ran
+    assert TableVersions(stopped.writer, stopped.checkpoint.parent / "second", (), shared=[name]).restored() == [name]

@@ -44,6 +44,7 @@ from streaming_app.stream.start import (
     StartPosition,
     check_same_topic,
     finish_reading,
+    group_tables,
     prepare_start,
 )
 from streaming_app.stream.table_versions import KnownTables, TableVersions
@@ -108,7 +109,7 @@ class TopicStream(ABC):
         self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
         on_cut = self.health.log_cut
         self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
-        self._known_tables = KnownTables(writer, self.watched)
+        self._known_tables = KnownTables(writer, checkpoint, self.watched)
         self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:
@@ -231,7 +232,9 @@ class TopicStream(ABC):
         if not self.progress.has_ended_trigger:  # a start is not delayed
             return
         try:
-            maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report)
+            if maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report):
+                with self.query.lock:
+                    self._query_tables().versions.refresh()
         except OtherOwnerError:
             raise
         except Exception:
@@ -246,7 +249,10 @@ class TopicStream(ABC):
         self.maintenance.attempt()
 
     def close(self) -> None:
-        """Release the resources of the stream."""
+        """Release the resources of the stream, which has ended, and note the last versions of its tables."""
+        with suppress(DeltaError, OSError, OtherOwnerError):  # then a start reads more of the tables' logs
+            self._writer.check_owner()
+            self._query_tables().versions.refresh()
         self._client.close()
         self._positions.close()
 
@@ -265,9 +271,9 @@ class TopicStream(ABC):
 
     # The methods that a stream may override.
 
-    def _query_tables(self) -> QueryTables | None:
-        """Return the tables that the query writes; None for the tables of the groups."""
-        return None
+    def _query_tables(self) -> QueryTables:
+        """Return the tables that the query writes; by default those of the groups."""
+        return group_tables(self._writer, self._checkpoint)
 
     def _groups_to_read_again(self) -> Collection[str]:
         return ()

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import generate_latest
 
-from streaming_app.queries.groups import member_rows
+from streaming_app.config.sections import MetricsSettings
+from streaming_app.metrics.collector import make_registry
+from streaming_app.queries.groups import format_tasks, member_rows
 from streaming_app.queries.topics import endpoint_rows
 from streaming_app.tables.reader import Row
-from tests.relations.scaled import is_in_proportion
+from tests.histories.bed import run
+from tests.histories.history import STATE, History, do, start, stop
+from tests.relations.scaled import is_in_proportion, out_of_proportion
+from tests.support.metrics_harness import group as metrics_group
+from tests.support.metrics_harness import scraped
 
 
 def _group(members: int) -> Row:
@@ -56,3 +63,42 @@ def test_members_are_described_in_proportion_to_their_number(
 
 def test_the_relation_sees_work_that_is_quadratic() -> None:
     assert not is_in_proportion(lambda size: lambda: [[b for b in range(size) if b == a] for a in range(size)])
+
+
+def test_the_relation_of_modules_sees_one_that_is_quadratic() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        rows = [{"subtopology_id": f"{n}", "role": "active", "partition": 0} for n in range(size)]
+        return lambda: [format_tasks(rows) for _ in rows]
+
+    assert "queries/groups.py" in out_of_proportion(prepare, 20)
+
+
+def _played(groups: int = 1, members: int = 1, partitions: int = 2, commits: int = 1) -> Callable[[], object]:
+    """Play a history of ten minutes, in which half of the groups lose their members."""
+    names = [f"app{n}" for n in range(groups)]
+    operations = []
+    for name in names:
+        instances = [f"{name}-i{n}" for n in range(members)]
+        operations += start(instances, 1.0, 0.01, group=name, **STATE)
+        operations += do(5.0, "read", group=name, rate=10.0)
+        operations += stop(instances, 200.0, 0.01) if name.endswith("0") else []
+    in_order = tuple(sorted(operations, key=lambda one: one.at))
+    history = History("Scaled", in_order, 600.0 * commits, begins=200.0, topics={"in": partitions, "log": partitions})
+    return lambda: run(history, only_changes=True)
+
+
+@pytest.mark.parametrize("what", ["groups", "members", "partitions", "commits"])
+@pytest.mark.slow
+def test_fold_lag_verdicts_and_alerts_take_at_most_in_proportion(what: str) -> None:
+    least = {"groups": 4, "members": 4, "partitions": 4, "commits": 1}[what]
+    assert out_of_proportion(lambda size: _played(**{what: size}), least) == {}
+
+
+@pytest.mark.parametrize("times", [10, 100])
+def test_an_export_of_metrics_takes_at_most_in_proportion(times: int) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        scrape = scraped([metrics_group(f"g{number}") for number in range(size)])
+        registry = make_registry(scrape, MetricsSettings(max_groups=100_000))
+        return lambda: generate_latest(registry)
+
+    assert out_of_proportion(prepare, 10, times) == {}

@@ -124,7 +124,7 @@ class BrokerFacts(Poller):
         """Make one pass. Raises errors of tables, and, after every kind was tried, an error of the brokers."""
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
-        with Admin.of(self._job.properties) as admin:
+        with self._job.connection.use() as admin:
             for source in self._sources:
                 known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
                 if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:
@@ -136,6 +136,8 @@ class BrokerFacts(Poller):
                 else:
                     for kind in source.of:
                         self._take(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
+            if errors:
+                self._job.connection.failed(admin)
         self._write(now)
         if errors:
             raise errors[0]

@@ -37,8 +37,8 @@ from streaming_app.job.services import engine_settings
 from streaming_app.kafka import broker_facts
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
-from streaming_app.kafka.lag_offsets import is_denied
-from streaming_app.kafka.log_reader import LogReader
+from streaming_app.kafka.log_reader import LogReader, Range
+from streaming_app.kafka.topic_reader import EARLIEST, LATEST, is_denied, read_offsets
 from streaming_app.lag.model import Commit, CommitKey
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
@@ -139,8 +139,9 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     tables = LogTables(FoldOptions(config.cluster, config.topic), now)
     try:
         with StreamsGroupClient.of(properties) as client:
-            ends = client.end_offsets(config.topic)
-            unread = _read_log(properties, config.topic, ends, tables, report, seconds)
+            _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
+            ranges = {one: (start, ends[one]) for one, start in starts.items()}
+            unread = _read_log(properties, config.topic, ranges, tables, report, seconds)
             if len(tables.rows) > _MANY:
                 report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
             passes = LagPass(tables, lag_tracker(config))  # type: ignore[arg-type] # it reads no more of them
@@ -171,25 +172,24 @@ def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> 
 def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
     properties: Mapping[str, str],
     topic: str,
-    ends: Mapping[int, int],
+    ranges: Mapping[int, Range],
     tables: LogTables,
     report: Report,
     seconds: float,
 ) -> set[int]:
     """Read the topic; return the partitions that were not read to their ends in time."""
     began = said = time.monotonic()
-    unread, records = set(ends), 0
+    unread, records = set(ranges), 0
     with LogReader(properties, topic) as log:
-        starts = log.start_offsets(ends)
-        for partition, end in sorted(ends.items()):
-            for record in log.read({partition: (starts[partition], end)}):
+        for partition, one in sorted(ranges.items()):
+            for record in log.read({partition: one}):
                 tables.add(record)
                 records += 1
                 if (now := time.monotonic()) - began >= seconds:
                     return unread
                 if now - said > _REPORT_SECONDS:
                     report(
-                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ends)} partitions are left ..."
+                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ranges)} partitions are left ..."
                     )
                     said = now
             tables.end_partition()

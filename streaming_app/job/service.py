@@ -37,6 +37,8 @@ from streaming_app.tables.reader import WarehouseReader, quote
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
+    from streaming_app.kafka.client import StreamsGroupClient
+    from streaming_app.kafka.connection import SharedConnection
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
@@ -173,8 +175,8 @@ class Job:
     """The running job: what its streams and its services have in common."""
 
     config: JobConfig
-    properties: Mapping[str, str]
-    """Kafka client properties."""
+    connection: SharedConnection[StreamsGroupClient]
+    """The connection of the services to the brokers."""
     health: Health
     report: Report
     """Gets lines for the operator."""
@@ -185,6 +187,11 @@ class Job:
     may_ask: Callable[[], bool] = lambda: True
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Kafka client properties."""
+        return self.connection.properties
 
     def rows(self, table: str, columns: str, condition: str = "TRUE") -> list[dict[str, Any]]:
         """Return columns of the rows of the job's cluster that match a condition. Raises WarehouseError."""

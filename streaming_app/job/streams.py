@@ -29,8 +29,10 @@ from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+from streaming_app.kafka.partition_counts import PartitionCounts
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -64,7 +66,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming_app.job.services import BackgroundServices
-    from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.tables.location import Location
     from streaming_app.tables.writer import TableWriter
 
@@ -89,6 +90,7 @@ class TopicStream(ABC):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
@@ -105,9 +107,9 @@ class TopicStream(ABC):
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
-        self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
+        self._client = OffsetsTopicClient(connection, self.config.topic, self._spark)
         on_cut = self.health.log_cut
-        self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
+        self._positions = LogPositions(connection, checkpoint, self.report, self.stopping, on_cut=on_cut)
         self._known_tables = KnownTables(writer, self.watched)
         self.progress = Progress(self.report, self.health)
 
@@ -187,7 +189,7 @@ class TopicStream(ABC):
         with self._storage_errors():
             self._known_tables.check()
         if self.progress.has_ended_trigger:
-            self._require_records()
+            self._require_records(topic)
         self._check_coordinator()
 
     @contextmanager
@@ -206,11 +208,11 @@ class TopicStream(ABC):
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
-    def _require_records(self) -> None:
+    def _require_records(self, topic: OffsetsTopic | None) -> None:
         """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and self._starts is not None and not self.progress.records:
+        if self._topic and topic and self._starts is not None and not self.progress.records:
             ends = self.progress.ends or self._topic.end_offsets
-            require_records(self._properties, self._topic, self._starts, ends)
+            require_records(self._properties, topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
@@ -241,14 +243,9 @@ class TopicStream(ABC):
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
-        self._require_records()
+        self._require_records(self._topic)
         self.health.nothing_new(self.progress.end_known_at)
         self.maintenance.attempt()
-
-    def close(self) -> None:
-        """Release the resources of the stream."""
-        self._client.close()
-        self._positions.close()
 
     def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
         """Return what is the same for every batch of a query that starts there."""
@@ -294,20 +291,21 @@ class GroupsStream(TopicStream):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
-        topics: TopicMetadata,
         services: BackgroundServices,
     ) -> None:
-        """Prepare; `topics` finds the reasons of NotReady."""
+        """Prepare."""
         config = job.config
         maintained = [
             MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
             for one in expiring_tables()
         ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
+        self._services, self._logs = services, LogReaders(job.properties)
+        self._connection, self._topics = connection, PartitionCounts(connection, job.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
 
@@ -323,7 +321,7 @@ class GroupsStream(TopicStream):
     def _read_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
-        self._services.description_plugin(exists=has_description_plugin(self._properties))
+        self._services.description_plugin(exists=has_description_plugin(self._connection))
 
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
@@ -370,13 +368,13 @@ class CommitsStream(TopicStream):
     watched = (*NAMES, *SHARED)
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(self, job: Job, spark: SparkSession, writer: TableWriter) -> None:
+    def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:
         """Prepare."""
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
-        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger, maintained)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(

@@ -24,9 +24,9 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
-from streaming_app.kafka.lag_offsets import ask_leaders, by_topic, describe_leaders
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.topic_reader import Parts, ask_leaders, by_topic, describe_topics
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
@@ -221,14 +221,13 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
     return facts
 
 
-def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
+def has_description_plugin(connection: SharedConnection[Admin]) -> bool | None:
     """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
 
-    False only if the config of every broker was read; brokers before 4.4 have no such config. `properties` are Kafka
-    client properties.
+    False only if the config of every broker was read; brokers before 4.4 have no such config.
     """
     try:
-        with Admin.of(properties, IMPATIENT_CONNECT_SECONDS) as admin:
+        with connection.use() as admin:
             brokers = admin.broker_ids()
             facts = configs_of_brokers(admin, brokers)
     except (KafkaError, OSError, ValueError, SecurityError):
@@ -320,17 +319,20 @@ def first_producers(
         topics = [asked(name=name, partition_indexes=those) for name, those in by_topic(keys, itemgetter(1))]
         return DescribeProducersRequest(topics=topics)
 
+    def parts(answer: Any) -> Parts:  # noqa: ANN401 - the same
+        return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
+
+    def producer(key: TopicPartition, one: Any) -> FirstProducer | None:  # noqa: ANN401 - the same
+        starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
+        if not (is_open := [each for each in starts if each[0] >= 0]):
+            return None
+        starts_at, producer_id = min(is_open)
+        return FirstProducer(starts_at, producer_id, described.get((producer_id, key)))
+
     described = {(one.producer_id, key): one for one, key in found}
-    first = dict[TopicPartition, FirstProducer]()
-    for _, answer in ask_leaders(admin, held, describe_leaders(admin, {topic for topic, _ in held}), request):
-        for topic in () if isinstance(answer, KafkaError) else answer.topics:
-            for one in topic.partitions:
-                key = topic.name, one.partition_index
-                starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
-                if is_open := [each for each in starts if each[0] >= 0]:
-                    starts_at, producer_id = min(is_open)
-                    first[key] = FirstProducer(starts_at, producer_id, described.get((producer_id, key)))
-    return first
+    topics = describe_topics(admin, {topic for topic, _ in held})
+    answers = ask_leaders(admin, held, topics, request, parts, producer)
+    return {key: one for key, one in answers.items() if isinstance(one, FirstProducer)}
 
 
 def longest_transaction(facts: Iterable[BrokerFact]) -> float | None:

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    RetriableError,
-    UnknownBrokerIdError,
-    UnknownTopicOrPartitionError,
-)
+from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, UnknownBrokerIdError
 from kafka.protocol.admin import DeleteGroupsRequest
-from kafka.protocol.consumer import OffsetSpec
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import (
     Retrying,
     retry_if_exception,
-    retry_if_exception_type,
     retry_if_result,
     stop_after_delay,
     wait_exponential,
@@ -31,13 +22,13 @@ from streaming_app.kafka import protocol
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
-    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     Fields,
     GroupError,
     build,
     raise_for_code,
 )
+from streaming_app.kafka.topic_reader import LATEST, read_offsets
 
 RETRY_SECONDS = 30.0
 _DESCRIBE_BATCH_SIZE = 100
@@ -102,14 +93,12 @@ class StreamsGroupClient(Admin):
         return [described[group_id] for group_id in group_ids]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the end offset of each partition of a topic, including aborted and open transactions."""
-        described = self._retry(lambda: self.describe_topics([topic]))[0]
-        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # it lists no partitions then
-            raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
-        partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
-        specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
-        offsets = self._retry(lambda: self.list_partition_offsets(specs)) if specs else {}
-        return {partition.partition: offset.offset for partition, offset in offsets.items()}
+        """Return the end offset of each partition of a topic, including aborted and open transactions.
+
+        A topic that does not exist has none. Raises GroupError if it may not be described.
+        """
+        _, (ends,) = self._retry(lambda: read_offsets(self, topic, LATEST))
+        return dict(ends)
 
     def streams_groups(self) -> dict[str, str]:
         """Return the state of every streams group of the cluster by group id, as the brokers write it."""
@@ -135,10 +124,8 @@ class StreamsGroupClient(Admin):
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the brokers no longer know it."""
         self.delete_topics([name])
-        stop = stop_after_delay(RETRY_SECONDS)
-        # the topic may disappear between the two requests for the ends
-        is_there = retry_if_result(bool) | retry_if_exception_type(UnknownTopicOrPartitionError)
-        Retrying(retry=is_there, stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
+        stop, wait = stop_after_delay(RETRY_SECONDS), wait_exponential(0.05, max=1)
+        Retrying(retry=retry_if_result(bool), stop=stop, wait=wait)(self.end_offsets, name)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1

@@ -10,11 +10,12 @@ brokers do not add up.
 import copy
 import logging
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
@@ -28,8 +29,11 @@ from kafka.protocol.metadata.find_coordinator import CoordinatorType
 from typing_extensions import Self
 
 from streaming_app.chunks import chunks
+from streaming_app.errors import UserError
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.security import security_settings
+
+A = TypeVar("A", bound="Admin")
 
 CONNECT_SECONDS = 10.0
 """How long a command or a service waits for the first connection."""
@@ -46,30 +50,79 @@ _GROUPS_PER_FIND = 1_000
 _FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
 
-class KeptConnection:
-    """A connection that the first request makes, and the first one after `close` again; for one thread at a time."""
+class SharedConnection(Generic[A]):
+    """A connection that any number of threads use. The first use makes it, and so does the first one after a failure.
 
-    def __init__(self, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
-        """Prepare; nothing is connected yet. The parameters are those of `Admin.of`."""
-        self._properties, self._seconds, self._settings = properties, seconds, settings
-        self._admin: Admin | None = None
+    An unused connection is closed once it has failed, so one user's failure does not disturb the requests of others.
+    New connections read passwords and certificates again.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        kind: "type[A]",
+        **settings: Any,  # noqa: ANN401 - kafka-python's
+    ) -> None:
+        """Prepare; nothing is connected yet. `properties` are Kafka client properties, `settings` are of `Admin.of`."""
+        self.properties = properties
+        self._kind, self._settings = kind, settings
+        self._connecting, self._lock = threading.Lock(), threading.Lock()
+        self._newest: A | None = None
+        self._users: list[A] = []  # the connection of each use
+        self._is_closed = False
 
     @property
     def is_open(self) -> bool:
-        """Whether it was made and not closed since."""
-        return self._admin is not None
+        """Whether it was made and has not failed since."""
+        return self._newest is not None
 
-    def get(self) -> "Admin":
-        """Return the connection. Raises the errors of `Admin.of`."""
-        if self._admin is None:
-            self._admin = Admin.of(self._properties, self._seconds, **self._settings)
-        return self._admin
+    @contextmanager
+    def use(self) -> "Iterator[A]":
+        """Give the connection. An error that is not an answer counts as its failure. Raises as `Admin.of`."""
+        with self._connecting:  # others wait for the same connection
+            if (used := self._join()) is None:
+                used = self._join(self._kind.of(self.properties, **self._settings))
+        assert used is not None  # noqa: S101 - it was made
+        try:
+            yield used
+        except (GroupError, UserError):
+            raise
+        except BaseException:
+            self.failed(used)
+            raise
+        finally:
+            with self._lock:
+                self._users.remove(used)
+            self._close_unused(used)
+
+    def _join(self, made: "A | None" = None) -> "A | None":
+        with self._lock:
+            self._newest = made or self._newest
+            if self._newest is not None:
+                self._users.append(self._newest)
+            return self._newest
+
+    def failed(self, used: "A") -> None:
+        """Note that this connection has failed: the next use makes a new one."""
+        with self._lock:
+            if self._newest is used:
+                self._newest = None
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+        """Close the connection; if it is in use, at the end of this use. A later use makes one for itself."""
+        self._is_closed = True
+        if (newest := self._newest) is not None:
+            self.failed(newest)
+            self._close_unused(newest)
+
+    def _close_unused(self, one: "A") -> None:
+        with self._lock:
+            if self._is_closed and self._newest is one:
+                self._newest = None
+            is_unused = one not in self._users and self._newest is not one
+        if is_unused:
+            with suppress(Exception):  # kafka-python raises several kinds
+                one.close()
 
 
 def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Leader epochs: the leader of each partition of a topic and its epoch, and the end offsets of epochs.
+"""Leader epochs of one topic for a stream: the epochs of its leaders, and the end offsets of epochs in their logs.
 
-The leader answers OffsetForLeaderEpoch (KIP-101, KIP-320) from the epochs in its log. Each request carries the epoch in
-which the caller believes the broker to lead, and a broker that knows a newer epoch rejects the request. So an answer
-also proves that there was no election since the caller last asked.
+The leader answers OffsetForLeaderEpoch (KIP-101, KIP-320) from the epochs in its log. `TopicReader.epoch_ends` says
+what an answer proves. A stream cannot go on without it, so here a call waits for elections.
 """
 
 from __future__ import annotations
@@ -10,52 +9,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from streaming_app.errors import NotAuthorizedError, UnreachableError
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, KeptConnection
+from streaming_app.kafka.connection import ANSWER_MS, Admin, SharedConnection
 from streaming_app.kafka.error_lines import missing_acl_message
-from streaming_app.kafka.lag_offsets import TopicLeaders, TopicPartition, ask_leaders, describe_leaders, leader_of
 from streaming_app.kafka.offsets_topic import check_topic_id
-from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, build, error_name
+from streaming_app.kafka.topic_reader import EARLIEST, EpochEnd, TopicReader, is_denied, read_offsets
 
 _PATIENCE_SECONDS = 30.0  # for elections: a dead broker is fenced after its session timeout, 9 s by default
 _PAUSE_SECONDS = 0.2
-_ANSWER_MS = 5_000
-_MIN_VERSION = 2  # of OffsetForLeaderEpoch: the first version with the epoch that the caller knows
-
-
-class EpochEnd(NamedTuple):
-    """The newest epoch in a log that is not above the requested one, and the offset at which the next epoch starts.
-
-    Both are -1 if the log has none. For the newest epoch the offset is the end of the log.
-    """
-
-    epoch: int
-    end: int
+_ANSWER_MS = 5_000  # doubled with each attempt: a broker that has just started may be slow
 
 
 class LeaderEpochs:
-    """Asks the leaders of one topic, over one connection, for one thread at a time."""
+    """Asks the leaders of one topic; for one thread at a time."""
 
-    def __init__(self, properties: Mapping[str, str], topic: str, topic_id: str, stop: threading.Event) -> None:
-        """Prepare; the first call connects. `properties` are Kafka's. Once `stop` is set, no call waits."""
-        self._topic, self._topic_id, self._stop = topic, topic_id, stop
-        self._connection = KeptConnection(properties, IMPATIENT_CONNECT_SECONDS)
-        self._leaders: dict[int, int] = {}
-        """The leader of each partition, as far as it has answered since."""
-        self._described = TopicLeaders(None, {})
+    def __init__(self, connection: SharedConnection[Admin], topic: str, topic_id: str, stop: threading.Event) -> None:
+        """Prepare; the first call asks. Once `stop` is set, no call waits."""
+        self._connection, self._topic, self._topic_id, self._stop = connection, topic, topic_id, stop
+        self._reader, self._is_described = TopicReader(), False
 
     def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the epochs of the leaders, as of the last answer. Raises as `ends` if a leader is not known."""
         wanted = list(partitions)
-        if not all(partition in self._leaders for partition in wanted):
+        if not self._is_described:
             self.ends(dict.fromkeys(wanted, 0))
-        return {partition: self._described.epochs[partition] for partition in wanted}
+        return {partition: self._reader.topics[self._topic].epochs[partition] for partition in wanted}
 
     def ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
         """Return the end offsets of these epochs, by partition. Waits for elections for up to half a minute.
@@ -64,65 +45,42 @@ class LeaderEpochs:
         OtherTopicError if the topic was created again, SecurityError for properties that kafka-python does not support.
         """
         found: dict[int, EpochEnd] = {}
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline, timeout_ms = time.monotonic() + _PATIENCE_SECONDS, _ANSWER_MS
         while missing := {partition: epoch for partition, epoch in epochs.items() if partition not in found}:
-            failures = self._ask(missing, found)
+            failures = self._ask(missing, found, timeout_ms)
             if failures and (time.monotonic() > deadline or self._stop.wait(_PAUSE_SECONDS)):
                 partition, reason = min(failures.items())
                 raise UnreachableError(f"No leader of partition {partition} of {self._topic} answers: {reason}.")
+            timeout_ms = min(2 * timeout_ms, ANSWER_MS)
         return found
 
+    def start(self, partition: int) -> int:
+        """Return the start offset of the log of a partition. Raises KafkaError, and UnreachableError without one."""
+        with self._connection.use() as admin:
+            described, (starts,) = read_offsets(admin, self._topic, EARLIEST)
+        if partition not in starts:
+            raise UnreachableError(f"Cannot read partition {partition} of {self._topic}: {described.error}.")
+        return starts[partition]
+
     def forget(self) -> None:
-        """Ask for the leaders and the topic's id again before the next request, which names the topic by its name."""
-        self._leaders.clear()
+        """Describe the topic again before the next request, which names the topic by its name."""
+        self._is_described = False
 
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        self._connection.close()
-
-    def _ask(self, epochs: Mapping[int, int], found: dict[int, EpochEnd]) -> dict[int, str]:
+    def _ask(self, epochs: Mapping[int, int], found: dict[int, EpochEnd], timeout_ms: int) -> dict[int, str]:
         """Add the answers to `found`; return by partition why the other answers are missing."""
         try:
-            if not all(partition in self._leaders for partition in epochs):
-                self._find_leaders()
-            led = self._described._replace(leaders=self._leaders)
-            keys = [(self._topic, partition) for partition in epochs]
-            failures = {key[1]: leader for key in keys if isinstance(leader := leader_of({self._topic: led}, key), str)}
-            request = partial(self._request, epochs)
-            answers = list(ask_leaders(self._connection.get(), keys, {self._topic: led}, request, _ANSWER_MS))
+            with self._connection.use() as admin:
+                if not self._is_described:
+                    self._reader.describe(admin, [self._topic])
+                    if topic_id := self._reader.topics[self._topic].topic_id:
+                        check_topic_id(self._topic, self._topic_id, topic_id)
+                answers = self._reader.epoch_ends(admin, self._topic, epochs, timeout_ms)
         except (KafkaError, OSError) as error:
-            self.close()
+            self.forget()
             return dict.fromkeys(epochs, type(error).__name__)
-        for asked, answer in answers:
-            if isinstance(answer, KafkaError):
-                failures |= {partition: type(answer).__name__ for _, partition in asked}
-            else:
-                failures |= self._take(answer, found)
-        for partition in failures:
-            self._leaders.pop(partition, None)
+        failures = {partition: one for (_, partition), one in answers.items() if isinstance(one, str)}
+        if any(map(is_denied, failures.values())):
+            raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", self._topic))
+        found |= {partition: one for (_, partition), one in answers.items() if isinstance(one, EpochEnd)}
+        self._is_described = not failures
         return failures
-
-    def _take(self, answer: Any, found: dict[int, EpochEnd]) -> dict[int, str]:  # noqa: ANN401 - kafka-python is untyped
-        failures = {}
-        for one in answer.topics[0].partitions:
-            if one.error_code == TOPIC_AUTHORIZATION_FAILED:
-                raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", self._topic))
-            if one.error_code:
-                failures[one.partition] = error_name(one.error_code)
-            else:
-                found[one.partition] = EpochEnd(one.leader_epoch, one.end_offset)
-        return failures
-
-    def _find_leaders(self) -> None:
-        described = self._described = describe_leaders(self._connection.get(), [self._topic])[self._topic]
-        if described.topic_id:
-            check_topic_id(self._topic, self._topic_id, described.topic_id)
-        self._leaders = dict(described.leaders)
-
-    def _request(self, epochs: Mapping[int, int], keys: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - the same
-        known = self._described.epochs
-        partitions = [
-            {"partition": one, "current_leader_epoch": known[one], "leader_epoch": epochs[one]} for _, one in keys
-        ]
-        fields = {"replica_id": -1, "topics": [{"topic": self._topic, "partitions": partitions}]}
-        return build(OffsetForLeaderEpochRequest, fields, min_version=_MIN_VERSION)

@@ -19,20 +19,12 @@ from kafka.errors import KafkaTimeoutError
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import GROUP_PREFIX, diagnose
-from streaming_app.kafka.connection import Admin, KeptConnection
+from streaming_app.kafka.committed_offsets import fetch_committed_offsets
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message, to_job_error
-from streaming_app.kafka.lag_offsets import (
-    EARLIEST,
-    LATEST,
-    Offset,
-    TopicLeaders,
-    fetch_committed_offsets,
-    format_topic_id,
-    is_denied,
-    list_offsets,
-)
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
+from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.topic_reader import EARLIEST, LATEST, UNKNOWN_TOPIC, is_denied, read_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,12 +34,12 @@ T = TypeVar("T")
 COORDINATOR_SECONDS = 10.0
 """How long a coordinator of any partition may take to answer; with the earlier requests the line comes within 15 s."""
 _NEXT_MS = 1_000  # without an answer of one coordinator, until the next one is asked
-_PATIENCE_SECONDS = 10.0  # for elections
 _PAUSE_SECONDS = 0.2  # between two attempts
-_TIMEOUT_MS = 15_000  # of a request, and of a call of Java's client
+TIMEOUT_MS = 15_000
+"""Of a request, and of a call of Java's client."""
 _IDS_PER_PARTITION = 8  # random group ids: with so many, nearly each partition has one
 _READ = "READ"
-_UNKNOWN_TOPIC, _INVALID_TOPIC = 3, 17
+_INVALID_TOPIC = "INVALID_TOPIC"
 _DELETE_RETENTION = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, if the principal may not read the configuration
 
@@ -79,24 +71,24 @@ class OffsetsTopic(NamedTuple):
 
 
 class OffsetsTopicClient:
-    """Asks about the offsets topic, over one connection; for one thread at a time.
+    """Asks about the offsets topic, for any number of threads.
 
     Calls raise UnreachableError when no broker answers, MissingTopicError when the topic does not exist,
     NotAuthorizedError when an ACL is missing, and JobError if waiting does not help; the texts say what to do.
     """
 
-    def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
-        """Prepare; the first call connects. `properties` are Kafka client properties."""
-        self._properties, self._topic, self._spark = properties, topic, spark
-        self._connection = KeptConnection(properties, request_timeout_ms=_TIMEOUT_MS)
+    def __init__(self, connection: SharedConnection[Admin], topic: str, spark: SparkSession) -> None:
+        self._connection, self._topic, self._spark = connection, topic, spark
+        self._properties = connection.properties
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
-        """Return the description of the topic; with `to_read`, including a group id for Spark's consumers.
+        """Return the description of the topic.
 
-        Without `to_read` no coordinator is needed.
+        With `to_read`, it includes what a query needs: the retention of tombstones, and a group id for Spark's
+        consumers. Without, no coordinator is needed.
         """
         try:
-            return self._ask(partial(_describe, self._properties, self._topic, to_read=to_read))
+            return self._ask(partial(self._describe, to_read=to_read))
         except SecurityError as error:
             return _describe_in_java(self._spark, self._properties, self._topic, error)
 
@@ -107,20 +99,34 @@ class OffsetsTopicClient:
         except SecurityError:
             return True
 
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        self._connection.close()
-
     def _ask(self, call: Callable[[Admin], T]) -> T:
         try:
-            return call(self._connection.get())
-        except JobError:
-            raise
-        except Exception as error:  # if the connection's thread has ended, any kind of error
-            self.close()
-            if isinstance(error, REQUEST_ERRORS):
-                raise to_job_error(error, self._properties) from None
-            raise
+            with self._connection.use() as admin:
+                return call(admin)
+        except REQUEST_ERRORS as error:
+            raise to_job_error(error, self._properties) from None
+
+    def _describe(self, admin: Admin, *, to_read: bool) -> OffsetsTopic:
+        topic, servers = self._topic, self._properties["bootstrap.servers"]
+        try:
+            described, (ends, starts) = read_offsets(admin, topic, LATEST, EARLIEST, with_rights=True)
+        except GroupError:
+            raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic)) from None
+        if (error := described.error) == UNKNOWN_TOPIC:
+            raise _missing(servers, topic)
+        if error == _INVALID_TOPIC:
+            raise JobError(f"--topic {topic}: Kafka does not allow this topic name")
+        if error:
+            raise UnreachableError(f"{servers}: {topic}: {error}.")
+        if described.rights is not None and _READ not in described.rights:
+            raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
+        if not ends:
+            raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
+        known = OffsetsTopic(topic, described.topic_id or "", described.cluster_id, ends, starts)
+        if not to_read:
+            return known
+        retention, group_id = _delete_retention_ms(admin, topic), _answering_group(admin, topic, len(ends))
+        return known._replace(delete_retention_ms=retention, group_id=group_id)
 
 
 def check_topic_id(name: str, expected: str, found: str) -> None:
@@ -130,49 +136,6 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
             f"Topic {name} was deleted and created again while the job ran: start it with --reset to drop the rows of "
             "the groups and read from the beginning; the history stays"
         )
-
-
-def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_read: bool) -> OffsetsTopic:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        described = admin.describe_topics([topic])[0]
-        _raise_unless_readable(properties, topic, described)
-        leaders = {one["partition_index"]: one["leader_id"] for one in described["partitions"]}
-        partitions, led = [(topic, one) for one in leaders], {topic: TopicLeaders(None, leaders)}
-        found = [list_offsets(admin, partitions, led, at) for at in (LATEST, EARLIEST)]
-        ends, starts = ({key[1]: one.offset for key, one in some.items() if isinstance(one, Offset)} for some in found)
-        if len(ends) == len(starts) == len(leaders):
-            break
-        if time.monotonic() > deadline:
-            raise KafkaTimeoutError(f"a partition of {topic} has no leader that answers")
-        time.sleep(_PAUSE_SECONDS)
-    topic_id = format_topic_id(uuid.UUID(described["topic_id"])) or ""
-    return OffsetsTopic(
-        topic,
-        topic_id,
-        admin.describe_cluster()["cluster_id"],
-        ends,
-        starts,
-        _delete_retention_ms(admin, topic),
-        _answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
-    )
-
-
-def _raise_unless_readable(properties: Mapping[str, str], topic: str, described: Mapping[str, Any]) -> None:
-    servers, code = properties["bootstrap.servers"], described["error_code"]
-    if code == TOPIC_AUTHORIZATION_FAILED:
-        raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
-    if code == _UNKNOWN_TOPIC:
-        raise _missing(servers, topic)
-    if code == _INVALID_TOPIC:
-        raise JobError(f"--topic {topic}: Kafka does not allow this topic name")
-    if code:
-        raise UnreachableError(f"{servers}: {topic}: {error_name(code)}.")
-    operations = described.get("authorized_operations")
-    if operations is not None and _READ not in operations:
-        raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
-    if not described["partitions"]:
-        raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
 
 
 def _missing(servers: str, topic: str) -> MissingTopicError:
@@ -232,7 +195,7 @@ def _describe_in_java(
 
     jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
     clients, settings = jvm.org.apache.kafka.clients.admin, jvm.java.util.Properties()
-    timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 3)}
+    timeouts = {"default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS // 3)}
     for name, value in {**properties, **timeouts}.items():
         settings.setProperty(name, value)
     try:

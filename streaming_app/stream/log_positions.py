@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import Event, RLock
@@ -41,9 +40,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
-from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.leader_epochs import LeaderEpochs
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
 from streaming_app.tables.location import Location
 
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
-
-_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class LogPositions(NoPositions):
 
     def __init__(
         self,
-        properties: Mapping[str, str],
+        connection: SharedConnection[Admin],
         checkpoint: Location,
         report: Callable[[str], None],
         stop: Event,
@@ -136,10 +135,10 @@ class LogPositions(NoPositions):
     ) -> None:
         """Prepare; `on_cut` is called with each cut. Once `stop` is set, no call waits."""
         self._stop = stop
-        self._properties, self._report, self._on_cut = properties, report, on_cut
+        self._connection, self._report, self._on_cut = connection, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
         self._lock = RLock()
-        self._connected: LeaderEpochs | None = None
+        self._asked: LeaderEpochs | None = None
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
         """By partition, the known epochs of its log. Changes with the log."""
@@ -153,9 +152,8 @@ class LogPositions(NoPositions):
         Raises UnreachableError if a partition has no leader for half a minute, or cannot be read.
         """
         with self._lock:
-            self.close()
             self._topic, self._topic_id = topic.name, topic.topic_id
-            self._connected = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
+            self._asked = LeaderEpochs(self._connection, topic.name, topic.topic_id, self._stop)
             known = self._read()
             try:
                 found = self._compare(range(topic.partitions), known, batches)
@@ -239,18 +237,10 @@ class LogPositions(NoPositions):
                 self._write()
             return True
 
-    def close(self) -> None:
-        """Close the connection, unless a daemon thread still waits for an answer on it."""
-        if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
-            return
-        with suppress(Exception):  # kafka-python raises several kinds
-            self._connected.close()
-        self._lock.release()
-
     @property
     def _leaders(self) -> LeaderEpochs:
-        assert self._connected is not None  # noqa: S101 - `open` made it
-        return self._connected
+        assert self._asked is not None  # noqa: S101 - `open` made it
+        return self._asked
 
     def _compare(
         self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
@@ -318,8 +308,8 @@ class LogPositions(NoPositions):
 
         def has_record(first: int, end: int) -> bool:
             try:
-                with LogReader(self._properties, self._topic) as log:
-                    first = max(first, log.start_offsets([partition])[partition])
+                first = max(first, self._leaders.start(partition))
+                with LogReader(self._connection.properties, self._topic) as log:
                     return any(True for _ in log.read({partition: (first, end)}))
             except UnsupportedCodecError:
                 return True  # of a record that kafka-python cannot decompress

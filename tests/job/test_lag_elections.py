@@ -15,7 +15,8 @@ from streaming_app.job.lag_ends import away_of
 from streaming_app.job.lag_service import LagService
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import TopicPartition, describe_leaders
+from streaming_app.kafka.topic_reader import describe_topics
+from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import LagRow
 from tests.support.a_job import AtTheEnd, a_job
 from tests.support.away_brokers import connection, killed, others
@@ -96,7 +97,7 @@ def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
 
 
 def leaders(admin: Admin, topic: str) -> list[int]:
-    return list(describe_leaders(admin, [topic])[topic].leaders.values())
+    return list(describe_topics(admin, [topic])[topic].leaders.values())
 
 
 def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away_and_what_it_alone_has(

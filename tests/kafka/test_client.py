@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
+from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.protocol import build
@@ -70,9 +70,11 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
     name = unique("offsets")
     client.create_topic(name)
     properties = client_properties(broker.bootstrap_server, None)
-    with closing(OffsetsTopicClient(properties, name, cast("SparkSession", None))) as asked:
+    with closing(SharedConnection(properties, Admin)) as connection:
+        asked = OffsetsTopicClient(connection, name, cast("SparkSession", None))
         asked.describe(to_read=False)
-        asked._connection.get()._connections._net._exception = RuntimeError("why it ended")
+        with connection.use() as admin:
+            admin._connections._net._exception = RuntimeError("why it ended")
         with pytest.raises(RuntimeError):
             asked.describe(to_read=False)
         asked.describe(to_read=False)

@@ -109,7 +109,7 @@ class OffsetsTopicClient:
     def _describe(self, admin: Admin, *, to_read: bool) -> OffsetsTopic:
         topic, servers = self._topic, self._properties["bootstrap.servers"]
         try:
-            described, (ends, starts) = read_offsets(admin, topic, LATEST, EARLIEST, with_rights=True)
+            described, (ends, starts) = read_offsets(admin, topic, LATEST, EARLIEST, in_detail=True)
         except GroupError:
             raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic)) from None
         if (error := described.error) == UNKNOWN_TOPIC:

@@ -71,7 +71,11 @@ class DescribedTopic(NamedTuple):
     """By partition without a leader: the brokers with a replica that are away."""
     cluster_id: str = ""
     rights: Collection[str] | None = None
-    """The operations that the principal may do, such as READ; None if not asked for, or the broker does not say."""
+    """The operations that the principal may do, such as READ; None if the broker does not say."""
+    replicas: Mapping[int, Sequence[int]] = MappingProxyType({})
+    """By partition: the brokers with a replica."""
+    in_sync: Mapping[int, Sequence[int]] = MappingProxyType({})
+    """By partition: the brokers in the ISR. Like `replicas` and `rights`, only if asked for in detail."""
 
 
 class Offset(NamedTuple):
@@ -112,9 +116,9 @@ class TopicReader:
         self.topics: dict[str, DescribedTopic] = {}
         """The topics, as last described."""
 
-    def describe(self, admin: Admin, names: Iterable[str], *, with_rights: bool = False) -> None:
+    def describe(self, admin: Admin, names: Iterable[str], *, in_detail: bool = False) -> None:
         """Describe topics. One that may not be described any more keeps its partitions. Raises KafkaError."""
-        for name, one in describe_topics(admin, sorted(names), with_rights=with_rights).items():
+        for name, one in describe_topics(admin, sorted(names), in_detail=in_detail).items():
             before = self.topics.get(name)
             is_hidden = before is not None and one.error is not None and is_denied(one.error)
             self.topics[name] = before._replace(error=one.error) if before and is_hidden else one
@@ -196,7 +200,7 @@ class TopicReader:
 
 
 def read_offsets(
-    admin: Admin, topic: str, *at: int, with_rights: bool = False
+    admin: Admin, topic: str, *at: int, in_detail: bool = False
 ) -> tuple[DescribedTopic, list[dict[int, int]]]:
     """Return a topic, and for each of `at` the offsets of all its partitions; waits up to 10 s for elections.
 
@@ -205,7 +209,7 @@ def read_offsets(
     """
     reader, deadline = TopicReader(), time.monotonic() + _ELECTION_SECONDS
     while True:
-        reader.describe(admin, [topic], with_rights=with_rights)
+        reader.describe(admin, [topic], in_detail=in_detail)
         described = reader.topics[topic]
         if described.error and is_denied(described.error):
             raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
@@ -218,34 +222,39 @@ def read_offsets(
         time.sleep(_PAUSE_SECONDS)
 
 
-def describe_topics(admin: Admin, names: Iterable[str], *, with_rights: bool = False) -> dict[str, DescribedTopic]:
+def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: bool = False) -> dict[str, DescribedTopic]:
     """Return these topics with their leaders or errors, whether or not they exist. Creates no topic.
 
-    Raises KafkaError if no broker answers.
+    None are all topics that exist and may be described. Raises KafkaError if no broker answers.
     """
     described: dict[str, DescribedTopic] = {}
-    for some in chunks(names, _TOPICS_PER_REQUEST):
+    for some in [None] if names is None else chunks(names, _TOPICS_PER_REQUEST):
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in some],
+            topics=None if some is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in some],
             allow_auto_topic_creation=False,
-            include_topic_authorized_operations=with_rights,
+            include_topic_authorized_operations=in_detail,
         )
         answer = admin.send_to_any(request)
         for topic in answer.topics:
-            described[topic.name] = DescribedTopic(
+            known = DescribedTopic(
                 format_topic_id(topic.topic_id),
                 {one.partition_index: one.leader_id for one in topic.partitions},
                 error_name(topic.error_code) if topic.error_code else None,
                 {one.partition_index: one.leader_epoch for one in topic.partitions},
                 {one.partition_index: one.offline_replicas for one in topic.partitions if one.leader_id < 0},
                 answer.cluster_id or "",
-                _rights(topic.authorized_operations) if with_rights else None,
             )
+            described[topic.name] = _in_detail(known, topic) if in_detail else known
     return described
 
 
-def _rights(bits: int) -> Collection[str] | None:
-    return None if bits == _NO_RIGHTS else {one.name for one in ACLOperation if bits >> one.value & 1}
+def _in_detail(known: DescribedTopic, topic: Any) -> DescribedTopic:  # noqa: ANN401 - kafka-python is untyped
+    bits = topic.authorized_operations
+    return known._replace(
+        rights=None if bits == _NO_RIGHTS else {one.name for one in ACLOperation if bits >> one.value & 1},
+        replicas={one.partition_index: one.replica_nodes for one in topic.partitions},
+        in_sync={one.partition_index: one.isr_nodes for one in topic.partitions},
+    )
 
 
 def ask_leaders(  # noqa: PLR0913, PLR0917 - whom, what, and how the answer is read

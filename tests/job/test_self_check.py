@@ -19,6 +19,7 @@ from tests.checks.test_verification import NOT_FOUND, description, row
 from tests.support.a_job import a_job
 
 CONFIRM, INTERVAL = 60.0, 1_000.0
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 
 

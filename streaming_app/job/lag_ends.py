@@ -22,9 +22,9 @@ from streaming_app.kafka.topic_reader import (
     NO_LEADER,
     UNKNOWN_TOPIC,
     Answers,
+    DescribedTopic,
     Offset,
     TopicReader,
-    Topics,
     describe_topics,
     is_denied,
     leader_of,
@@ -66,7 +66,7 @@ class LogEndsReader:
         self._tails: dict[TopicPartition, Tail] = {}
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> Mapping[str, DescribedTopic]:
         """The needed topics, as last described."""
         return self._reader.topics
 
@@ -77,7 +77,7 @@ class LogEndsReader:
         """
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
-            self._reader.keep(needed)
+            self._reader.topics = {name: one for name, one in self.topics.items() if name in needed}
             self._reader.describe(admin, needed)
             return
         recreated = {

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.job.lag_ends import LogEndsReader, away_of
-from streaming_app.kafka.committed_offsets import fetch_committed_offsets
+from streaming_app.kafka.client import fetch_committed_offsets
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.log_records import are_committed
 from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied

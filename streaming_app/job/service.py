@@ -188,11 +188,6 @@ class Job:
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """Kafka client properties."""
-        return self.connection.properties
-
     def rows(self, table: str, columns: str, condition: str = "TRUE") -> list[dict[str, Any]]:
         """Return columns of the rows of the job's cluster that match a condition. Raises WarehouseError."""
         own = f"cluster = {quote(self.config.cluster)}"
@@ -210,7 +205,7 @@ class Poller(Service):
             job.report,
             interval=interval,
             after=self.poll_seconds,
-            describe_error=partial(_request_error_text, job.properties, needs),
+            describe_error=partial(_request_error_text, job.connection.properties, needs),
             may_tick=job.may_ask,
         )
         self._job, self._now, self._denials = job, job.now, ReportOnce(job.report)

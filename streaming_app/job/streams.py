@@ -32,7 +32,7 @@ from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
-from streaming_app.kafka.partition_counts import PartitionCounts
+from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -102,14 +102,14 @@ class TopicStream(ABC):
         self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
         self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
-        self._spark, self._properties, self._writer = spark, job.properties, writer
+        self._spark, self._properties, self._writer = spark, connection.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
-        self._client = OffsetsTopicClient(connection, self.config.topic, self._spark)
+        self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
         on_cut = self.health.log_cut
-        self._positions = LogPositions(connection, checkpoint, self.report, self.stopping, on_cut=on_cut)
+        self._positions = LogPositions(self._client, checkpoint, self.report, on_cut=on_cut)
         self._known_tables = KnownTables(writer, self.watched)
         self.progress = Progress(self.report, self.health)
 
@@ -304,7 +304,7 @@ class GroupsStream(TopicStream):
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         super().__init__(job, spark, connection, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._services, self._logs = services, LogReaders(job.properties)
+        self._services, self._logs = services, LogReaders(connection.properties)
         self._connection, self._topics = connection, PartitionCounts(connection, job.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf

@@ -25,7 +25,7 @@ from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.topic_reader import DescribedTopic, Parts, ask_leaders, by_topic, describe_topics
+from streaming_app.kafka.topic_reader import DescribedTopic, ask_leaders, by_topic, describe_topics, parts_of_topics
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
@@ -312,9 +312,6 @@ def first_producers(
         topics = [asked(name=name, partition_indexes=those) for name, those in by_topic(keys, itemgetter(1))]
         return DescribeProducersRequest(topics=topics)
 
-    def parts(answer: Any) -> Parts:  # noqa: ANN401 - the same
-        return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
-
     def producer(key: TopicPartition, one: Any) -> FirstProducer | None:  # noqa: ANN401 - the same
         starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
         if not (is_open := [each for each in starts if each[0] >= 0]):
@@ -324,7 +321,7 @@ def first_producers(
 
     described = {(one.producer_id, key): one for one, key in found}
     topics = describe_topics(admin, {topic for topic, _ in held})
-    answers = ask_leaders(admin, held, topics, request, parts, producer)
+    answers = ask_leaders(admin, held, topics, request, parts_of_topics, producer)
     return {key: one for key, one in answers.items() if isinstance(one, FirstProducer)}
 
 

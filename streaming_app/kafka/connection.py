@@ -37,8 +37,6 @@ A = TypeVar("A", bound="Admin")
 
 CONNECT_SECONDS = 10.0
 """How long a command or a service waits for the first connection."""
-IMPATIENT_CONNECT_SECONDS = 5.0
-"""The same, if a batch of the stream or a reader of the page waits meanwhile."""
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # any broker answers
@@ -51,25 +49,19 @@ _FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
 
 class SharedConnection(Generic[A]):
-    """A connection that any number of threads use. The first use makes it, and so does the first one after a failure.
+    """A connection that any number of threads use: the first use makes it, and the first one after a failure again.
 
-    An unused connection is closed once it has failed, so one user's failure does not disturb the requests of others.
-    New connections read passwords and certificates again.
+    A connection that has failed is closed when nobody uses it any more: other users' requests go on. A new connection
+    reads passwords and certificates again.
     """
 
-    def __init__(
-        self,
-        properties: Mapping[str, str],
-        kind: "type[A]",
-        **settings: Any,  # noqa: ANN401 - kafka-python's
-    ) -> None:
+    def __init__(self, properties: Mapping[str, str], kind: "type[A]", **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
         """Prepare; nothing is connected yet. `properties` are Kafka client properties, `settings` are of `Admin.of`."""
         self.properties = properties
-        self._kind, self._settings = kind, settings
-        self._connecting, self._lock = threading.Lock(), threading.Lock()
+        self._kind, self._settings, self._lock = kind, settings, threading.Lock()
         self._newest: A | None = None
-        self._users: list[A] = []  # the connection of each use
         self._is_closed = False
+        self._users: list[A] = []  # the connection of each use
 
     @property
     def is_open(self) -> bool:
@@ -79,10 +71,9 @@ class SharedConnection(Generic[A]):
     @contextmanager
     def use(self) -> "Iterator[A]":
         """Give the connection. An error that is not an answer counts as its failure. Raises as `Admin.of`."""
-        with self._connecting:  # others wait for the same connection
-            if (used := self._join()) is None:
-                used = self._join(self._kind.of(self.properties, **self._settings))
-        assert used is not None  # noqa: S101 - it was made
+        with self._lock:
+            used = self._newest = self._newest or self._kind.of(self.properties, **self._settings)
+            self._users.append(used)
         try:
             yield used
         except (GroupError, UserError):
@@ -95,32 +86,22 @@ class SharedConnection(Generic[A]):
                 self._users.remove(used)
             self._close_unused(used)
 
-    def _join(self, made: "A | None" = None) -> "A | None":
-        with self._lock:
-            self._newest = made or self._newest
-            if self._newest is not None:
-                self._users.append(self._newest)
-            return self._newest
-
     def failed(self, used: "A") -> None:
         """Note that this connection has failed: the next use makes a new one."""
         with self._lock:
-            if self._newest is used:
-                self._newest = None
+            self._newest = None if self._newest is used else self._newest
 
     def close(self) -> None:
-        """Close the connection; if it is in use, at the end of this use. A later use makes one for itself."""
+        """Close the connection, or let the last one that uses it do so. A later use makes one for itself."""
         self._is_closed = True
         if (newest := self._newest) is not None:
             self.failed(newest)
             self._close_unused(newest)
 
     def _close_unused(self, one: "A") -> None:
-        with self._lock:
-            if self._is_closed and self._newest is one:
-                self._newest = None
-            is_unused = one not in self._users and self._newest is not one
-        if is_unused:
+        if self._is_closed:
+            self.failed(one)
+        if one is not self._newest and one not in self._users:
             with suppress(Exception):  # kafka-python raises several kinds
                 one.close()
 

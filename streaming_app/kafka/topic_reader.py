@@ -36,9 +36,11 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.chunks import chunks
-from streaming_app.kafka.connection import ANSWER_MS, Admin
+from streaming_app.kafka.connection import ANSWER_MS, Admin, SharedConnection
+from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError, build, error_name
 from streaming_app.lag.ends import TopicPartition
+from streaming_app.report import Report, ReportOnce
 
 T = TypeVar("T")
 
@@ -54,6 +56,7 @@ _ISOLATION_VERSION = 2  # of ListOffsets: the first with an isolation level
 _EPOCH_VERSION = 2  # of OffsetForLeaderEpoch: the first with the epoch that the caller knows
 _ELECTION_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
+_KEPT_SECONDS = 10.0  # partition counts
 _NO_TOPIC_ID = UUID(int=0)
 _NO_RIGHTS = -(1 << 31)  # of a broker that does not say them
 _DENIED = "AUTHORIZATION"
@@ -123,10 +126,6 @@ class TopicReader:
             is_hidden = before is not None and one.error is not None and is_denied(one.error)
             self.topics[name] = before._replace(error=one.error) if before and is_hidden else one
 
-    def keep(self, names: Collection[str]) -> None:
-        """Forget all other topics."""
-        self.topics = {name: one for name, one in self.topics.items() if name in names}
-
     def offsets(
         self,
         admin: Admin,
@@ -149,10 +148,10 @@ class TopicReader:
             asked = [topic_type(name=name, partitions=those) for name, those in by_topic(some, partition)]
             return ListOffsetsRequest(isolation_level=int(committed_only), topics=asked, min_version=_ISOLATION_VERSION)
 
-        def parts(answer: Any) -> Parts:  # noqa: ANN401 - the same
-            return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
+        def fact(_: TopicPartition, one: Any) -> Offset:  # noqa: ANN401 - the same
+            return Offset(one.offset, one.timestamp)
 
-        return ask_leaders(admin, keys, self.topics, request, parts, lambda _, one: Offset(one.offset, one.timestamp))
+        return ask_leaders(admin, keys, self.topics, request, parts_of_topics, fact)
 
     def epoch_ends(
         self, admin: Admin, topic: str, epochs: Mapping[int, int], timeout_ms: int = ANSWER_MS
@@ -285,6 +284,11 @@ def ask_leaders(  # noqa: PLR0913, PLR0917 - whom, what, and how the answer is r
     return found
 
 
+def parts_of_topics(answer: Any) -> Parts:  # noqa: ANN401 - kafka-python is untyped
+    """Return the parts of an answer that names topics and partitions as most do."""
+    return (((topic.name, one.partition_index), one) for topic in answer.topics for one in topic.partitions)
+
+
 def by_topic(keys: Iterable[TopicPartition], part: Callable[[TopicPartition], Any]) -> Iterable[tuple[str, list[Any]]]:
     """Return by topic what `part` makes of the partitions."""
     found: defaultdict[str, list[Any]] = defaultdict(list)
@@ -311,3 +315,35 @@ def format_topic_id(topic_id: UUID | None) -> str | None:
     if not topic_id or topic_id == _NO_TOPIC_ID:
         return None
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+class PartitionCounts:
+    """The partition counts from which the reason is derived why a group is NotReady; for one thread."""
+
+    def __init__(self, connection: SharedConnection[Admin], report: Report) -> None:
+        """Prepare; `report` gets a line if kafka-python does not support the client properties."""
+        self._connection, self._report = connection, ReportOnce(report)
+        self._counts: dict[str, int | None] = {}
+        self._kept_until = 0.0
+
+    def __call__(self, names: Sequence[str]) -> Mapping[str, int] | None:
+        """Return the partition counts of the topics that exist among these; they may be some seconds old.
+
+        None if no broker answers, which the stream reports, or the principal may not describe one of the topics.
+        """
+        if time.monotonic() > self._kept_until:
+            self._counts, self._kept_until = {}, time.monotonic() + _KEPT_SECONDS
+        if missing := [name for name in names if name not in self._counts]:
+            try:
+                with self._connection.use() as admin:
+                    topics = describe_topics(admin, missing)
+            except (KafkaError, OSError):
+                return None
+            except SecurityError as error:
+                because = f"because topics cannot be described: {error}"
+                self._report(f"NotReady reasons are derived from the log alone, {because}")
+                return None
+            if any(one.error not in {None, UNKNOWN_TOPIC} for one in topics.values()):
+                return None  # not authorized to describe it: the topic may still exist
+            self._counts |= {name: len(topics[name].leaders) or None for name in missing}
+        return {name: count for name in names if (count := self._counts[name])}

@@ -15,8 +15,7 @@ from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
 from streaming_app.job import lag_ends, lag_pass
 from streaming_app.kafka.broker_facts import by_partition, first_producers, open_transactions
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.committed_offsets import fetch_committed_offsets
+from streaming_app.kafka.client import StreamsGroupClient, fetch_committed_offsets
 from streaming_app.kafka.log_records import find_records
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.transactions import Transactions, held_for_long

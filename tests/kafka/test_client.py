@@ -5,13 +5,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin, SharedConnection
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.protocol import build
@@ -22,7 +22,7 @@ from tests.support.container import Broker
 from tests.support.slow_server import slow_server
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -60,7 +60,7 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
 @pytest.mark.broker
 def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
     with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
-        Admin.of({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
+        Admin.of({"bootstrap.servers": f"{one}, {other}"}, 5.0).close()
 
 
 @pytest.mark.broker
@@ -71,7 +71,7 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
     client.create_topic(name)
     properties = client_properties(broker.bootstrap_server, None)
     with closing(SharedConnection(properties, Admin)) as connection:
-        asked = OffsetsTopicClient(connection, name, cast("SparkSession", None))
+        asked = OffsetsTopicClient(connection, name, None)
         asked.describe(to_read=False)
         with connection.use() as admin:
             admin._connections._net._exception = RuntimeError("why it ended")

@@ -8,9 +8,8 @@ from unittest.mock import Mock
 import pytest
 from kafka import KafkaProducer
 
-from streaming_app.kafka import committed_offsets
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.committed_offsets import fetch_committed_offsets
+from streaming_app.kafka import client as client_module
+from streaming_app.kafka.client import StreamsGroupClient, fetch_committed_offsets
 from streaming_app.kafka.topic_reader import (
     AWAY,
     EARLIEST,
@@ -93,7 +92,7 @@ def test_a_coordinator_of_many_groups_is_asked_for_all_of_them(
 ) -> None:
     groups = [unique(f"group-{number}") for number in range(40)]  # more than kafka-python sends to a broker at a time
     assert wait_until(lambda: not fetch_committed_offsets(client, groups)[1])  # the offsets topic is created
-    monkeypatch.setattr(committed_offsets, "_GROUPS_PER_FETCH", 1)
+    monkeypatch.setattr(client_module, "_GROUPS_PER_FETCH", 1)
 
     found, errors = fetch_committed_offsets(client, groups)
 

@@ -19,8 +19,8 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, MissingTopicError
 from streaming_app.job.run import run_with
 from streaming_app.kafka.connection import Admin, SharedConnection
-from streaming_app.kafka.partition_counts import PartitionCounts
 from streaming_app.kafka.properties import client_properties
+from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig

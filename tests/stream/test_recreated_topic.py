@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from offsets_decoder import encode
 from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, SharedConnection
-from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_reader import format_topic_id
 from streaming_app.stream.commits_batch import CommitsBatchWriter
@@ -93,7 +92,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     described = client.describe_topics([name])[0]
     checkpoint = Location.of(tmp_path / "checkpoint")
     connection = SharedConnection(client_properties(broker.bootstrap_server, None), Admin)
-    positions = LogPositions(connection, checkpoint, pytest.fail, Event())
+    positions = LogPositions(OffsetsTopicClient(connection, name, None), checkpoint, pytest.fail)
     topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from threading import Event
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -14,14 +14,9 @@ from kafka.errors import RequestTimedOutError
 from streaming_app.errors import UnreachableError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import ANSWER_MS, Admin, SharedConnection
-from streaming_app.kafka.leader_epochs import LeaderEpochs
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
-from streaming_app.kafka.partition_counts import PartitionCounts
-from streaming_app.kafka.topic_reader import EARLIEST, TopicReader, read_offsets
+from streaming_app.kafka.topic_reader import EARLIEST, PartitionCounts, TopicReader, read_offsets
 from tests.support.container import Broker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 
@@ -42,10 +37,10 @@ def topic(client: StreamsGroupClient, broker: Broker, unique: Callable[[str], st
     return name
 
 
-def leaders_of(connection: SharedConnection[Admin], topic: str, stop: Event | None = None) -> LeaderEpochs:
-    with connection.use() as admin:
-        described, _ = read_offsets(admin, topic)
-    return LeaderEpochs(connection, topic, described.topic_id or "", stop or Event())
+def client_of(connection: SharedConnection[Admin], topic: str, stop: Event | None = None) -> OffsetsTopicClient:
+    asked = OffsetsTopicClient(connection, topic, None, stop)
+    asked.expect(asked.describe(to_read=False).topic_id)
+    return asked
 
 
 def test_a_leader_that_answers_late_is_waited_for_and_no_call_waits_once_the_job_ends(
@@ -53,7 +48,7 @@ def test_a_leader_that_answers_late_is_waited_for_and_no_call_waits_once_the_job
 ) -> None:
     """As a broker is that has just started on a busy machine: its answers came after the time-out of each attempt."""
     stop, needed_ms = Event(), 8_000
-    leaders, send_all = leaders_of(connection, topic, stop), Admin.send_all
+    asked, send_all = client_of(connection, topic, stop), Admin.send_all
 
     def late(admin: Admin, requests: Sequence[tuple[int, Any]], timeout_ms: int) -> list[Any]:
         if timeout_ms < needed_ms:
@@ -61,30 +56,28 @@ def test_a_leader_that_answers_late_is_waited_for_and_no_call_waits_once_the_job
         return send_all(admin, requests, timeout_ms)
 
     monkeypatch.setattr(Admin, "send_all", late)
-    assert leaders.ends({0: 0, 2: 0}) == {0: (0, 2), 2: (0, 0)}
+    assert asked.epoch_ends({0: 0, 2: 0}) == {0: (0, 2), 2: (0, 0)}
     needed_ms = ANSWER_MS + 1
     stop.set()
     with pytest.raises(UnreachableError, match=f"No leader of partition 1 of {topic} answers: BROKER_NOT_AVAILABLE"):
-        leaders.ends({1: 0})
+        asked.epoch_ends({1: 0})
 
 
 def test_all_readers_say_the_same_of_a_topic(
     connection: SharedConnection[Admin], client: StreamsGroupClient, topic: str
 ) -> None:
-    ends, spark = {0: 2, 1: 1, 2: 0}, cast("SparkSession", None)
+    ends, asked = {0: 2, 1: 1, 2: 0}, client_of(connection, topic)
     client.delete_records({TopicPartition(topic, 0): 1})
-    described = OffsetsTopicClient(connection, topic, spark).describe(to_read=False)
-    leaders, reader = leaders_of(connection, topic), TopicReader()
+    described, reader = asked.describe(to_read=False), TopicReader()
     reader.describe(client, [topic])
     offsets = reader.offsets(client, [(topic, one) for one in (*ends, 3)])
 
     assert described.end_offsets == client.end_offsets(topic) == ends
-    assert {one: end.end for one, end in leaders.ends(leaders.epochs(ends)).items()} == ends
+    assert {one: end.end for one, end in asked.epoch_ends(asked.epochs(ends)).items()} == ends
     assert {key[1]: one if isinstance(one, str) else one.offset for key, one in offsets.items()} == ends | {
         3: "UNKNOWN_TOPIC_OR_PARTITION"
     }
     starts = {0: 1, 1: 0, 2: 0}
     assert described.start_offsets == read_offsets(client, topic, EARLIEST)[1][0] == starts
-    assert {one: leaders.start(one) for one in ends} == starts
     assert PartitionCounts(connection, pytest.fail)([topic, f"{topic}-gone"]) == {topic: 3}
     assert read_offsets(client, f"{topic}-gone", EARLIEST)[1] == [{}]

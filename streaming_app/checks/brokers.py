@@ -14,7 +14,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersReques
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
 from streaming_app.errors import error_line
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, diagnose, fact_requests, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, grant_command, missing_acl_message
@@ -111,7 +111,7 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
 def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Result]:
     """Connect to the advertised listener of each broker, which is often not reachable from every machine."""
     brokers = {broker["broker_id"]: broker for broker in admin.describe_cluster()["brokers"]}
-    found = {one.broker_id: one for one in releases.ask(admin)}
+    found = {one.broker_id: one for one in releases.fetch(admin)}
     addresses = [_address(broker) for broker in brokers.values()]
     found_causes = in_parallel(lambda one: diagnose.find_cause(one, properties), addresses, diagnose.CONNECTIONS)
     causes = dict(zip(brokers, found_causes, strict=True))
@@ -129,7 +129,7 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
         yield failed(check, diagnose.of_one_broker(cause) + fenced + leads, remedy)
     yield from judge_releases(list(found.values()))
     answering = [number for number, cause in causes.items() if cause is None]
-    configs = broker_facts.configs_of_brokers(admin, answering)
+    configs = fact_requests.configs_of_brokers(admin, answering)
     by_broker = releases.configs_by_broker((fact.subject, fact.name, fact.value) for fact in configs)
     for gap in releases.config_gaps(by_broker):
         yield warning("brokers' configs", gap, "set the same value on all brokers")

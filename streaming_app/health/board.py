@@ -38,7 +38,7 @@ from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 

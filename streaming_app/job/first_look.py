@@ -34,13 +34,13 @@ from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Ver
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
-from streaming_app.kafka import broker_facts
+from streaming_app.kafka import fact_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
 from streaming_app.kafka.log_reader import LogReader, Range
 from streaming_app.kafka.topic_reader import EARLIEST, LATEST, is_denied, read_offsets
 from streaming_app.lag.model import Commit, CommitKey
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
 from streaming_app.stream.fold_stage import fold_group
@@ -163,10 +163,10 @@ def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> 
     if not held:
         return NO_TRANSACTIONS
     with suppress(KafkaError):  # no DescribeConfigs on the cluster
-        longest = broker_facts.longest_transaction(broker_facts.configs_of_brokers(client, client.broker_ids()))
-    found = broker_facts.open_transactions(client, {topic for topic, _ in held})
-    first = broker_facts.first_producers(client, held, found)
-    return Transactions(broker_facts.by_partition(found), longest, first)
+        longest = fact_requests.longest_transaction(fact_requests.configs_of_brokers(client, client.broker_ids()))
+    found = fact_requests.open_transactions(client, {topic for topic, _ in held})
+    first = fact_requests.first_producers(client, held, found)
+    return Transactions(fact_requests.by_partition(found), longest, first)
 
 
 def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long

@@ -21,9 +21,9 @@ from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
-from streaming_app.lag.progress import STALLED_SECONDS
+from streaming_app.lag.open_transactions import held_for_long
+from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
-from streaming_app.lag.transactions import held_for_long
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 

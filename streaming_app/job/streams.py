@@ -28,8 +28,8 @@ from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedErr
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
-from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.fact_requests import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.topic_reader import PartitionCounts

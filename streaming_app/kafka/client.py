@@ -115,7 +115,7 @@ class StreamsGroupClient(Admin):
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets."""
         request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
-        self._retry(lambda: raise_for_code(self._ask(group_id, request)["results"][0]["error_code"]))
+        self._retry(lambda: raise_for_code(self._send_once(group_id, request)["results"][0]["error_code"]))
 
     def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
@@ -150,20 +150,20 @@ class StreamsGroupClient(Admin):
         request = build(OffsetCommitRequest, fields, max_version=_LAST_COMMIT_VERSION_WITH_NAMES)
 
         def commit() -> None:
-            for topic in self._ask(group_id, request)["topics"]:
+            for topic in self._send_once(group_id, request)["topics"]:
                 for partition in topic["partitions"]:  # its errors also say if the coordinator has changed
                     raise_for_code(partition["error_code"])
 
         self._retry(commit)
 
-    def _ask(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+    def _send_once(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         """Send a request to the coordinator of a group, once."""
         ((_, response),) = self.send_to_coordinators([group_id], lambda _: request, 1)
         return _fields(response)
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         def send() -> Fields:
-            response = self._ask(group_id, request)
+            response = self._send_once(group_id, request)
             raise_for_code(response.get("error_code", 0), response.get("error_message"))
             return response
 

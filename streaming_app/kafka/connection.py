@@ -151,13 +151,13 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         def left_ms() -> float | None:
             return None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))
 
-        def ask(server: Any) -> Future:  # noqa: ANN401 - the same
-            return self.call_soon(self._ask_server, server, left_ms())
+        def connect(server: Any) -> Future:  # noqa: ANN401 - the same
+            return self.call_soon(self._get_brokers_from, server, left_ms())
 
         pause = _PAUSE_SECONDS
         while True:
             try:
-                await self.wait_for(self.call_soon(self._first, list(servers), ask), left_ms())
+                await self.wait_for(self.call_soon(self._first, list(servers), connect), left_ms())
                 break
             except KafkaError as error:  # the error of the last server
                 if not error.retriable or self.closed or left_ms() == 0:
@@ -171,7 +171,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         self.cluster.start_refresh_loop()
         return True
 
-    async def _ask_server(self, server: Any, timeout_ms: float | None) -> None:  # noqa: ANN401 - the same
+    async def _get_brokers_from(self, server: Any, timeout_ms: float | None) -> None:  # noqa: ANN401 - the same
         try:
             await self.get_connection(server, timeout_ms, refresh_metadata_on_err=False)
             await self.cluster.refresh_metadata(server)
@@ -187,12 +187,12 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
             self._nodes_to_ask() or [None], lambda node: self._begin(copy.copy(request), node, timeout_ms)
         )
 
-    async def _first(self, nodes: list[Any], ask: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
-        """Ask one node after the other, a moment apart or when one fails, and return the first answer."""
+    async def _first(self, nodes: list[Any], send: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
+        """Send to one node after the other, a moment apart or when one fails, and return the first answer."""
         sent = list[Future]()
         while True:
             if nodes:
-                sent.append(ask(nodes.pop(0)))
+                sent.append(send(nodes.pop(0)))
             newest = next((one for one in reversed(sent) if not one.is_done), sent[-1])
             with suppress(Exception):  # sockets, TLS, logins: another one may answer
                 await self.wait_for(newest, 1000 * _NEXT_SECONDS)

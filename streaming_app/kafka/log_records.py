@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka.protocol.consumer import FetchRequest
 
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.topic_reader import Answers, Parts, Topics, ask_leaders, by_topic, describe_topics
+from streaming_app.kafka.topic_reader import Answers, Parts, Topics, by_topic, describe_topics, send_to_leaders
 from streaming_app.lag.ends import TopicPartition
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def _read_committed(
     def parts(answer: Any) -> Parts:  # noqa: ANN401 - the same
         return (((topic.topic, one.partition_index), one) for topic in answer.responses for one in topic.partitions)
 
-    return ask_leaders(admin, starts, topics, request, parts, fact)
+    return send_to_leaders(admin, starts, topics, request, parts, fact)
 
 
 def are_committed(admin: Admin, topic: str, records: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bool]:

@@ -104,7 +104,7 @@ class OffsetsTopicClient:
         consumers. Without, no coordinator is needed.
         """
         try:
-            return self._ask(partial(self._describe, to_read=to_read))
+            return self._request(partial(self._describe, to_read=to_read))
         except SecurityError as error:
             if self._spark is None:
                 raise
@@ -114,7 +114,7 @@ class OffsetsTopicClient:
     def coordinator_answers(self, group_id: str) -> bool:
         """Return whether the coordinator of a group answers; True if it cannot be asked."""
         try:
-            return self._ask(lambda admin: _first_answering(admin, [group_id])) is not None
+            return self._request(lambda admin: _first_answering(admin, [group_id])) is not None
         except SecurityError:
             return True
 
@@ -144,7 +144,7 @@ class OffsetsTopicClient:
         found: dict[int, EpochEnd] = {}
         deadline, timeout_ms = time.monotonic() + _ELECTION_SECONDS, _FIRST_ANSWER_MS
         while missing := {partition: epoch for partition, epoch in epochs.items() if partition not in found}:
-            answers = self._ask_leaders(missing, timeout_ms)
+            answers = self._fetch_epoch_ends(missing, timeout_ms)
             found |= {partition: one for partition, one in answers.items() if isinstance(one, EpochEnd)}
             failures = {partition: one for partition, one in answers.items() if isinstance(one, str)}
             self._is_described = not failures
@@ -156,7 +156,7 @@ class OffsetsTopicClient:
             timeout_ms = min(2 * timeout_ms, ANSWER_MS)
         return found
 
-    def _ask_leaders(self, epochs: Mapping[int, int], timeout_ms: int) -> dict[int, EpochEnd | str]:
+    def _fetch_epoch_ends(self, epochs: Mapping[int, int], timeout_ms: int) -> dict[int, EpochEnd | str]:
         """Return the answer about each partition, or why there is none."""
         try:
             with self._connection.use() as admin:
@@ -169,7 +169,7 @@ class OffsetsTopicClient:
             return dict.fromkeys(epochs, type(error).__name__)
         return {partition: one for (_, partition), one in answers.items()}
 
-    def _ask(self, call: Callable[[Admin], T]) -> T:
+    def _request(self, call: Callable[[Admin], T]) -> T:
         try:
             with self._connection.use() as admin:
                 return call(admin)

@@ -151,7 +151,7 @@ class TopicReader:
         def fact(_: TopicPartition, one: Any) -> Offset:  # noqa: ANN401 - the same
             return Offset(one.offset, one.timestamp)
 
-        return ask_leaders(admin, keys, self.topics, request, parts_of_topics, fact)
+        return send_to_leaders(admin, keys, self.topics, request, parts_of_topics, fact)
 
     def epoch_ends(
         self, admin: Admin, topic: str, epochs: Mapping[int, int], timeout_ms: int = ANSWER_MS
@@ -177,7 +177,7 @@ class TopicReader:
         def fact(_: TopicPartition, one: Any) -> EpochEnd:  # noqa: ANN401 - the same
             return EpochEnd(one.leader_epoch, one.end_offset)
 
-        return ask_leaders(admin, [(topic, one) for one in epochs], self.topics, request, parts, fact, timeout_ms)
+        return send_to_leaders(admin, [(topic, one) for one in epochs], self.topics, request, parts, fact, timeout_ms)
 
     def unanswered(self, found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
         """Return the partitions whose facts may be known once their topics are described again, as in the table."""
@@ -256,7 +256,7 @@ def _in_detail(known: DescribedTopic, topic: Any) -> DescribedTopic:  # noqa: AN
     )
 
 
-def ask_leaders(  # noqa: PLR0913, PLR0917 - whom, what, and how the answer is read
+def send_to_leaders(  # noqa: PLR0913, PLR0917 - whom, what, and how the answer is read
     admin: Admin,
     keys: Iterable[TopicPartition],
     topics: Topics,

@@ -16,9 +16,9 @@ from kafka.errors import KafkaConnectionError
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job.broker_facts import BrokerFacts
-from streaming_app.kafka import broker_facts as asked
+from streaming_app.kafka import fact_requests as asked
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.lag.transactions import OpenTransaction
+from streaming_app.lag.open_transactions import OpenTransaction
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
 from tests.support.container import Broker

@@ -23,7 +23,7 @@ from streaming_app.kafka.log_records import _READ_BYTES
 from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, DescribedTopic, Offset, TopicReader
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
-from streaming_app.lag.progress import STALLED_SECONDS
+from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader

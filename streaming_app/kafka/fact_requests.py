@@ -25,9 +25,9 @@ from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.topic_reader import DescribedTopic, ask_leaders, by_topic, describe_topics, parts_of_topics
+from streaming_app.kafka.topic_reader import DescribedTopic, by_topic, describe_topics, parts_of_topics, send_to_leaders
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import FirstProducer, OpenTransaction
+from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
@@ -264,7 +264,7 @@ def features(admin: Admin) -> list[BrokerFact]:
     """Return the release of each broker that answers, and the feature levels of its cluster. Needs no ACL."""
     return [
         BrokerFact(kinds.FEATURE, str(one.broker_id), name, str(value))
-        for one in releases.ask(admin)
+        for one in releases.fetch(admin)
         for name, value in {releases.RELEASE: one.release, **one.shown}.items()
     ]
 
@@ -321,7 +321,7 @@ def first_producers(
 
     described = {(one.producer_id, key): one for one, key in found}
     topics = describe_topics(admin, {topic for topic, _ in held})
-    answers = ask_leaders(admin, held, topics, request, parts_of_topics, producer)
+    answers = send_to_leaders(admin, held, topics, request, parts_of_topics, producer)
     return {key: one for key, one in answers.items() if isinstance(one, FirstProducer)}
 
 

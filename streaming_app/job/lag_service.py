@@ -86,7 +86,7 @@ class LagService(Poller):
         if not status.caught_up or status.brokers_away_since:
             return False
         now = time.monotonic()
-        if now < self._next_at and now >= self._look_at and self._connection.is_open:
+        if self.result is not None and self._look_at <= now < self._next_at:
             self._look_at = now + _LOOK_SECONDS
             with suppress(KafkaError), self._connection.use() as admin:
                 if not self._pass.has_news(admin):

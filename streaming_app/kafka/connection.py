@@ -63,11 +63,6 @@ class SharedConnection(Generic[A]):
         self._is_closed = False
         self._users: list[A] = []  # the connection of each use
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it was made and has not failed since."""
-        return self._newest is not None
-
     @contextmanager
     def use(self) -> "Iterator[A]":
         """Give the connection. An error that is not an answer counts as its failure. Raises as `Admin.of`."""
@@ -132,6 +127,11 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         if node_id is None and isinstance(request, _READS):
             return self.call_soon(self._first_answer, request, request_timeout_ms)
         return self._begin(request, node_id, request_timeout_ms)
+
+    async def _connect(self, node: Any, conn: Any, **named: Any) -> None:  # noqa: ANN401 - the same
+        """Connect to a broker. The parent class never uses newer versions of requests than the first broker had."""
+        conn.broker_version_data = None  # brokers are upgraded while a client lives
+        await super()._connect(node, conn, **named)
 
     def _begin(self, request: Any, node_id: Any, timeout_ms: float | None) -> Future:  # noqa: ANN401 - the same
         try:

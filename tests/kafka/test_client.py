@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaError
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, SharedConnection
@@ -20,6 +22,7 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.sandbox.process import reserve_port
 from tests.support.container import Broker
 from tests.support.slow_server import slow_server
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     pass
@@ -78,6 +81,21 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
         with pytest.raises(RuntimeError):
             asked.describe(to_read=False)
         asked.describe(to_read=False)
+
+
+@pytest.mark.broker
+def test_a_client_that_lives_longer_than_a_release_of_the_brokers_uses_the_versions_of_the_new_one(
+    client: StreamsGroupClient,
+) -> None:
+    """Its facts and those of copies would stay those of the old release until the job restarts."""
+    connections = client._connections
+    (node,) = client.broker_ids()
+    client.alive_brokers()
+    versions = connections.get_connection(node).broker_version_data.api_versions
+    connections.broker_version_data = BrokerVersionData(api_versions={**versions, MetadataRequest.API_KEY: (0, 9)})
+    connections.close(node)  # as when the broker is upgraded
+    assert wait_until(lambda: client.alive_brokers() == {node})
+    assert connections.get_connection(node).broker_version_data.api_versions == versions
 
 
 @ignore_unclosed_sockets

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.log_records import FoundRecords, find_records
 from streaming_app.kafka.topic_reader import (
@@ -45,7 +46,10 @@ class Ends(NamedTuple):
     errors: Mapping[str, Collection[str]]
     """Topics by the name of the error; without partitions whose broker is away."""
     away: Mapping[str, Collection[str]]
-    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
+    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
+
+    Includes partitions of the offsets topic: groups in such a partition have no coordinator, and cannot be read.
+    """
     answered_at: Mapping[int, float]
     """By broker that leads one of the partitions: when it last answered."""
     may_come: bool
@@ -200,6 +204,9 @@ class LogEndsReader:
     def _not_answered(self, admin: Admin, latest: Answers[Offset]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
         """Return topics by error, and partitions by the name of the broker that is away."""
         errors, away = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for partition, replicas in describe_topics(admin, [OFFSETS_TOPIC])[OFFSETS_TOPIC].offline.items():
+            for broker in replicas:
+                away[admin.broker_name(broker)].add(f"{OFFSETS_TOPIC}-{partition}")
         for key, error in latest.items():
             if isinstance(error, Offset):
                 continue
@@ -211,18 +218,6 @@ class LogEndsReader:
             if not brokers:
                 errors[error].add(key[0])
         return errors, away
-
-
-def away_of(admin: Admin, topic: str) -> dict[str, set[str]]:
-    """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
-
-    Raises KafkaError when no broker answers.
-    """
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for partition, brokers in describe_topics(admin, [topic])[topic].offline.items():
-        for broker in brokers:
-            found[admin.broker_name(broker)].add(f"{topic}-{partition}")
-    return dict(found)
 
 
 def _offset(found: Offset | str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""The offsets topic as the brokers describe it, and the choice of a group coordinator that answers Spark.
+"""The offsets topic for one stream: its description, leader epochs, and a group coordinator that answers Spark.
 
 kafka-python sends the requests. If it does not support the client properties (such as GSSAPI), Kafka's own client in
 Spark's JVM describes the topic, so that the job can run; then it is not known whether a coordinator answers.

@@ -17,7 +17,7 @@ keeps an error for its partition alone. A fact is known, or the name of an error
 | KafkaError, which is raised | no broker answers, so no fact is known | at the next use of the connection |
 
 `TopicReader.find_leaders` does the third column. Callers decide how long they wait: lag makes its next pass soon, a
-batch waits in `LeaderEpochs`, and `read_offsets` waits for a topic that must be known as a whole.
+batch waits in `OffsetsTopicClient.epoch_ends`, and `read_offsets` waits for a topic that must be known as a whole.
 """
 
 from __future__ import annotations

@@ -58,7 +58,6 @@ _ELECTION_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _KEPT_SECONDS = 10.0  # partition counts
 _NO_TOPIC_ID = UUID(int=0)
-_NO_RIGHTS = -(1 << 31)  # of a broker that does not say them
 _DENIED = "AUTHORIZATION"
 
 
@@ -248,9 +247,9 @@ def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: boo
 
 
 def _in_detail(known: DescribedTopic, topic: Any) -> DescribedTopic:  # noqa: ANN401 - kafka-python is untyped
-    bits = topic.authorized_operations
+    rights = topic.authorized_operations
     return known._replace(
-        rights=None if bits == _NO_RIGHTS else {one.name for one in ACLOperation if bits >> one.value & 1},
+        rights=None if rights is None else {one.name for one in ACLOperation if one.value in rights},
         replicas={one.partition_index: one.replica_nodes for one in topic.partitions},
         in_sync={one.partition_index: one.isr_nodes for one in topic.partitions},
     )

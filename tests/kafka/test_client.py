@@ -85,14 +85,15 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
 
 @pytest.mark.broker
 def test_a_client_that_lives_longer_than_a_release_of_the_brokers_uses_the_versions_of_the_new_one(
-    client: StreamsGroupClient,
+    client: StreamsGroupClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its facts and those of copies would stay those of the old release until the job restarts."""
     connections = client._connections
     (node,) = client.broker_ids()
     client.alive_brokers()
     versions = connections.get_connection(node).broker_version_data.api_versions
-    connections.broker_version_data = BrokerVersionData(api_versions={**versions, MetadataRequest.API_KEY: (0, 9)})
+    of_old = BrokerVersionData(api_versions={**versions, MetadataRequest.API_KEY: (0, 9)})
+    monkeypatch.setattr(connections, "broker_version_data", of_old)
     connections.close(node)  # as when the broker is upgraded
     assert wait_until(lambda: client.alive_brokers() == {node})
     assert connections.get_connection(node).broker_version_data.api_versions == versions

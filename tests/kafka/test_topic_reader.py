@@ -43,7 +43,7 @@ def connection(broker: Broker) -> Iterator[SharedConnection[Admin]]:
 @pytest.fixture
 def topic(client: StreamsGroupClient, broker: Broker, unique: Callable[[str], str]) -> str:
     name = unique("facts")
-    client.create_topic(name, 3)
+    client.create_topic(name, 3, {"retention.ms": "-1"})
     with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
         for number, partition in enumerate((0, 0, 1)):
             producer.send(name, b"value", partition=partition, timestamp_ms=1_000_000 + number % 2).get(300)

@@ -44,6 +44,7 @@ _NEXT_SECONDS = 1.0  # without an answer, until the next broker is also asked
 _PAUSE_SECONDS = 0.1  # if no server has answered, until they are tried again; doubled each time
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether this one is still there
 _REQUESTS_AT_A_TIME = 10_000  # per broker: kafka-python's default is five, and it fails further requests at once
+_WORN_SECONDS = 60.0
 _GROUPS_PER_FIND = 1_000
 _FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
@@ -52,7 +53,7 @@ class SharedConnection(Generic[A]):
     """A connection that any number of threads use: the first use makes it, and the first one after a failure again.
 
     A connection that has failed is closed when nobody uses it any more: other users' requests go on. A new connection
-    reads passwords and certificates again.
+    reads certificates, tokens and the passwords of config providers again: they may have been renewed.
     """
 
     def __init__(self, properties: Mapping[str, str], kind: "type[A]", **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
@@ -77,6 +78,8 @@ class SharedConnection(Generic[A]):
             self.failed(used)
             raise
         finally:
+            if used.is_worn:
+                self.failed(used)
             with self._lock:
                 self._users.remove(used)
             self._close_unused(used)
@@ -122,6 +125,9 @@ class BrokerGoneError(KafkaConnectionError):  # type: ignore[misc] # kafka-pytho
 class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python is untyped
     """The connections of one client."""
 
+    has_failed = False
+    """Whether a connection to one of the brokers failed."""
+
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:  # noqa: ANN401 - the same
         """Send a request to a broker. Without `node_id`, a read-only request goes to the first broker that answers."""
         if node_id is None and isinstance(request, _READS):
@@ -132,6 +138,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         """Connect to a broker. The parent class never uses newer versions of requests than the first broker had."""
         conn.broker_version_data = None  # brokers are upgraded while a client lives
         await super()._connect(node, conn, **named)
+        self.has_failed |= not (conn.connected or self.cluster.is_bootstrap(node.node_id))
 
     def _begin(self, request: Any, node_id: Any, timeout_ms: float | None) -> Future:  # noqa: ANN401 - the same
         try:
@@ -217,6 +224,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
         silence_log()
         self._addresses: dict[int, str] = {}
+        self._made_at = time.monotonic()
         self._opened: KafkaNetClient | None = None
         try:
             super().__init__(
@@ -275,6 +283,11 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         sent = [(node_id, some) for node_id, ids in by_node.items() for some in chunks(ids, most)]
         answers = self.send_all([(node_id, build_request(ids)) for node_id, ids in sent], timeout_ms)
         return found + [(ids, answer) for (_, ids), answer in zip(sent, answers, strict=True)]
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether a connection to a broker failed and the client is older than a minute: another one may be let in."""
+        return self._connections.has_failed and time.monotonic() - self._made_at > _WORN_SECONDS
 
     def broker_ids(self) -> list[int]:
         """Return the ids of all known brokers, including brokers that are away."""

@@ -37,6 +37,8 @@ def offset(value: int) -> list[dict[str, Any]]:
 class FakeBrokers:
     """Describes groups with an active copy and a standby of one task."""
 
+    is_worn = False
+
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.failures: dict[str, GroupError] = {}

@@ -20,7 +20,7 @@ class Made:
     all: list[Made]
 
     def __init__(self) -> None:
-        self.is_closed = False
+        self.is_closed = self.is_worn = False
 
     @classmethod
     def of(cls, properties: Mapping[str, str], **_: Any) -> Made:
@@ -66,6 +66,17 @@ def test_after_a_failure_the_next_use_connects_again_and_the_requests_of_others_
         second = use_once(connection)
         assert (second is of_another, [one.is_closed for one in Made.all]) == (False, [False, False])
     assert [one.is_closed for one in Made.all] == [True, False]
+
+
+def test_a_client_that_one_broker_does_not_let_in_is_replaced_though_its_requests_to_others_succeed(
+    connection: SharedConnection[Admin],
+) -> None:
+    """Its certificate has expired, and a new one is in the file."""
+    first = use_once(connection)
+    assert use_once(connection) is first
+    cast("Made", first).is_worn = True
+    use_once(connection)
+    assert (use_once(connection) is first, [one.is_closed for one in Made.all]) == (False, [True, False])
 
 
 def test_a_connection_that_is_in_use_when_the_job_ends_is_closed_after_its_use(

@@ -48,7 +48,7 @@ from streaming_app.health.verdict import (
     is_same_pending,
     pending_of_deleted,
 )
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 

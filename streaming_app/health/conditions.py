@@ -26,8 +26,8 @@ from streaming_app.health.time_intervals import contain, next_change
 from streaming_app.health.transactions import held
 from streaming_app.health.verdict import BEHIND, CRITICAL, DOWN, LOSING, RESTORING, STALLED, UNSTABLE, WARNING, Verdict
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.progress import RESTORE_SECONDS
-from streaming_app.lag.status import AHEAD
+from streaming_app.lag.partition_progress import RESTORE_SECONDS
+from streaming_app.lag.statuses import AHEAD
 from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
 

@@ -12,7 +12,7 @@ from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import BAD, WARNING, Verdict
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
 

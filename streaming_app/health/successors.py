@@ -35,7 +35,7 @@ from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.facts import Facts
 from streaming_app.health.verdict import OFF, SUCCESSOR
 from streaming_app.lag.model import Node
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
 
 _MOST = 100  # candidates with one topology: a tenant may have thousands of groups, and end all of them

@@ -34,12 +34,13 @@ from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Ver
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
-from streaming_app.kafka import broker_facts
+from streaming_app.kafka import fact_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
-from streaming_app.kafka.log_reader import LogReader
+from streaming_app.kafka.log_reader import LogReader, Range
+from streaming_app.kafka.topic_reader import EARLIEST, LATEST, read_offsets
 from streaming_app.lag.model import Commit, CommitKey
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
 from streaming_app.stream.fold_stage import fold_group
@@ -141,8 +142,9 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     tables = LogTables(FoldOptions(config.cluster, config.topic), now)
     try:
         with StreamsGroupClient.of(properties) as client:
-            ends = client.end_offsets(config.topic)
-            unread = _read_log(properties, config.topic, ends, tables, report, seconds)
+            _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
+            ranges = {one: (start, ends[one]) for one, start in starts.items()}
+            unread = _read_log(properties, config.topic, ranges, tables, report, seconds)
             if len(tables.rows) > _MANY:
                 report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
             passes = LagPass(tables, lag_tracker(config))
@@ -164,34 +166,33 @@ def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> 
     if not held:
         return NO_TRANSACTIONS
     with suppress(KafkaError):  # no DescribeConfigs on the cluster
-        longest = broker_facts.longest_transaction(broker_facts.configs_of_brokers(client, client.broker_ids()))
-    found = broker_facts.open_transactions(client, {topic for topic, _ in held})
-    first = broker_facts.first_producers(client, held, found)
-    return Transactions(broker_facts.by_partition(found), longest, first)
+        longest = fact_requests.longest_transaction(fact_requests.configs_of_brokers(client, client.broker_ids()))
+    found = fact_requests.open_transactions(client, {topic for topic, _ in held})
+    first = fact_requests.first_producers(client, held, found)
+    return Transactions(fact_requests.by_partition(found), longest, first)
 
 
 def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
     properties: Mapping[str, str],
     topic: str,
-    ends: Mapping[int, int],
+    ranges: Mapping[int, Range],
     tables: LogTables,
     report: Report,
     seconds: float,
 ) -> set[int]:
     """Read the topic; return the partitions that were not read to their ends in time."""
     began = said = time.monotonic()
-    unread, records = set(ends), 0
+    unread, records = set(ranges), 0
     with LogReader(properties, topic) as log:
-        starts = log.start_offsets(ends)
-        for partition, end in sorted(ends.items()):
-            for record in log.read({partition: (starts[partition], end)}):
+        for partition, one in sorted(ranges.items()):
+            for record in log.read({partition: one}):
                 tables.add(record)
                 records += 1
                 if (now := time.monotonic()) - began >= seconds:
                     return unread
                 if now - said > _REPORT_SECONDS:
                     report(
-                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ends)} partitions are left ..."
+                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ranges)} partitions are left ..."
                     )
                     said = now
             tables.end_partition()

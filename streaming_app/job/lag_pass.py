@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.job.lag_ends import LogEndsReader, away_of
+from streaming_app.job.lag_ends import LogEndsReader
+from streaming_app.kafka.client import fetch_committed_offsets
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, are_committed, fetch_committed_offsets, is_denied
+from streaming_app.kafka.log_records import are_committed
+from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import (
@@ -77,10 +79,7 @@ class PassResult(NamedTuple):
     work: Mapping[str, GroupWork] = MappingProxyType({})
     """The waiting work of each group."""
     away: Mapping[str, Collection[str]] = MappingProxyType({})
-    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
-
-    Includes partitions of the offsets topic: groups in such a partition have no coordinator, and cannot be read.
-    """
+    """As in `Ends`."""
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
     """Up to when its inputs are known."""
     types: Mapping[str, int] = MappingProxyType({})
@@ -172,7 +171,7 @@ class LagPass:
             now,
             time.monotonic() - began,
             self.tracker.work,
-            _both(ends.away, away_of(admin, OFFSETS_TOPIC)),
+            ends.away,
             KnownUntil(log.commits or None, of_groups, ends.answered_at, dict(self.tracker.read_uncommitted)),
             types,
             ends.may_come,

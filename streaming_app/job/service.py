@@ -37,6 +37,8 @@ from streaming_app.tables.reader import WarehouseReader, quote
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
+    from streaming_app.kafka.client import StreamsGroupClient
+    from streaming_app.kafka.connection import SharedConnection
     from streaming_app.stream.health import Health
     from streaming_app.tables.fence import Fence
 
@@ -173,8 +175,8 @@ class Job:
     """The running job: what its streams and its services have in common."""
 
     config: JobConfig
-    properties: Mapping[str, str]
-    """Kafka client properties."""
+    connection: SharedConnection[StreamsGroupClient]
+    """The connection of the services to the brokers."""
     health: Health
     report: Report
     """Gets lines for the operator."""
@@ -203,7 +205,7 @@ class Poller(Service):
             job.report,
             interval=interval,
             after=self.poll_seconds,
-            describe_error=partial(_request_error_text, job.properties, needs),
+            describe_error=partial(_request_error_text, job.connection.properties, needs),
             may_tick=job.may_ask,
         )
         self._job, self._now, self._denials = job, job.now, ReportOnce(job.report)

@@ -29,7 +29,7 @@ from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import SinkStatus
-from streaming_app.lag.transactions import NO_TRANSACTIONS
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report

@@ -28,9 +28,11 @@ from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedErr
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
-from streaming_app.kafka.broker_facts import has_description_plugin
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.fact_requests import has_description_plugin
 from streaming_app.kafka.log_reader import LogReaders
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming_app.job.services import BackgroundServices
-    from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.tables.location import Location
     from streaming_app.tables.writer import TableWriter
 
@@ -90,6 +91,7 @@ class TopicStream(ABC):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
@@ -101,14 +103,14 @@ class TopicStream(ABC):
         self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
         self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
-        self._spark, self._properties, self._writer = spark, job.properties, writer
+        self._spark, self._properties, self._writer = spark, connection.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
-        self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
+        self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
         on_cut = self.health.log_cut
-        self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
+        self._positions = LogPositions(self._client, checkpoint, self.report, on_cut=on_cut)
         self._known_tables = KnownTables(writer, checkpoint, self.watched)
         self.progress = Progress(self.report, self.health)
 
@@ -188,7 +190,7 @@ class TopicStream(ABC):
         with self._storage_errors():
             self._known_tables.check()
         if self.progress.has_ended_trigger:
-            self._require_records()
+            self._require_records(topic)
         self._check_coordinator()
 
     @contextmanager
@@ -207,11 +209,11 @@ class TopicStream(ABC):
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
-    def _require_records(self) -> None:
+    def _require_records(self, topic: OffsetsTopic | None) -> None:
         """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and self._starts is not None and not self.progress.records:
+        if self._topic and topic and self._starts is not None and not self.progress.records:
             ends = self.progress.ends or self._topic.end_offsets
-            require_records(self._properties, self._topic, self._starts, ends)
+            require_records(self._properties, topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
@@ -244,17 +246,15 @@ class TopicStream(ABC):
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
-        self._require_records()
+        self._require_records(self._topic)
         self.health.nothing_new(self.progress.end_known_at)
         self.maintenance.attempt()
 
     def close(self) -> None:
-        """Release the resources of the stream, which has ended, and note the last versions of its tables."""
+        """Note the last versions of the tables of the stream, which has ended."""
         with suppress(DeltaError, OSError, OtherOwnerError):  # then a start reads more of the tables' logs
             self._writer.check_owner()
             self._query_tables().versions.refresh()
-        self._client.close()
-        self._positions.close()
 
     def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
         """Return what is the same for every batch of a query that starts there."""
@@ -300,20 +300,21 @@ class GroupsStream(TopicStream):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
-        topics: TopicMetadata,
         services: BackgroundServices,
     ) -> None:
-        """Prepare; `topics` finds the reasons of NotReady."""
+        """Prepare."""
         config = job.config
         maintained = [
             MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
             for one in expiring_tables()
         ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
+        self._services, self._logs = services, LogReaders(connection.properties)
+        self._connection, self._topics = connection, PartitionCounts(connection, job.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
 
@@ -329,7 +330,7 @@ class GroupsStream(TopicStream):
     def _read_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
-        self._services.description_plugin(exists=has_description_plugin(self._properties))
+        self._services.description_plugin(exists=has_description_plugin(self._connection))
 
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
@@ -376,13 +377,13 @@ class CommitsStream(TopicStream):
     watched = (*NAMES, *SHARED)
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(self, job: Job, spark: SparkSession, writer: TableWriter) -> None:
+    def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:
         """Prepare."""
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
-        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger, maintained)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(

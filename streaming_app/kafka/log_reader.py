@@ -7,7 +7,7 @@ does not hold the record.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -47,11 +47,6 @@ class LogReader:
             fetch_max_bytes=_FETCH_BYTES,
             check_crcs=False,
         )
-
-    def start_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the start offset of the log of each partition."""
-        found = self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in partitions])
-        return {partition.partition: offset for partition, offset in found.items()}
 
     def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
         """Yield the records of these ranges, by partition, as kafka-python returns them; in order within a partition.

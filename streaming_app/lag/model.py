@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import NOT_READY, STABLE
-from streaming_app.lag.status import UNKNOWN
+from streaming_app.lag.statuses import UNKNOWN
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]

@@ -12,8 +12,8 @@ from operator import attrgetter
 
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import NO_TASKS, GroupPass, GroupTasks, LagRow
-from streaming_app.lag.progress import STALLED_SECONDS, Standing
-from streaming_app.lag.status import LEFT_OVER, LOST, REWOUND, UNKNOWN
+from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
+from streaming_app.lag.statuses import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
 _FORGETS = 0.99  # the factor by which the longest time between records falls, each time that records come
 _NAMED = 20

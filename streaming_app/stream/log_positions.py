@@ -31,31 +31,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from threading import Event, RLock
+from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
-from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
     from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
-
-_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -127,19 +124,16 @@ class LogPositions(NoPositions):
 
     def __init__(
         self,
-        properties: Mapping[str, str],
+        leaders: OffsetsTopicClient,
         checkpoint: Location,
         report: Callable[[str], None],
-        stop: Event,
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
-        """Prepare; `on_cut` is called with each cut. Once `stop` is set, no call waits."""
-        self._stop = stop
-        self._properties, self._report, self._on_cut = properties, report, on_cut
+        """Prepare; `on_cut` is called with each cut."""
+        self._leaders, self._report, self._on_cut = leaders, report, on_cut
         self._file = Location(f"{checkpoint}.epochs.json")
         self._lock = RLock()
-        self._connected: LeaderEpochs | None = None
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
         """By partition, the known epochs of its log. Changes with the log."""
@@ -153,9 +147,8 @@ class LogPositions(NoPositions):
         Raises UnreachableError if a partition has no leader for half a minute, or cannot be read.
         """
         with self._lock:
-            self.close()
             self._topic, self._topic_id = topic.name, topic.topic_id
-            self._connected = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
+            self._leaders.expect(topic.topic_id)
             known = self._read()
             try:
                 found = self._compare(range(topic.partitions), known, batches)
@@ -225,9 +218,9 @@ class LogPositions(NoPositions):
         with self._lock:
             if not (self._is_known and self._seen):
                 return True
-            self._leaders.forget()
+            self._leaders.forget_leaders()
             asked = {partition: one.epoch for partition, one in self._seen.items()}
-            found = self._leaders.ends(asked)
+            found = self._leaders.epoch_ends(asked)
             if self._leaders.epochs(asked) != asked:
                 return False
             ends = {partition: end for partition, end in (ends or {}).items() if partition in found}
@@ -238,19 +231,6 @@ class LogPositions(NoPositions):
                 self._ends |= {partition: max(end, self._ends.get(partition, 0)) for partition, end in ends.items()}
                 self._write()
             return True
-
-    def close(self) -> None:
-        """Close the connection, unless a daemon thread still waits for an answer on it."""
-        if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
-            return
-        with suppress(Exception):  # kafka-python raises several kinds
-            self._connected.close()
-        self._lock.release()
-
-    @property
-    def _leaders(self) -> LeaderEpochs:
-        assert self._connected is not None  # noqa: S101 - `open` made it
-        return self._connected
 
     def _compare(
         self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
@@ -281,14 +261,14 @@ class LogPositions(NoPositions):
         """Return the epochs of the leaders and the ends of the logs, as of one moment."""
         while True:
             epochs = self._leaders.epochs(partitions)
-            log = self._leaders.ends(epochs)
+            log = self._leaders.epoch_ends(epochs)
             if self._leaders.epochs(partitions) == epochs:
                 return epochs, log
 
     def _raise_if_cut(self) -> None:
         """Raise TruncatedLogError if the log may lack records up to the positions: `open` then finds out."""
         if self._find_lost():
-            self._leaders.forget()  # another topic may have the name by now
+            self._leaders.forget_leaders()  # another topic may have the name by now
             if lost := self._find_lost():
                 partition, what = min(lost.items())
                 raise TruncatedLogError(f"The log of partition {partition} of {self._topic} {what}")
@@ -296,7 +276,7 @@ class LogPositions(NoPositions):
     def _find_lost(self) -> dict[int, str]:
         """Return how the log differs from the position, for partitions that may lack records."""
         lost = {}
-        found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
+        found = self._leaders.epoch_ends({partition: one.epoch for partition, one in self._seen.items()})
         for partition, (epoch, end) in found.items():
             seen = self._seen[partition].start
             newest = epoch_at(self.chains.get(partition, ()), seen - 1)
@@ -314,12 +294,13 @@ class LogPositions(NoPositions):
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
         def ask(epoch: int) -> EpochEnd:
-            return self._leaders.ends({partition: epoch})[partition]
+            return self._leaders.epoch_ends({partition: epoch})[partition]
 
         def has_record(first: int, end: int) -> bool:
             try:
-                with LogReader(self._properties, self._topic) as log:
-                    first = max(first, log.start_offsets([partition])[partition])
+                begins = self._leaders.describe(to_read=False).start_offsets
+                with LogReader(self._leaders.properties, self._topic) as log:
+                    first = max(first, begins[partition])
                     return any(True for _ in log.read({partition: (first, end)}))
             except UnsupportedCodecError:
                 return True  # of a record that kafka-python cannot decompress
@@ -336,7 +317,7 @@ class LogPositions(NoPositions):
             upper = {one: epoch for one, epoch in upper.items() if epoch > self._last_epoch(one)}
             if not upper:
                 break
-            below = self._leaders.ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
+            below = self._leaders.epoch_ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
             for partition, (epoch, start) in below.items():
                 upper[partition] = self._add(found[partition], upper[partition], epoch, start)
         for partition, chain in found.items():

@@ -26,8 +26,8 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import GroupTasks
-from streaming_app.lag.progress import Standing
-from streaming_app.lag.transactions import FirstProducer, OpenTransaction, Transactions
+from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction, Transactions
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
 from streaming_app.text import utc
 from tests.support.health_harness import (

@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.ends import LogEnds, TopicPartition
-from streaming_app.lag.transactions import Transactions
+from streaming_app.lag.open_transactions import Transactions
 from tests.histories.clients import Appended
 from tests.histories.history import History
 from tests.histories.simulation import Simulation

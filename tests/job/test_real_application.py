@@ -23,6 +23,7 @@ from streaming_app.job.lag_pass import LagPass
 from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import SharedConnection
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.stream.health import Health
@@ -107,7 +108,8 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest = LagPass(tables, LagTracker())
     at_rest.restore(tables)
     rows = at_rest.run(client).rows
-    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
+    connection = SharedConnection({"bootstrap.servers": broker.bootstrap_server}, StreamsGroupClient)
+    job = Job(config, connection, Health(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()
     copies = TaskCopies(replace(job, groups=groups.groups))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 

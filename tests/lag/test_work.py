@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
-from streaming_app.lag.progress import STALLED_SECONDS, Standing
+from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
 from tests.support.lag_harness import GROUP, TOPIC, MiniCluster, at_pass, pass_over, row, work_of

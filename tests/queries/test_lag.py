@@ -13,7 +13,7 @@ import pytest
 from streaming_app.cli.groups import _BY as BY
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.status import LEFT_OVER, STATUSES, UNKNOWN
+from streaming_app.lag.statuses import LEFT_OVER, STATUSES, UNKNOWN
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
 from streaming_app.queries.health import explain, lag_times, read_verdicts

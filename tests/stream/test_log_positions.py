@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from streaming_app.errors import OtherTopicError
-from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
 from streaming_app.tables.checkpoint_offsets import BatchEnds
 from streaming_app.tables.location import Location
@@ -29,9 +29,10 @@ class Opened:
         self.cuts: list[Cut] = []
         self._topic = OffsetsTopic(topic, cluster.topic_id(topic), "cluster", {0: 0})
         self.file = Path(f"{directory / 'checkpoint'}.epochs.json")
-        properties = {"bootstrap.servers": cluster.bootstrap_server}
+        connection = SharedConnection({"bootstrap.servers": cluster.bootstrap_server}, Admin)
         place = Location.of(directory / "checkpoint")
-        self.positions = LogPositions(properties, place, self.lines.append, Event(), on_cut=self.cuts.append)
+        asked = OffsetsTopicClient(connection, topic, None)
+        self.positions = LogPositions(asked, place, self.lines.append, on_cut=self.cuts.append)
 
     def open(self, committed: int = 0, begun: int | None = None) -> tuple[Cut, ...]:
         ends = BatchEnds({0: committed}, {0: committed if begun is None else begun})

@@ -26,7 +26,7 @@ from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
-from streaming_app.lag.status import (
+from streaming_app.lag.statuses import (
     BEHIND,
     CATCHING_UP,
     LEFT_OVER,
@@ -224,7 +224,7 @@ class Standing:
         self.had_record, self.empty_to = False, 0
         self.trend.clear()
 
-    def take(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
+    def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
         tasks, now, is_new = one.tasks, one.now, self.owner_since is None
         group_id, topic, partition = self.row[:3]

@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 from kafka import KafkaProducer
 
-from streaming_app.kafka.broker_facts import (
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.fact_requests import (
     ACCEPTABLE_LAG,
     BrokerFact,
     configs_of_brokers,
@@ -19,7 +20,6 @@ from streaming_app.kafka.broker_facts import (
     topic_facts,
     transaction_facts,
 )
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from tests.support.container import Broker
 from tests.support.waiting import wait_until

@@ -29,8 +29,7 @@ from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
 from streaming_app.kafka.broker_facts import has_description_plugin
-from streaming_app.kafka.log_reader import LogReaders
-from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient, check_topic_id
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
 from streaming_app.stream.groups_batch import GroupsBatchWriter
@@ -42,10 +41,11 @@ from streaming_app.stream.source import read_stream
 from streaming_app.stream.start import (
     QueryTables,
     StartPosition,
-    check_same_topic,
     finish_reading,
+    group_tables,
     prepare_start,
 )
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import KnownTables, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
@@ -107,7 +107,8 @@ class TopicStream(ABC):
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
         self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
         on_cut = self.health.log_cut
-        self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
+        self._state = StateFile(checkpoint)
+        self._positions = LogPositions(job.properties, self._state, self.report, self.stopping, on_cut=on_cut)
         self._known_tables = KnownTables(writer, self.watched)
         self.progress = Progress(self.report, self.health)
 
@@ -124,17 +125,19 @@ class TopicStream(ABC):
         context.setJobDescription(self.query.start_description)  # for the queries of this thread
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream
             context.setLocalProperty("spark.scheduler.pool", self.name)
-        topic = self._client.describe()
+        topic, tables = self._client.describe(), self._query_tables()
         with self.query.lock:  # else a running maintenance would see tables that come and go
             self._writer.prepare(self.report)
+            self._state.read()
             log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
             position = prepare_start(
                 self._writer,
                 self._checkpoint,
+                self._state,
                 topic,
                 reset=self._reset,
                 away=self.health.time_away(),
-                tables=self._query_tables(),
+                tables=tables,
                 log=log,
                 groups=(groups := self._groups_to_read_again()),
             )
@@ -161,7 +164,7 @@ class TopicStream(ABC):
             write_batch(batch, batch_id)
             if position.until:
                 ends = read_batch_ends(self._checkpoint, batch_id)
-                if finish_reading(self._writer, self._checkpoint, position, ends):
+                if finish_reading(tables, self._state, position, ends):
                     position.until.clear()
                     self._rows_changed()
 
@@ -179,8 +182,7 @@ class TopicStream(ABC):
         """
         self._writer.check_owner()
         topic = self._client.describe(to_read=False)
-        with self._storage_errors():
-            check_same_topic(self._checkpoint, topic)
+        check_topic_id(topic.name, self._state.state.topic_id or topic.topic_id, topic.topic_id)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._positions.check(topic.start_offsets)
@@ -265,9 +267,9 @@ class TopicStream(ABC):
 
     # The methods that a stream may override.
 
-    def _query_tables(self) -> QueryTables | None:
-        """Return the tables that the query writes; None for the tables of the groups."""
-        return None
+    @abstractmethod
+    def _query_tables(self) -> QueryTables:
+        """Return the tables that the query writes."""
 
     def _groups_to_read_again(self) -> Collection[str]:
         return ()
@@ -307,7 +309,7 @@ class GroupsStream(TopicStream):
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
+        self._topics, self._services = topics, services
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
 
@@ -324,6 +326,9 @@ class GroupsStream(TopicStream):
         """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
         self._services.description_plugin(exists=has_description_plugin(self._properties))
+
+    def _query_tables(self) -> QueryTables:
+        return group_tables(self._writer, self._checkpoint, self._state)
 
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
@@ -345,7 +350,7 @@ class GroupsStream(TopicStream):
             self._fold_options(topic, position),
             self.progress.on_done,
             topics=self._topics,
-            open_log=partial(self._logs.open, topic.name),
+            state=self._state,
             positions=self._positions,
             listener=self._services.group_cache,
             free_heap=self._free_heap,
@@ -384,7 +389,7 @@ class CommitsStream(TopicStream):
             has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
             delete=self._tables.delete,
             outdate=self._tables.delete,
-            versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
+            versions=TableVersions(self._writer, self._checkpoint, self._state, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
             state=NAMES,
         )
@@ -395,5 +400,6 @@ class CommitsStream(TopicStream):
             self._tables,
             self._fold_options(topic, position),
             self.progress.on_done,
+            state=self._state,
             positions=self._positions,
         )

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.stream.batch_outcome import Outcome
-from streaming_app.stream.batch_records import read_small
+from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
 from streaming_app.stream.newest_records import (
@@ -36,6 +36,7 @@ from streaming_app.stream.newest_records import (
     take_newest,
 )
 from streaming_app.stream.source import SIZE
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import microseconds, to_table
@@ -77,13 +78,14 @@ _METADATA = pa.schema(
 class CommitsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
         on_done: Callable[[int, Outcome], None],
         *,
+        state: StateFile | None = None,
         positions: LogPositions | None = None,
     ) -> None:
         """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
@@ -93,7 +95,7 @@ class CommitsBatchWriter:
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions or NoPositions()
-        self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
+        self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
@@ -112,8 +114,8 @@ class CommitsBatchWriter:
     def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
         """Yield the newest record of each key, as Arrow unless there are many. There are at most `most` records."""
         if most is not None and fits_driver(NEWEST, records=most):
-            few, largest = self._read(lambda: read_small(batch, most, NEWEST))
-            if (pc.max(few["size"]).as_py() or 0) <= largest:
+            few = self._read(lambda: read_small(batch, most, NEWEST))
+            if is_whole(few):
                 yield take_newest(few)
                 return
         sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"

@@ -23,10 +23,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
+from streaming_app.stream.stream_state import StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.kept_table import KeptTable
@@ -40,13 +41,6 @@ if TYPE_CHECKING:
 _RESTORE = "RESTORE"
 
 
-class _Stored(NamedTuple):
-    """The stored id and version of a table."""
-
-    id: str
-    version: int
-
-
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
     """Return the names under which a query appends its batches: their rows, and changes that only topics caused."""
     writer = f"{cluster}-{query}"
@@ -54,12 +48,13 @@ def batch_writers(cluster: str, query: str) -> tuple[str, str]:
 
 
 class TableVersions:
-    """The versions of the tables that a query writes, stored next to its checkpoint."""
+    """The versions of the tables that a query writes, as its stored state has them."""
 
     def __init__(
         self,
         writer: TableWriter,
         checkpoint: Location,
+        state: StateFile,
         names: Sequence[str] | None = None,
         *,
         shared: Sequence[str] = (),
@@ -68,26 +63,22 @@ class TableVersions:
 
         `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
-        self._writer, self._checkpoint = writer, checkpoint
-        self._file = Location(f"{checkpoint}.tables.json")
+        self._writer, self._checkpoint, self._state = writer, checkpoint, state
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
         """Store the current versions of the tables. Raises OSError when that fails."""
-        versions = {
-            name: {"id": self._ids[name], "version": self._writer.table(name).version()} for name in self._names
-        }
-        self._file.write_text(json.dumps(versions))
-
-    def forget(self) -> None:
-        """Remove the stored versions: the tables no longer belong to a checkpoint."""
-        self._file.remove()
+        self._state.write(
+            tables={
+                name: TableVersion(str(self._ids[name]), self._writer.table(name).version()) for name in self._names
+            }
+        )
 
     def restored(self) -> list[str]:
         """Return the names of the tables that are older than the checkpoint, or lack rows that were written then."""
-        known = self._read()
+        known = self._state.state.tables
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
@@ -116,7 +107,7 @@ class TableVersions:
         newest = self._writer.last_append(name, writers)
         return batch_of(newest) if self._has_slices else newest
 
-    def _is_restored(self, name: str, stored: _Stored) -> bool:
+    def _is_restored(self, name: str, stored: TableVersion) -> bool:
         table, known = self._open(name), stored.version
         if stored.id != str(table.metadata().id):
             return True
@@ -125,13 +116,6 @@ class TableVersions:
             return since < 0
         kept, versions = KeptTable(self._writer.location / name), range(known + 1, table.version() + 1)
         return any(kept.commit_info(version).get("operation") == _RESTORE for version in versions)
-
-    def _read(self) -> dict[str, _Stored]:
-        try:
-            known = json.loads(self._file.find_text() or "")
-            return {str(name): _Stored(str(one["id"]), int(one["version"])) for name, one in known.items()}
-        except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # the file is missing, damaged, or of an older release
 
 
 def _group_tables() -> list[str]:

@@ -5,7 +5,6 @@ Tables are written by delta-rs, and the checkpoint as Spark writes it. `test_sta
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import QueryTables, finish_reading
+from streaming_app.stream.start import QueryTables, finish_reading, group_tables
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
@@ -83,14 +82,32 @@ class Case(NamedTuple):
     """The epochs of rows that no longer count, and are shown until their groups are read again."""
 
 
+def damage(copies: Sequence[Path]) -> None:
+    """As a power cut leaves a file, or another program."""
+    for one, text in zip(copies, ("", '{"format": 1, "number": 90, "crc32": 7, "state": {}}'), strict=False):
+        one.write_text(text, "utf-8")
+
+
+def restore_state(stopped: Stopped) -> None:
+    """Let the state be one that was copied before the last batch."""
+    for name in (f"{stopped.checkpoint.name}.state{number}.json" for number in (0, 1)):
+        shutil.copy(stopped.older / "_checkpoints" / name, stopped.directory / "_checkpoints" / name)
+
+
 RESUMING = {
     "nothing changed": Case(None, RESUMED),
     "no batch was finished": Case(lambda one: remove(one, "/commits"), BEGUN),
     "away for a day less an hour": Case(None, RESUMED, start={"away": 23 * HOUR}),
-    "tables that earlier builds wrote nothing of": Case(lambda one: remove(one, ".tables.json"), RESUMED),
+    "the newer copy of the state is damaged": Case(lambda one: damage(one.copies()[:1]), RESUMED),
+    "the newer copy of the state is lost": Case(lambda one: one.copies()[0].unlink(), RESUMED),
+    "the older copy of the state is damaged": Case(lambda one: damage(one.copies()[1:]), RESUMED),
+    "the state is older than the tables": Case(restore_state, RESUMED),
 }
 AGAIN_FROM_THE_BEGINNING = {
     "--reset": Case(None, AGAIN, start={"reset": True}, stands=()),
+    "both copies of the state lost": Case(lambda one: remove(one, ".state0.json", ".state1.json"), AGAIN),
+    "both copies of the state damaged": Case(lambda one: damage(one.copies()), AGAIN),
+    "a start that was killed": Case(lambda one: one.state().write(rows=""), AGAIN),
     "groups lost": Case(lambda one: lose(one, "groups"), AGAIN, stands=()),
     "checkpoint lost": Case(lambda one: remove(one, ""), AGAIN),
     "checkpoint deleted while it was written": Case(lambda one: remove(one, "/metadata"), AGAIN),
@@ -201,13 +218,13 @@ OTHERS = {
 def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_out(
     stopped: Stopped, topic: OffsetsTopic, message: str
 ) -> None:
-    record = stopped.record()
+    before = stopped.known()
     for case in (None, lambda: remove(stopped, "")):
         if case:
             case()
         with pytest.raises(OtherTopicError, match=message):
             stopped.start(topic)
-        assert (stopped.record(), stopped.epochs()) == (record, [4])
+        assert (stopped.known(), stopped.epochs()) == (before, [4])
 
     position = stopped.start(topic, reset=True)
     assert position.message == "another topic than before, reading from the beginning"
@@ -218,7 +235,7 @@ def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_ou
 
 
 def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped) -> None:
-    remove(stopped, "", ".topic.json")
+    remove(stopped, "", ".state0.json", ".state1.json")
     position = stopped.start(TOPIC._replace(end_offsets={0: 29}))
     assert position.history_offsets == {**NONE, "group_events": {0: 28}}
 
@@ -322,8 +339,7 @@ def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_b
         groups.to_table([group_row("other", group_epoch=7, last_offset=3), group_row("ghost", last_offset=5)])
     )
     topic = TOPIC._replace(end_offsets={0: 30, 1: 9})
-    record = stopped.record()
-    Path(f"{stopped.checkpoint}.topic.json").write_text(json.dumps({**record, "partitions": 2}), "utf-8")
+    stopped.state().write(partitions=2)
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 30, 1: 4}))
     place = partition_of("ghost", 2)
     assert position.message == "reading the records of 1 group again (ghost); the history stays"
@@ -331,11 +347,12 @@ def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_b
     assert sorted(stopped.epochs()) == [4, 7]
     assert len(stopped.epochs("true")) == 3
     ends = {0: 30, 1: 9}
-    assert not finish_reading(stopped.writer, stopped.checkpoint, position, {**ends, place: 2})
+    tables = group_tables(stopped.writer, stopped.checkpoint, stopped.state())
+    assert not finish_reading(tables, stopped.state(), position, {**ends, place: 2})
     assert position.until == {place: ends[place]}
     stopped.begin_batch(0)
     assert stopped.start(topic).until == position.until  # it was killed before the batch was done
-    assert finish_reading(stopped.writer, stopped.checkpoint, position, ends)
+    assert finish_reading(tables, stopped.state(), position, ends)
     assert sorted(stopped.epochs("true")) == [4, 7]
     assert stopped.start(topic).until == {}
 
@@ -355,10 +372,11 @@ def test_rows_that_nothing_replaced_go_at_the_next_start_if_the_job_was_killed_b
 def test_no_commit_stays_of_a_partition_that_was_cut_as_all_of_them_are_appended_again(stopped: Stopped) -> None:
     stopped.checkpoint = commits_checkpoint_location(stopped.writer.location, "default")
     newest = NewestTables(stopped.writer, "default", 30)
-    versions = TableVersions(stopped.writer, stopped.checkpoint, NAMES)
+    state = stopped.state()
+    versions = TableVersions(stopped.writer, stopped.checkpoint, state, NAMES)
     own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
     tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.delete, versions, own_rows, NAMES)
-    stopped.start(tables=tables)
+    stopped.start(tables=tables, state=state)
     for kind in ("offsets", "commits"):
         stopped.begin_batch(0)
         (stopped.checkpoint / kind).path.mkdir(exist_ok=True)
@@ -366,7 +384,7 @@ def test_no_commit_stays_of_a_partition_that_was_cut_as_all_of_them_are_appended
     commits = stopped.writer.table(COMMITS)
     kept = {"group_id": "g", "topic": "in", "partition": 0, "source_partition": 1, "last_offset": 9}
     commits.append(commits.to_table([kept, {**kept, "source_partition": 0}]))
-    position = stopped.start(tables=tables, log=LogCheck((CUT,), committed={0: 30}))
+    position = stopped.start(tables=tables, state=state, log=LogCheck((CUT,), committed={0: 30}))
     assert position.read_again == {0}
     assert commits.select("source_partition").column(0).to_pylist() == [1]
 
@@ -375,10 +393,10 @@ def test_no_commit_stays_of_a_partition_that_was_cut_as_all_of_them_are_appended
 def test_a_job_that_was_replaced_while_it_was_paused_leaves_checkpoint_and_record_to_the_other_one(
     stopped: Stopped, *, again: bool
 ) -> None:
-    before = stopped.record()
+    before = stopped.known()
     stopped.writer.fence = Fence("default", 1)
     stopped.writer.fence.is_lost = True
     with pytest.raises(OtherOwnerError):
         stopped.start(reset=again)
-    assert stopped.record() == before
+    assert stopped.known() == before
     assert (stopped.checkpoint / "commits" / "2").path.exists()

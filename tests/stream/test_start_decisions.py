@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import QueryTables, finish_reading, group_tables
+from streaming_app.stream.start import ANSWERS, Answer, QueryTables, Start, finish_reading, group_tables
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
@@ -104,51 +105,55 @@ RESUMING = {
     "the state is older than the tables": Case(restore_state, RESUMED),
 }
 AGAIN_FROM_THE_BEGINNING = {
-    "--reset": Case(None, AGAIN, start={"reset": True}, stands=()),
-    "both copies of the state lost": Case(lambda one: remove(one, ".state0.json", ".state1.json"), AGAIN),
-    "both copies of the state damaged": Case(lambda one: damage(one.copies()), AGAIN),
-    "a start that was killed": Case(lambda one: one.state().write(rows=""), AGAIN),
-    "groups lost": Case(lambda one: lose(one, "groups"), AGAIN, stands=()),
-    "checkpoint lost": Case(lambda one: remove(one, ""), AGAIN),
-    "checkpoint deleted while it was written": Case(lambda one: remove(one, "/metadata"), AGAIN),
-    "history lost": Case(
+    "--reset is given": Case(None, AGAIN, start={"reset": True}, stands=()),
+    "the state is missing, or both copies are damaged: lost": Case(
+        lambda one: remove(one, ".state0.json", ".state1.json"), AGAIN
+    ),
+    "the state is missing, or both copies are damaged: damaged": Case(lambda one: damage(one.copies()), AGAIN),
+    "the state is that of a start which was killed": Case(lambda one: one.state().write(rows=""), AGAIN),
+    "the state is of rows that were lost": Case(lambda one: lose(one, "groups"), AGAIN, stands=()),
+    "there is no checkpoint, or only a part: none": Case(lambda one: remove(one, ""), AGAIN),
+    "there is no checkpoint, or only a part: deleted while it was written": Case(
+        lambda one: remove(one, "/metadata"), AGAIN
+    ),
+    "the state is newer than the tables: history lost": Case(
         lambda one: lose(one, "group_events"),
         f"lost or restored since: group_events{STAYS}",
         {**ALL, "group_events": {}},
     ),
-    "groups of a copy": Case(
+    "the state is newer than the tables: groups of a copy": Case(
         lambda one: from_copy(one, "groups"), f"lost or restored since: groups{STAYS}", stands=(3,)
     ),
-    "history lost, and written since": Case(
+    "the state is newer than the tables: history lost, and written since": Case(
         lose_and_write, f"lost or restored since: group_events{STAYS}", {**ALL, "group_events": {0: 4}}
     ),
-    "a copy of which the checkpoint was made last": Case(
+    "the state is newer than the tables: a copy of which the checkpoint was made last": Case(
         lambda one: from_copy(one, "groups", "group_events", "quarantine"),
         f"lost or restored since: groups, group_events, quarantine{STAYS}",
         EARLIER,
         stands=(3,),
     ),
-    "a copy of which the checkpoint was made first": Case(
+    "the checkpoint is older than the tables: a copy of which it was made first": Case(
         forget_last_batch, f"the checkpoint is older than group_events, quarantine{STAYS}"
     ),
-    "a power cut in the checkpoint": Case(
+    "the checkpoint is damaged: a power cut": Case(
         lambda one: empty(one, "offsets"), f"the checkpoint is damaged, offsets/2 cannot be read{STAYS}"
     ),
-    "a batch that was finished and not begun": Case(
+    "the checkpoint is damaged: a batch that was finished and not begun": Case(
         lambda one: remove(one, "/offsets/2"), f"the checkpoint is damaged, offsets/2 is missing{STAYS}"
     ),
-    "more partitions": Case(
+    "the topic has more partitions": Case(
         None,
         "the topic now has 3 partitions, reading from the beginning; the history stays",
         start={"topic": TOPIC._replace(end_offsets={0: 40, 1: 0, 2: 0})},
     ),
-    "away for a day and an hour": Case(
+    "tombstones may be gone: away for a day and an hour": Case(
         None,
         "last at the end of the topic 25 h ago, and tombstones are removed after 24 h: reading from the beginning; "
         "the history stays",
         start={"away": 25 * HOUR},
     ),
-    "away for an unknown time": Case(
+    "tombstones may be gone: away for an unknown time": Case(
         None,
         "not known when the job was last at the end of the topic: reading from the beginning; the history stays",
         start={"away": None},
@@ -167,11 +172,28 @@ def test_a_job_goes_on_from_its_checkpoint(stopped: Stopped, case: Case) -> None
     assert (stopped.checkpoint / "offsets" / "2").path.exists()
 
 
-@pytest.mark.parametrize("case", AGAIN_FROM_THE_BEGINNING.values(), ids=AGAIN_FROM_THE_BEGINNING)
-def test_a_job_reads_again_and_leaves_out_what_its_history_has(stopped: Stopped, case: Case) -> None:
+def test_each_answer_to_what_a_start_finds_is_tried() -> None:
+    tried = {name.partition(":")[0] for name in AGAIN_FROM_THE_BEGINNING}
+    assert {one.found for one in ANSWERS} - tried == {"the state is of another topic, with --reset"}  # see below
+
+
+@pytest.mark.parametrize("name", AGAIN_FROM_THE_BEGINNING)
+def test_a_job_reads_again_and_leaves_out_what_its_history_has(
+    stopped: Stopped, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case, found = AGAIN_FROM_THE_BEGINNING[name], list[str]()
     if case.change:
         case.change(stopped)
-    position = stopped.start(**case.start)
+
+    def noted(answer: Answer, given: Start) -> str | None:
+        if (reason := answer.find(given)) is not None:
+            found.append(answer.found)
+        return reason
+
+    with monkeypatch.context() as patched:
+        patched.setattr(start, "ANSWERS", [one._replace(find=partial(noted, one)) for one in ANSWERS])
+        position = stopped.start(**case.start)
+    assert found == [name.partition(":")[0]]
     assert (position.message, position.from_beginning) == (case.message, True)
     assert (position.history_offsets, position.until, position.read_again) == (
         case.history,

@@ -388,7 +388,7 @@ class CommitsStream(TopicStream):
             name=COMMITS,
             has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
             delete=self._tables.delete,
-            outdate=self._tables.delete,
+            mark=self._tables.mark,
             versions=TableVersions(self._writer, self._checkpoint, self._state, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
             state=NAMES,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,20 +21,15 @@ import pyarrow.compute as pc
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
-from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
+from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.newest_records import (
-    COLUMNS,
     DRIFTED,
     GROUP_TYPES,
-    HASH,
-    IS_OF_ONE_KEY,
-    KEY,
     Row,
     find_newest,
     make_rows,
     take_newest,
 )
-from streaming_app.stream.source import SIZE
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -100,35 +94,22 @@ class CommitsBatchWriter:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
-        written_by = Batch(batch_writers(self._options.cluster, query)[:1], batch_id)
-        with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
-            is_here = isinstance(newest, pa.Table)
-            rows = next(self._make_rows([newest])) if is_here else make_in_workers(newest, self._make_rows)
-            outcome = self._write(rows, written_by)
-        written = sum(outcome.written.values())
-        if written:
+        rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
+        outcome = self._write(rows, Batch(batch_writers(self._options.cluster, query)[:1], batch_id))
+        if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
 
-    @contextmanager
-    def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
-        """Yield the newest record of each key, as Arrow unless there are many. There are at most `most` records."""
+    def _newest_rows(self, batch: DataFrame, most: int | None) -> BatchRows:
+        """Return the rows of the newest record of each key; there are at most `most` records.
+
+        This process makes the rows of few records, Spark's workers those of many. Raises what `read_whole` raises.
+        """
         if most is not None and fits_driver(NEWEST, records=most):
             few = self._read(lambda: read_small(batch, most, NEWEST))
             if is_whole(few):
-                yield take_newest(few)
-                return
-        sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"
-        for by in (HASH, KEY):
-            kept = find_newest(batch, by).persist()
-            try:
-                ((records, size, is_valid),) = self._read(lambda: read_again(kept).selectExpr(*sums).collect())  # noqa: B023
-                if is_valid:
-                    newest = kept.select(*COLUMNS)
-                    yield newest.toArrow() if fits_driver(NEWEST, records=records, size=size) else newest
-                    return
-            finally:
-                kept.unpersist()
+                return next(self._make_rows([take_newest(few)]))
+        return self._read(lambda: make_in_workers(find_newest(batch), self._make_rows))
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return the result of `read`, which reads one log of one topic."""

@@ -15,7 +15,7 @@ long.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from struct import error as struct_error
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,30 +76,19 @@ _HAS_PROTOCOL = (
 )
 _AGREED = f"max_by(struct(offset, timestamp, value), offset) FILTER (WHERE {_HAS_PROTOCOL}) AS agreed"
 _BOTH = "inline(IF(agreed.offset < newest.offset, array(newest, agreed), array(newest)))"
-HASH, KEY = ("xxhash64(partition, key) AS hash",), ("partition", "key")
-"""What `find_newest` groups by: `HASH` takes half the time, but two keys may have the same hash."""
-IS_OF_ONE_KEY = "is_of_one_key"
-"""A column of `find_newest`: whether all records of the row have the same key."""
+_KEY = ("xxhash64(partition, key) AS hash", "partition", "key")
+"""What `find_newest` groups by. The hash comes first: by these 8 bytes Spark sorts without reading the keys."""
 
 
-def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the newest record of each key among `wanted_records`, with `COLUMNS` and `IS_OF_ONE_KEY`.
+def find_newest(wanted: DataFrame) -> DataFrame:
+    """Return the newest record of each key among `wanted_records`, with `COLUMNS`.
 
     If partitions were added, a group may be in two partitions: its keys then count in each of them.
     """
     from pyspark.sql.functions import expr  # noqa: PLC0415 - Spark is loaded by those who need it
 
-    ends = [f"{end}({one}) AS {end}_{one}" for one in ("partition", "key") for end in ("min", "max")]
-    return (
-        wanted.groupBy(*map(expr, by))
-        .agg(*map(expr, (_NEWEST, _AGREED, *ends)))
-        .selectExpr(
-            "min_partition AS partition",
-            _BOTH,
-            "min_key AS key",
-            f"min_partition = max_partition AND min_key = max_key AS {IS_OF_ONE_KEY}",
-        )
-    )
+    newest = wanted.groupBy(*map(expr, _KEY)).agg(expr(_NEWEST), expr(_AGREED))
+    return newest.selectExpr("partition", _BOTH, "key").select(*COLUMNS)
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:

@@ -96,7 +96,7 @@ class QueryTables:
     has_rows: Callable[[], bool]
     delete: Callable[[str], object]
     """Deletes the rows that match a condition."""
-    outdate: Callable[[str], object]
+    mark: Callable[[str], object]
     """Marks the rows that match a condition: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
@@ -105,9 +105,14 @@ class QueryTables:
     """The tables with a row for the newest records of a key, and their offset columns."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
-    """Rows skip the records that they contain. If False, records that are read again are appended again."""
-    finish: Callable[[], object] = lambda: None
+    """Rows skip the records that they contain. If False, all rows whose records will be read again are marked."""
+    also_finish: Callable[[], object] = lambda: None
     """Called once the query has read again all records from which the earlier rows were made."""
+
+    def finish(self) -> None:
+        """Delete the remaining marked rows: their records are gone."""
+        self.delete(_IS_MARKED)
+        self.also_finish()
 
 
 def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) -> QueryTables:
@@ -118,8 +123,8 @@ def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) ->
         name="groups",
         has_rows=lambda: not groups.is_empty(),
         delete=groups.delete,
-        outdate=partial(_mark, groups),
-        finish=partial(_finish, groups),
+        mark=partial(_mark, groups),
+        also_finish=partial(_forget_facts, groups),
         versions=TableVersions(writer, checkpoint, state),
         own_rows=_OWN_ROWS,
         state=("groups",),
@@ -182,7 +187,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         restored = found.restored
         history = _history(writer, tables.history, known, topic, restored=restored, cuts=cuts, committed=committed)
     had_rows = tables.has_rows()
-    is_kept = had_rows and not reset and tables.skips_known
+    is_kept = had_rows and not reset
     marked_until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
     following = replace(source, history=history, history_after=after, until=marked_until)
     if reason is None:  # keep ends that an earlier reading has not reached yet
@@ -192,7 +197,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     state.replace(following)
     checkpoint.remove_directory()
     if had_rows:
-        _outdate(tables, cuts, groups, reason, at_once=not marked_until)
+        _outdate(tables, cuts, groups, reason, following, at_once=not marked_until)
     state.note(rows=found.identity)
     tables.versions.write()  # so that the loss of a table during the first batch is also noticed
     if reason is None:
@@ -327,25 +332,39 @@ def _mark(groups: RustTable, condition: str) -> None:
     groups.update(mark, left)  # the rows in files whose ranges are shortened in the log
 
 
-def _finish(groups: RustTable) -> None:
-    """Delete the remaining marked rows, and the facts kept of rows whose offset the log does not reach."""
-    groups.delete(_IS_MARKED)
+def _forget_facts(groups: RustTable) -> None:
+    """Delete the facts kept of rows whose offset the log does not reach."""
     groups.update({"known_before": "NULL"}, "known_before IS NOT NULL")
 
 
-def _outdate(
-    tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
+def _outdate(  # noqa: PLR0913 - each is one thing it needs
+    tables: QueryTables,
+    cuts: Sequence[Cut],
+    groups: Collection[str],
+    reason: str | None,
+    following: StreamState,
+    *,
+    at_once: bool,
 ) -> None:
     """Mark the rows that no longer count; with `at_once` delete them."""
-    lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
-    if lost:
+    if lost := [rows_of(cut, tables.name) for cut in cuts if not cut.unread]:
         tables.delete(" OR ".join(lost))
     outdated = [of_partition(cut) for cut in cuts if cut.unread]
     if groups:
         outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
-    condition = _ALL if reason is not None else " OR ".join(outdated)
+    condition = " OR ".join(outdated)
+    if reason is not None:
+        condition = _ALL
+    elif not tables.skips_known:
+        condition = _read_from(following.starting, following.partitions)
     if condition:
-        (tables.delete if at_once else tables.outdate)(condition)
+        (tables.delete if at_once else tables.mark)(condition)
+
+
+def _read_from(starting: Offsets, partitions: int) -> str:
+    """Return the SQL condition for the rows of records that a query reads which starts there."""
+    places = ((one, max(0, starting.get(one, 0))) for one in range(partitions))
+    return " OR ".join(f"(source_partition = {one} AND last_offset >= {offset})" for one, offset in places)
 
 
 def _starting(log: LogCheck, known: StreamState, topic: OffsetsTopic, again: Collection[int]) -> Offsets:

@@ -12,6 +12,7 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
+from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_batch
 from streaming_app.stream.batch_outcome import Outcome
 from streaming_app.stream.commits_batch import CommitsBatchWriter
@@ -140,9 +141,13 @@ def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, NEWEST, records=0)
-    NewestTables(TableWriter(spark, str(written), "default"), "default", 30).delete()
+    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 30)
+    tables.mark("true")
+    standing = content(written)
+    assert {name: len(standing[name]) for name in standing} == {name: len(rows) for name, rows in expected.items()}
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
+    tables.delete(f"last_offset <= {READ_AGAIN}")
     assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import ANSWERS, Answer, QueryTables, Start, finish_reading, group_tables
+from streaming_app.stream.start import ANSWERS, Answer, QueryTables, Start, StartPosition, finish_reading, group_tables
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
@@ -391,24 +392,89 @@ def test_rows_that_nothing_replaced_go_at_the_next_start_if_the_job_was_killed_b
     assert (stopped.start().message, stopped.epochs("true")) == (RESUMED, [7])
 
 
-def test_no_commit_stays_of_a_partition_that_was_cut_as_all_of_them_are_appended_again(stopped: Stopped) -> None:
-    stopped.checkpoint = commits_checkpoint_location(stopped.writer.location, "default")
-    newest = NewestTables(stopped.writer, "default", 30)
-    state = stopped.state()
-    versions = TableVersions(stopped.writer, stopped.checkpoint, state, NAMES)
-    own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
-    tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.delete, versions, own_rows, NAMES)
-    stopped.start(tables=tables, state=state)
-    for kind in ("offsets", "commits"):
-        stopped.begin_batch(0)
-        (stopped.checkpoint / kind).path.mkdir(exist_ok=True)
-        (stopped.checkpoint / kind / "0").path.write_text('v1\n{}\n{"offsets": {"0": 30}}\n', "utf-8")
-    commits = stopped.writer.table(COMMITS)
-    kept = {"group_id": "g", "topic": "in", "partition": 0, "source_partition": 1, "last_offset": 9}
-    commits.append(commits.to_table([kept, {**kept, "source_partition": 0}]))
-    position = stopped.start(tables=tables, state=state, log=LogCheck((CUT,), committed={0: 30}))
-    assert position.read_again == {0}
-    assert commits.select("source_partition").column(0).to_pylist() == [1]
+class Commits:
+    """The second stream of a stopped job, with a committed batch up to offset 30."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped, self.state = stopped, stopped.state()
+        stopped.checkpoint = commits_checkpoint_location(stopped.writer.location, "default")
+        self.state = stopped.state()
+        newest = NewestTables(stopped.writer, "default", 30)
+        versions = TableVersions(stopped.writer, stopped.checkpoint, self.state, NAMES)
+        own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
+        self.tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.mark, versions, own_rows, NAMES)
+        self.start()
+        for kind in ("offsets", "commits"):
+            stopped.begin_batch(0)
+            (stopped.checkpoint / kind).path.mkdir(exist_ok=True)
+            (stopped.checkpoint / kind / "0").path.write_text('v1\n{}\n{"offsets": {"0": 30}}\n', "utf-8")
+
+    def start(self, topic: OffsetsTopic = TOPIC, **named: Any) -> StartPosition:
+        return self.stopped.start(topic, tables=self.tables, state=self.state, **named)
+
+    def append(self, **commits: int) -> None:
+        """Append commits of groups, by the offset of the record; each commits the same number."""
+        table = self.stopped.writer.table(COMMITS)
+        same = {"topic": "in", "partition": 0, "source_partition": 0}
+        rows = [{"group_id": name, "last_offset": n, "committed_offset": n, **same} for name, n in commits.items()]
+        table.append(table.to_table(rows))
+
+    def seen(self) -> dict[str, int]:
+        """What users see: the committed offset of each group."""
+        rows = WarehouseReader(self.stopped.directory).rows("SELECT group_id, committed_offset FROM offsets")
+        assert len({row["group_id"] for row in rows}) == len(rows)
+        return {row["group_id"]: row["committed_offset"] for row in rows}
+
+
+def test_of_a_partition_that_was_cut_the_commits_stand_until_they_are_appended_again_except_lost_ones(
+    stopped: Stopped,
+) -> None:
+    commits = Commits(stopped)
+    commits.append(kept=9, lost=20, replaced=8)
+    position = commits.start(log=LogCheck((CUT,), committed={0: 30}))
+    assert (position.read_again, position.until) == ({0}, {0: 40})
+    assert commits.seen() == {"kept": 9, "replaced": 8}
+    commits.append(replaced=12)
+    assert commits.seen() == {"kept": 9, "replaced": 12}
+
+
+@pytest.mark.parametrize("start", [{"away": None}, {"topic": TOPIC._replace(end_offsets={0: 40, 1: 0})}])
+def test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_log_has_none(
+    stopped: Stopped, start: dict[str, Any]
+) -> None:
+    commits = Commits(stopped)
+    commits.append(one=9, gone=20)
+    commits.append(one=12)
+    position = commits.start(**start)
+    assert commits.seen() == {"one": 12, "gone": 20}
+    commits.append(one=9)  # the log still has it
+    assert commits.seen() == {"one": 9, "gone": 20}
+    commits.append(one=12)
+    assert not finish_reading(commits.tables, commits.state, position, {0: 39})
+    assert commits.seen() == {"one": 12, "gone": 20}
+    assert finish_reading(commits.tables, commits.state, position, {0: 40})
+    assert commits.seen() == {"one": 12}
+    assert commits.state.read().state.until == {}
+
+
+def test_rows_of_a_batch_that_was_killed_are_seen_once_after_a_cut_of_another_partition(stopped: Stopped) -> None:
+    commits = Commits(stopped)
+    commits.append(other=29)
+    commits.append(one=31)  # and the job was killed
+    cut = replace(CUT, partition=1)
+    topic = TOPIC._replace(end_offsets={0: 40, 1: 20})
+    commits.state.write(partitions=2)
+    commits.start(topic, log=LogCheck((cut,), committed={0: 30, 1: 10}))
+    assert commits.seen() == {"one": 31, "other": 29}
+    commits.append(one=31)
+    assert commits.seen() == {"one": 31, "other": 29}
+
+
+def test_with_a_reset_no_commit_stays(stopped: Stopped) -> None:
+    commits = Commits(stopped)
+    commits.append(one=9)
+    assert commits.start(reset=True).until == {}
+    assert commits.seen() == {}
 
 
 @pytest.mark.parametrize("again", [True, False], ids=["to read again", "to resume"])

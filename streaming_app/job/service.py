@@ -37,7 +37,7 @@ from streaming_app.tables.reader import WarehouseReader, quote
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
@@ -175,7 +175,7 @@ class Job:
     config: JobConfig
     properties: Mapping[str, str]
     """Kafka client properties."""
-    health: Health
+    health: JobState
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None

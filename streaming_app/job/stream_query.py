@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.location import Location
 
 
@@ -163,7 +163,7 @@ class SparkProgress(Service):
     progress. The metrics do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, query: StreamQuery, health: Health, report: Report) -> None:
+    def __init__(self, spark: SparkSession, query: StreamQuery, health: JobState, report: Report) -> None:
         """Check while a batch is written or a start prepared; users may run other queries in the session."""
         super().__init__(
             "progress of Spark",

@@ -31,10 +31,10 @@ from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connect
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient, check_topic_id
 from streaming_app.stream import newest_records, source
-from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.commits_writer import OWN_ROWS, SHARED, CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
 from streaming_app.stream.source import read_stream

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.log_positions import read_again
+from streaming_app.stream.log_positions import cache_again
 from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Part
 from streaming_app.stream.source import MEASURES, RAW
 from streaming_app.tables.driver_limits import GROUPS, MOST
@@ -71,7 +71,7 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
         kept = self._kept = self._records.persist(StorageLevel.DISK_ONLY)  # in memory it would fill the heap
-        return self._checked(lambda: read_again(kept).select(*MEASURES).toArrow())
+        return self._checked(lambda: cache_again(kept).select(*MEASURES).toArrow())
 
 
 def read_small(records: DataFrame, most: int, kind: str) -> pa.Table:

@@ -370,7 +370,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
             return found
 
 
-def read_again(records: DataFrame) -> DataFrame:
+def cache_again(records: DataFrame) -> DataFrame:
     """Drop the cached copy of records; the next read caches them again with the same storage level."""
     level = records.storageLevel
     return records.unpersist(blocking=True).persist(level)

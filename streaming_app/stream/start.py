@@ -15,7 +15,7 @@ If nothing has changed, the job resumes from the checkpoint. Otherwise it reads 
 
 A new query with a new checkpoint reads these partitions from their start, and continues in the others. A row that
 counts skips the records that it contains. A row that does not count is marked by `READ_AGAIN`. It stays until the first
-record of its group replaces it; the new row keeps the facts that only the old row proves (see `groups.read_again`).
+record of its group replaces it; the new row keeps the facts that only the old row proves (see `groups.marked_rows`).
 When the query reaches the ends of the partitions, it deletes the remaining marked rows: their groups have no records
 any more. Rows of records that no longer exist are deleted at once.
 
@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
+from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import marked
 from streaming_app.job_status import is_too_long
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST

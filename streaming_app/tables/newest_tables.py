@@ -47,7 +47,7 @@ _FORMS = {
     RECORDS: _Form("group_id, record_type, member_id", "deleted"),
 }
 _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
-"""The tombstones of a group's metadata prove its last type: kept for the retention, see `stream.commits_batch`."""
+"""The tombstones of a group's metadata prove its last type: kept for the retention, see `stream.commits_writer`."""
 
 
 class NewestTables:

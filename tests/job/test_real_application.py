@@ -25,7 +25,7 @@ from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
@@ -106,7 +106,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
     at_rest.restore()
     rows = at_rest.run(client).rows
-    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
+    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, JobState(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()
     copies = TaskCopies(replace(job, groups=groups.groups))

@@ -192,13 +192,13 @@ assert "trial int" in table("groups").ddl
         (
             Edit("schemas/tables/trials.toml", "", _TABLE, "its definition"),
             Edit(
-                "streaming_app/stream/outputs.py",
+                "streaming_app/stream/appended_tables.py",
                 "APPENDED = (EVENTS, QUARANTINE",
                 'APPENDED = ("trials", EVENTS, QUARANTINE',
                 "its entry in",
             ),
             Edit(
-                "streaming_app/stream/outcome.py",
+                "streaming_app/stream/group_result.py",
                 "            EVENTS: [self._of_group",
                 '            "trials": [self._of_group(group, {"offset": 1})],\n            EVENTS: [self._of_group',
                 "its rows in",
@@ -209,11 +209,11 @@ assert "trial int" in table("groups").ddl
         _FOLD_ONE
         + """
 from streaming_app.tables.definitions import expiring_tables, history_tables, tables
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import to_tables
+from streaming_app.stream.group_result import FoldOptions, GroupResult
+from streaming_app.stream.appended_tables import to_tables
 for listed in (expiring_tables(), history_tables(), tables()):
     assert "trials" in [one.name for one in listed]
-made = to_tables([GroupOutcome(FoldOptions("c", "t")).with_group(fold(metadata))], {})
+made = to_tables([GroupResult(FoldOptions("c", "t")).with_group(fold(metadata))], {})
 assert made.counts["trials"] == 1
 assert made.tables["trials"].select(["group_id", "source_partition", "offset"]).to_pylist() == [
     {"group_id": "g", "source_partition": 0, "offset": 1}

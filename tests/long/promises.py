@@ -57,8 +57,8 @@ PROMISES = (
     ),
     Promise(
         "A group that is read again keeps the facts that only its row proves.",
-        "tests/stream/test_read_again.py",
-        "streaming_app/groups/read_again.py",
+        "tests/stream/test_marked_rows.py",
+        "streaming_app/groups/marked_rows.py",
         '    group.first_seen_at = group.first_seen_at or row["first_seen_at"]\n',
         "",
     ),

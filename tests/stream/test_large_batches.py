@@ -12,10 +12,10 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
-from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -49,9 +49,9 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[Outcome]:
+def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[BatchCounts]:
     """Write everything as batch 3, as a job does that has just started."""
-    done: list[Outcome] = []
+    done: list[BatchCounts] = []
     writer = TableWriter(spark, str(path), "default")
     GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda _, one: done.append(one), **settings)(
         batch(spark, ROWS), 3

@@ -6,8 +6,8 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream.epoch_chain import EpochStart
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import Rows, to_rows
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.arrow import to_table
 from tests.support.odd_group_ids import ODD
 from tests.support.warehouses import arrow_schema

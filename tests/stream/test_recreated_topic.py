@@ -17,10 +17,10 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.lag_offsets import format_topic_id
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.checkpoint_offsets import BatchEnds, checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.location import Location

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming_app.errors import OtherOwnerError, OtherTopicError
+from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import marked
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck

@@ -12,10 +12,10 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.job.service import Job
 from streaming_app.job_status import JobStatus, StreamStatus
 from streaming_app.report import Report
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 
 
-class AtTheEnd(Health):
+class AtTheEnd(JobState):
     """The health of a job that is at the end of the topic all the time."""
 
     @property
@@ -34,5 +34,5 @@ def a_job(
 ) -> Job:
     """Return a job that writes into a warehouse; `parts` are fields of it."""
     config = JobConfig.model_validate({"bootstrap_server": server, "warehouse": warehouse, **(settings or {})})
-    values = {"properties": {"bootstrap.servers": server}, "health": Health(), "report": report}
+    values = {"properties": {"bootstrap.servers": server}, "health": JobState(), "report": report}
     return Job(config, **(values | parts))

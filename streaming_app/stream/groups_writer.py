@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
-from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
+from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED
+from streaming_app.stream.batch_counts import BatchCounts, BatchTimes, GroupListener
 from streaming_app.stream.batch_plans import BatchPlans
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
@@ -35,9 +36,8 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.log_positions import NoPositions, read_whole
-from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import APPENDED, EVENTS, QUARANTINE, RETRACTED
 from streaming_app.stream.slices import Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile
@@ -73,7 +73,7 @@ class GroupsBatchWriter:
         self,
         writer: TableWriter,
         options: FoldOptions,
-        on_done: Callable[[int, Outcome], None],
+        on_done: Callable[[int, BatchCounts], None],
         *,
         topics: TopicLookup | None = None,
         state: StateFile | None = None,
@@ -123,7 +123,7 @@ class GroupsBatchWriter:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
-        outcome = Outcome(
+        outcome = BatchCounts(
             written=written,
             quarantined=counts[QUARANTINE],
             drifted=counts["drifted"],

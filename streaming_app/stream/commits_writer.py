@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_whole
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from streaming_app.stream.group_result import FoldOptions
     from streaming_app.stream.log_positions import LogPositions
-    from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
@@ -77,7 +77,7 @@ class CommitsBatchWriter:
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, Outcome], None],
+        on_done: Callable[[int, BatchCounts], None],
         *,
         state: StateFile | None = None,
         positions: LogPositions | None = None,
@@ -115,7 +115,7 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: Batch) -> Outcome:
+    def _write(self, rows: BatchRows, written_by: Batch) -> BatchCounts:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
@@ -125,7 +125,7 @@ class CommitsBatchWriter:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
-        return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+        return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _quarantine(self, rows: Sequence[Row], written_by: Batch) -> None:
         """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""

@@ -155,18 +155,16 @@ class TopicStream(ABC):
         once = self.config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
         require_partitions(self._spark, self._properties, topic)
-        most, starting = self.config.max_offsets_per_trigger, position.starting
+        most, starting = self.config.max_offsets_per_trigger, position.state.starting
         records = read_stream(self._spark, self._properties, topic, most, starting)
         write_batch = self._batch_writer(topic, position)
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._writer.check_owner()
             write_batch(batch, batch_id)
-            if position.until:
-                ends = read_batch_ends(self._checkpoint, batch_id)
-                if finish_reading(tables, self._state, position, ends):
-                    position.until.clear()
-                    self._rows_changed()
+            ends = read_batch_ends(self._checkpoint, batch_id) if self._state.state.until else None
+            if finish_reading(tables, self._state, ends):
+                self._rows_changed()
 
         self.progress.starting()
         # A part of the query: anything that is added per batch would be planned, and sent to the JVM, for each batch.
@@ -259,8 +257,8 @@ class TopicStream(ABC):
             topic.name,
             self.config.dialect,
             topic.partitions,
-            position.partitions_grew,
-            position.history_offsets,
+            position.state.partitions_grew,
+            position.state.history,
             self._positions.chains,
             Budget(**dict(self.config.group_budget)),
         )

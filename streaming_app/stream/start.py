@@ -8,7 +8,7 @@ If nothing has changed, the job resumes from the checkpoint. Otherwise it reads 
 
 | what the start finds | partitions to read | rows that no longer count |
 | --- | --- | --- |
-| state, checkpoint, tables and topic do not fit together (see `ANSWERS`) | all | all |
+| state, checkpoint, tables and topic do not fit together (see `start_answers`) | all | all |
 | the log was cut (see `log_positions`) | that partition | rows of records that no longer exist |
 | records were deleted before the job read them | that partition | all of the partition |
 | groups differ from the brokers', or are released after they were set aside | of these groups | of these groups |
@@ -20,7 +20,7 @@ When the query reaches the ends of the partitions, it deletes the remaining mark
 any more. Rows of records that no longer exist are deleted at once.
 
 The history (`history_tables`) stays, except for the rows that `truncation` marks as void. It reaches up to
-`StartPosition.history_offsets`. Up to there the query writes no events again, since the compacted log may give others.
+`StreamState.history`. Up to there the query writes no events again, since the compacted log may give others.
 
 The job may die after each step. From before the first change until after the last one the state names no rows. So a
 job that was killed in between reads everything again.
@@ -29,22 +29,22 @@ job that was killed in between reads everything again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.job_status import is_too_long
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST
+from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.stream_state import Offsets, StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
-from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
+from streaming_app.tables.checkpoint_offsets import newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.group_files import group_files, ranges
 from streaming_app.tables.location import Location
@@ -64,27 +64,20 @@ _OWN_ROWS = {
 """The history rows that the query of the groups wrote: the other query may be further in the topic."""
 _ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
 _MARKED_BYTES = 16 << 20  # of files per commit
-_STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
 
-@dataclass(frozen=True)
-class StartPosition:
-    """Where a query starts; `message` is for users."""
+class StartPosition(NamedTuple):
+    """Where a query starts."""
 
     message: str
+    """For users."""
+    state: StreamState
+    """As it is then."""
     from_beginning: bool = False
     """Everything is read again, and no record has been read yet."""
-    history_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-    """By table, the highest offsets in it."""
-    partitions_grew: bool = False
-    """The topic once had fewer partitions, see `FoldOptions`."""
     read_again: frozenset[int] = frozenset()
     """The partitions to read from their start."""
-    starting: Offsets = field(default_factory=dict)
-    """Where to begin in each partition if there is no checkpoint; empty: at the start of all."""
-    until: dict[int, int] = field(default_factory=dict)
-    """Rows that are still marked when these offsets are reached are deleted: nothing has replaced them."""
 
 
 @dataclass(frozen=True)
@@ -152,174 +145,77 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     earlier one and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint, state)
-    found = Start(state.state, topic, checkpoint, tables.versions, writer.identity(tables.name), away, reset=reset)
+    known, identity = state.state, writer.identity(tables.name)
+    found = Found(known, topic, checkpoint, tables.versions, identity, away, reset)
     if found.is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
         raise OtherTopicError(f"{found.difference} {advice}; the history stays")
-    known = found.known
-    before = StreamState() if found.is_other else known
-    source = StreamState(
-        topic.cluster_id,
-        topic.name,
-        topic.topic_id,
-        topic.partitions,
-        found.has_grown or before.partitions_grew,
-        ends=before.ends,
-        epochs=before.epochs,
-    )
-    reason = next((text for one in ANSWERS if (text := one.find(found)) is not None), None)
+    reason = next((text for answer in ANSWERS.values() if (text := answer(found)) is not None), None)
     if reason is None and log.is_whole and not groups:
         writer.check_owner()
-        known = replace(known, partitions=topic.partitions, until=_until(known, topic))
-        return _resume(state, checkpoint, known, tables)
+        return _resume(state, checkpoint, topic, tables)
 
-    cuts = () if found.is_other else log.cuts
+    before, cuts = (StreamState(), ()) if found.is_other else (known, log.cuts)
     read_again = frozenset(range(topic.partitions))
     if reason is None:
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
     tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
-    committed = log.committed if before.rows == found.identity else {}
+    committed = log.committed if before.rows == identity else {}
     history: Mapping[str, Offsets] = {}
-    after = _newest(writer, tables.history) if found.is_other else known.history_after
     if not found.is_other:
-        restored = found.restored
-        history = _history(writer, tables.history, known, topic, restored=restored, cuts=cuts, committed=committed)
+        history = _history(
+            writer, tables.history, known, topic, restored=found.restored, cuts=cuts, committed=committed
+        )
     had_rows = tables.has_rows()
     is_kept = had_rows and not reset
     marked_until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
-    following = replace(source, history=history, history_after=after, until=marked_until)
-    if reason is None:  # keep ends that an earlier reading has not reached yet
-        starting = _starting(log, before, topic, read_again)
-        following = replace(following, starting=starting, until={**_until(before, topic), **marked_until})
+    following = StreamState(
+        topic.cluster_id,
+        topic.name,
+        topic.topic_id,
+        topic.partitions,
+        found.has_grown or before.partitions_grew,
+        history=history,
+        history_after=_newest(writer, tables.history) if found.is_other else known.history_after,
+        starting={} if reason is not None else _starting(log, before, topic, read_again),
+        # Keep ends that an earlier reading has not reached yet.
+        until=marked_until if reason is not None else {**_until(before, topic), **marked_until},
+        ends=before.ends,
+        epochs=before.epochs,
+    )
     writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
     state.replace(following)
     checkpoint.remove_directory()
     if had_rows:
         _outdate(tables, cuts, groups, reason, following, at_once=not marked_until)
-    state.note(rows=found.identity)
+    state.note(rows=identity)
     tables.versions.write()  # so that the loss of a table during the first batch is also noticed
     if reason is None:
-        return _position(state.state, _partly(cuts, groups), read_again=read_again)
+        return StartPosition(_partly(cuts, groups), state.state, read_again=read_again)
     message = reason or "reading from the beginning"
     if not reason and (had_rows or any(history.values())):
         message += " again; the history stays"
     message = f"{_lost(cuts)}; {message}" if cuts else message
-    return _position(state.state, message, from_beginning=True, read_again=read_again)
+    return StartPosition(message, state.state, from_beginning=True, read_again=read_again)
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a start finds."""
-
-    known: StreamState
-    topic: OffsetsTopic
-    checkpoint: Location
-    versions: TableVersions
-    identity: str
-    """Of the table with the rows."""
-    away: timedelta | None
-    reset: bool
-
-    @property
-    def is_other(self) -> bool:
-        """Whether the state is of another topic."""
-        known, topic = self.known, self.topic
-        return bool(known.topic_id) and (known.cluster_id, known.topic, known.topic_id) != (
-            topic.cluster_id,
-            topic.name,
-            topic.topic_id,
-        )
-
-    @property
-    def difference(self) -> str:
-        """How the topic differs from the one of the state."""
-        known, topic = self.known, self.topic
-        if known.cluster_id != topic.cluster_id:
-            return f"This is Kafka cluster {topic.cluster_id}, and the tables are of cluster {known.cluster_id}."
-        if known.topic != topic.name:
-            return f"This is topic {topic.name}, and the tables are of topic {known.topic}."
-        return f"Topic {topic.name} was deleted and created again since the job last ran."
-
-    @property
-    def has_grown(self) -> bool:
-        """Whether the topic has more partitions than before."""
-        return not self.is_other and 0 < self.known.partitions < self.topic.partitions
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether there is a whole checkpoint: if it was deleted while the job ran, it has only newer files."""
-        return {"metadata", "offsets"} <= set(self.checkpoint.names())
-
-    @cached_property
-    def restored(self) -> list[str]:
-        """The tables that are older than the state, or not the same as then."""
-        return self.versions.restored()
-
-
-class Answer(NamedTuple):
-    """Why a start reads everything again."""
-
-    found: str
-    """What is found of state and checkpoint."""
-    find: Callable[[Start], str | None]
-    """Returns None if it is not so; else the reason to tell, empty for "reading from the beginning"."""
-
-
-def _if(condition: object, reason: str = "") -> str | None:
-    if not condition:
-        return None
-    return f"{reason}; {_STAYS}" if reason else ""
-
-
-ANSWERS = (
-    Answer(
-        "the state is of another topic, with --reset",
-        lambda one: "another topic than before, reading from the beginning" if one.is_other else None,
-    ),
-    Answer("--reset is given", lambda one: _if(one.reset)),
-    Answer("the state is missing, or both copies are damaged", lambda one: _if(not one.known.topic_id)),
-    Answer("the state is that of a start which was killed", lambda one: _if(not one.known.rows)),
-    Answer("the state is of rows that were lost", lambda one: _if(one.known.rows != one.identity)),
-    Answer("there is no checkpoint, or only a part", lambda one: _if(not one.is_complete)),
-    Answer(
-        "the topic has more partitions",
-        lambda one: f"the topic now has {one.topic.partitions} partitions, {_STAYS}" if one.has_grown else None,
-    ),
-    Answer(
-        "the checkpoint is damaged",
-        lambda one: _if(damage := find_damage(one.checkpoint), f"the checkpoint is damaged, {damage}"),
-    ),
-    Answer(
-        "the state is newer than the tables",
-        lambda one: _if(one.restored, f"lost or restored since: {', '.join(one.restored)}"),
-    ),
-    Answer(
-        "the checkpoint is older than the tables",
-        lambda one: _if(beyond := one.versions.beyond(), f"the checkpoint is older than {', '.join(beyond)}"),
-    ),
-    Answer("tombstones may be gone", lambda one: _too_long(one.away, one.topic)),
-)
-"""The first one counts. If there is none, or the state is only older than the tables, the job resumes."""
-
-
-def finish_reading(tables: QueryTables, state: StateFile, position: StartPosition, ends: Offsets | None) -> bool:
+def finish_reading(tables: QueryTables, state: StateFile, ends: Offsets | None) -> bool:
     """If a batch with these ends finishes the reading, delete the remaining marked rows; return whether it does."""
-    if not position.until or not _is_reached(position.until, ends):
+    until = state.state.until
+    if not until or ends is None or any(ends.get(partition, 0) < end for partition, end in until.items()):
         return False
     tables.finish()
     state.write(until={})
     return True
 
 
-def _resume(state: StateFile, checkpoint: Location, following: StreamState, tables: QueryTables) -> StartPosition:
-    if following.until and _is_reached(following.until, newest_batch_ends(checkpoint).committed):
-        tables.finish()  # the earlier job ended before this step
-        following = replace(following, until={})
-    state.replace(following)
+def _resume(state: StateFile, checkpoint: Location, topic: OffsetsTopic, tables: QueryTables) -> StartPosition:
+    state.write(partitions=topic.partitions, until=_until(state.state, topic))
+    finish_reading(tables, state, newest_batch_ends(checkpoint).committed)  # the earlier job ended before this step
     begun = "commits" in checkpoint.names()
-    return _position(following, "resuming from the checkpoint" if begun else "reading from the beginning")
+    return StartPosition("resuming from the checkpoint" if begun else "reading from the beginning", state.state)
 
 
 def _mark(groups: RustTable, condition: str) -> None:
@@ -388,17 +284,6 @@ def _lost(cuts: Sequence[Cut]) -> str:
     return f"the log no longer has {shorten('; '.join(map(str, cuts)), 500)}"
 
 
-def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
-    """Return a text if tombstones that the job has not read may be gone; else None."""
-    retention = timedelta(milliseconds=topic.delete_retention_ms)
-    if not is_too_long(away, retention):
-        return None
-    if away is None:
-        return f"not known when the job was last at the end of the topic: {_STAYS}"
-    why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
-    return f"{why}: {_STAYS}"
-
-
 def _newest(writer: TableWriter, tables: Sequence[Table]) -> str | None:
     """Return the newest time in the history: offsets of a deleted topic mean nothing for a new topic of that name."""
     ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
@@ -444,20 +329,6 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
     return offsets
 
 
-def _position(
-    state: StreamState, message: str, *, from_beginning: bool = False, read_again: frozenset[int] = frozenset()
-) -> StartPosition:
-    return StartPosition(
-        message,
-        from_beginning,
-        state.history,
-        state.partitions_grew,
-        read_again,
-        state.starting,
-        dict(state.until),
-    )
-
-
 def _until(known: StreamState, topic: OffsetsTopic) -> dict[int, int]:
     """Return up to where partitions are read again: at most to the end of the log, which may have been cut since."""
     return {p: min(end, topic.end_offsets.get(p, end)) for p, end in known.until.items()}
@@ -465,12 +336,3 @@ def _until(known: StreamState, topic: OffsetsTopic) -> dict[int, int]:
 
 def _has_records(topic: OffsetsTopic, partition: int) -> bool:
     return topic.end_offsets.get(partition, 0) > topic.start_offsets.get(partition, 0)
-
-
-def _is_reached(until: Offsets, ends: Offsets | None) -> bool:
-    return ends is not None and all(ends.get(partition, 0) >= end for partition, end in until.items())
-
-
-def _hours(time: timedelta) -> str:
-    hours = time.total_seconds() / 3600
-    return f"{hours:.0f} h" if hours >= 1 else f"{time.total_seconds():.0f} s"

@@ -22,7 +22,8 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import ANSWERS, Answer, QueryTables, Start, StartPosition, finish_reading, group_tables
+from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, group_tables
+from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
@@ -168,14 +169,14 @@ def test_a_job_goes_on_from_its_checkpoint(stopped: Stopped, case: Case) -> None
         case.change(stopped)
     position = stopped.start(**case.start)
     assert (position.message, position.from_beginning) == (case.message, False)
-    assert (position.history_offsets, position.starting) == (NONE, {})
+    assert (position.state.history, position.state.starting) == (NONE, {})
     assert stopped.epochs() == [4]
     assert (stopped.checkpoint / "offsets" / "2").path.exists()
 
 
 def test_each_answer_to_what_a_start_finds_is_tried() -> None:
     tried = {name.partition(":")[0] for name in AGAIN_FROM_THE_BEGINNING}
-    assert {one.found for one in ANSWERS} - tried == {"the state is of another topic, with --reset"}  # see below
+    assert ANSWERS.keys() - tried == {"the state is of another topic, with --reset"}  # see below
 
 
 @pytest.mark.parametrize("name", AGAIN_FROM_THE_BEGINNING)
@@ -186,17 +187,17 @@ def test_a_job_reads_again_and_leaves_out_what_its_history_has(
     if case.change:
         case.change(stopped)
 
-    def noted(answer: Answer, given: Start) -> str | None:
-        if (reason := answer.find(given)) is not None:
-            found.append(answer.found)
+    def noted(cause: str, given: Found) -> str | None:
+        if (reason := ANSWERS[cause](given)) is not None:
+            found.append(cause)
         return reason
 
     with monkeypatch.context() as patched:
-        patched.setattr(start, "ANSWERS", [one._replace(find=partial(noted, one)) for one in ANSWERS])
+        patched.setattr(start, "ANSWERS", {cause: partial(noted, cause) for cause in ANSWERS})
         position = stopped.start(**case.start)
     assert found == [name.partition(":")[0]]
     assert (position.message, position.from_beginning) == (case.message, True)
-    assert (position.history_offsets, position.until, position.read_again) == (
+    assert (position.state.history, position.state.until, position.read_again) == (
         case.history,
         {0: 40} if case.stands else {},
         set(range(case.start.get("topic", TOPIC).partitions)),
@@ -204,15 +205,15 @@ def test_a_job_reads_again_and_leaves_out_what_its_history_has(
     assert stopped.epochs() == []
     assert stopped.epochs("true") == [*case.stands]
     assert not stopped.checkpoint.path.exists()
-    assert position.partitions_grew == ("topic" in case.start)
+    assert position.state.partitions_grew == ("topic" in case.start)
 
     topic = {name: value for name, value in case.start.items() if name == "topic"}
     again = stopped.start(**topic)  # it was killed before its first batch
-    assert (again.from_beginning, again.history_offsets) == (True, case.history)
+    assert (again.from_beginning, again.state.history) == (True, case.history)
     stopped.begin_batch(0)  # and now within it
     after_that = stopped.start(**topic)
-    assert (after_that.message, after_that.history_offsets) == (BEGUN, case.history)
-    assert after_that.partitions_grew == position.partitions_grew
+    assert (after_that.message, after_that.state.history) == (BEGUN, case.history)
+    assert after_that.state.partitions_grew == position.state.partitions_grew
     stopped.write_batch(5)
     assert stopped.start(**topic).message == RESUMED
 
@@ -251,16 +252,16 @@ def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_ou
 
     position = stopped.start(topic, reset=True)
     assert position.message == "another topic than before, reading from the beginning"
-    assert (position.from_beginning, position.history_offsets, stopped.epochs()) == (True, {}, [])
-    assert stopped.start(topic).history_offsets == NONE  # it ended before it read anything
+    assert (position.from_beginning, position.state.history, stopped.epochs()) == (True, {}, [])
+    assert stopped.start(topic).state.history == NONE  # it ended before it read anything
     stopped.append_event(3)
-    assert stopped.start(topic).history_offsets == {**NONE, "group_events": {0: 3}}
+    assert stopped.start(topic).state.history == {**NONE, "group_events": {0: 3}}
 
 
 def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped) -> None:
     remove(stopped, "", ".state0.json", ".state1.json")
     position = stopped.start(TOPIC._replace(end_offsets={0: 29}))
-    assert position.history_offsets == {**NONE, "group_events": {0: 28}}
+    assert position.state.history == {**NONE, "group_events": {0: 28}}
 
 
 KILLED: dict[str, tuple[type, str, str]] = {
@@ -284,7 +285,7 @@ def test_a_job_that_is_killed_while_it_prepares_its_start_starts_over(
     position = stopped.start()
     assert position.message == message
     assert stopped.epochs() == ([4] if message == RESUMED else [])
-    assert position.history_offsets == (NONE if message == RESUMED else ALL)
+    assert position.state.history == (NONE if message == RESUMED else ALL)
 
 
 def test_a_history_that_is_lost_within_the_first_batch_of_a_reading_is_written_again(stopped: Stopped) -> None:
@@ -293,15 +294,15 @@ def test_a_history_that_is_lost_within_the_first_batch_of_a_reading_is_written_a
     lose(stopped, "group_events")
     position = stopped.start()
     assert position.message == f"lost or restored since: group_events{STAYS}"
-    assert position.history_offsets == {**ALL, "group_events": {}}
+    assert position.state.history == {**ALL, "group_events": {}}
 
 
 def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> None:
     position = stopped.start(log=LogCheck((CUT,), committed={0: 30}))
     lost = "the log no longer has partition 0 of offsets, offsets 15 to 29"
     assert position.message == f"{lost}: reading this partition again; the history stays, its lost part marked as void"
-    assert (position.from_beginning, position.read_again, position.starting) == (False, {0}, {0: EARLIEST})
-    assert position.history_offsets == {**NONE, "group_events": {0: 8}, "quarantine": {0: 9}}
+    assert (position.from_beginning, position.read_again, position.state.starting) == (False, {0}, {0: EARLIEST})
+    assert position.state.history == {**NONE, "group_events": {0: 8}, "quarantine": {0: 9}}
     assert stopped.epochs("true") == []
     events = WarehouseReader(stopped.directory).rows("SELECT kind, void FROM group_events")
     assert sorted((row["kind"], bool(row["void"])) for row in events) == [
@@ -315,14 +316,14 @@ def test_of_a_log_that_was_cut_the_partition_is_read_again(stopped: Stopped) -> 
 def test_before_a_batch_that_ends_beyond_the_log_the_job_goes_on_from_the_one_before(stopped: Stopped) -> None:
     position = stopped.start(log=LogCheck(ends_early=True, committed={0: 20}))
     assert position.message == "the last batch was started but ends beyond the log, resuming before it"
-    assert (position.from_beginning, position.read_again, position.starting) == (False, frozenset(), {0: 20})
-    assert (position.history_offsets, stopped.epochs()) == ({**ALL, "topologies": {0: 19}}, [4])
+    assert (position.from_beginning, position.read_again, position.state.starting) == (False, frozenset(), {0: 20})
+    assert (position.state.history, stopped.epochs()) == ({**ALL, "topologies": {0: 19}}, [4])
 
 
 def test_history_reaches_as_far_as_batches_were_committed_whatever_the_newest_event_is(stopped: Stopped) -> None:
     topic = TOPIC._replace(end_offsets={0: 50})
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 45}))
-    assert position.history_offsets == {name: {0: 44} for name in ALL}
+    assert position.state.history == {name: {0: 44} for name in ALL}
 
 
 def test_rows_are_marked_some_files_at_a_time(stopped: Stopped, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +332,7 @@ def test_rows_are_marked_some_files_at_a_time(stopped: Stopped, monkeypatch: pyt
     for name in ("b", "c"):
         groups.append(groups.to_table([group_row(f"{name}{number}", last_offset=3) for number in range(2)]))
     before = groups.open().version()
-    assert stopped.start(away=None).until == {0: 40}
+    assert stopped.start(away=None).state.until == {0: 40}
     assert set(groups.select("last_offset").column(0).to_pylist()) == {marked(3), marked(28)}
     table = groups.open()
     assert table.version() == before + 3
@@ -339,15 +340,15 @@ def test_rows_are_marked_some_files_at_a_time(stopped: Stopped, monkeypatch: pyt
 
 
 def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_replaced(stopped: Stopped) -> None:
-    assert stopped.start(away=None).until == {0: 40}
+    assert stopped.start(away=None).state.until == {0: 40}
     stopped.begin_batch(0)
-    assert stopped.start(TOPIC._replace(end_offsets={0: 35})).until == {0: 35}
+    assert stopped.start(TOPIC._replace(end_offsets={0: 35})).state.until == {0: 35}
 
 
 def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(
     stopped: Stopped,
 ) -> None:
-    assert stopped.start(away=None).until == {0: 40}
+    assert stopped.start(away=None).state.until == {0: 40}
     assert stopped.epochs("true")
     stopped.begin_batch(0)
     stopped.start(log=LogCheck((CUT,), committed={0: 30}))
@@ -366,24 +367,28 @@ def test_groups_are_read_again_alone_and_stand_until_then_also_if_the_job_ends_b
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 30, 1: 4}))
     place = partition_of("ghost", 2)
     assert position.message == "reading the records of 1 group again (ghost); the history stays"
-    assert (position.read_again, position.starting[place], position.starting[1 - place]) == ({place}, EARLIEST, 30)
+    assert (position.read_again, position.state.starting[place], position.state.starting[1 - place]) == (
+        {place},
+        EARLIEST,
+        30,
+    )
     assert sorted(stopped.epochs()) == [4, 7]
     assert len(stopped.epochs("true")) == 3
     ends = {0: 30, 1: 9}
     tables = group_tables(stopped.writer, stopped.checkpoint, stopped.state())
-    assert not finish_reading(tables, stopped.state(), position, {**ends, place: 2})
-    assert position.until == {place: ends[place]}
+    assert not finish_reading(tables, stopped.state(), {**ends, place: 2})
+    assert position.state.until == {place: ends[place]}
     stopped.begin_batch(0)
-    assert stopped.start(topic).until == position.until  # it was killed before the batch was done
-    assert finish_reading(tables, stopped.state(), position, ends)
+    assert stopped.start(topic).state.until == position.state.until  # it was killed before the batch was done
+    assert finish_reading(tables, stopped.state(), ends)
     assert sorted(stopped.epochs("true")) == [4, 7]
-    assert stopped.start(topic).until == {}
+    assert stopped.start(topic).state.until == {}
 
 
 def test_rows_that_nothing_replaced_go_at_the_next_start_if_the_job_was_killed_before_it_deleted_them(
     stopped: Stopped,
 ) -> None:
-    assert stopped.start(away=None).until == {0: 40}
+    assert stopped.start(away=None).state.until == {0: 40}
     groups = stopped.writer.table("groups")
     groups.append(groups.to_table([group_row("other", group_epoch=7, last_offset=3)]))
     stopped.begin_batch(3)
@@ -432,7 +437,7 @@ def test_of_a_partition_that_was_cut_the_commits_stand_until_they_are_appended_a
     commits = Commits(stopped)
     commits.append(kept=9, lost=20, replaced=8)
     position = commits.start(log=LogCheck((CUT,), committed={0: 30}))
-    assert (position.read_again, position.until) == ({0}, {0: 40})
+    assert (position.read_again, position.state.until) == ({0}, {0: 40})
     assert commits.seen() == {"kept": 9, "replaced": 8}
     commits.append(replaced=12)
     assert commits.seen() == {"kept": 9, "replaced": 12}
@@ -445,14 +450,14 @@ def test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_
     commits = Commits(stopped)
     commits.append(one=9, gone=20)
     commits.append(one=12)
-    position = commits.start(**start)
+    commits.start(**start)
     assert commits.seen() == {"one": 12, "gone": 20}
     commits.append(one=9)  # the log still has it
     assert commits.seen() == {"one": 9, "gone": 20}
     commits.append(one=12)
-    assert not finish_reading(commits.tables, commits.state, position, {0: 39})
+    assert not finish_reading(commits.tables, commits.state, {0: 39})
     assert commits.seen() == {"one": 12, "gone": 20}
-    assert finish_reading(commits.tables, commits.state, position, {0: 40})
+    assert finish_reading(commits.tables, commits.state, {0: 40})
     assert commits.seen() == {"one": 12}
     assert commits.state.read().state.until == {}
 
@@ -473,7 +478,7 @@ def test_rows_of_a_batch_that_was_killed_are_seen_once_after_a_cut_of_another_pa
 def test_with_a_reset_no_commit_stays(stopped: Stopped) -> None:
     commits = Commits(stopped)
     commits.append(one=9)
-    assert commits.start(reset=True).until == {}
+    assert commits.start(reset=True).state.until == {}
     assert commits.seen() == {}
 
 

@@ -22,9 +22,7 @@ from streaming_app.stream.slices import BatchPlan, Slice
 from streaming_app.tables.location import Location
 
 _FORMAT = 1
-_OF_0_3 = ("topic", "epochs", "tables", "slices")
-"""The four files that 0.3 has instead, by the word before `.json`."""
-
+_OF_0_3 = ("topic", "epochs", "tables", "slices")  # names of the files that 0.3 has instead
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError)  # raised for JSON of another form
 Offsets = Mapping[int, int]
 """By partition of the topic."""
@@ -105,16 +103,13 @@ class StateFile:
         self.state = replace(self.state, **changes)
 
     def _take_over(self) -> None:
-        """Read the files of 0.3 if there is no state yet, and replace them by both copies of the state."""
-        files = {name: Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3}
-        texts = {name: text for name, file in files.items() if (text := file.find_text()) is not None}
-        if not texts:
-            return
-        if not self._number and (state := _of_0_3({name: _json(text) for name, text in texts.items()})):
+        """Replace the files of 0.3 by both copies of the state."""
+        files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
+        if not self._number and (state := _of_0_3(files)):
             for _ in self._copies:
                 self.replace(state)
-        for name in texts:
-            files[name].remove()
+        for file in files:
+            file.remove()
 
 
 def _read_copy(file: Location) -> tuple[int, StreamState] | None:
@@ -146,7 +141,7 @@ def _from_json(stored: Mapping[str, Any]) -> StreamState:
             **stored,
             "history": {name: _offsets(reached) for name, reached in stored["history"].items()},
             **{name: _offsets(stored[name]) for name in ("starting", "until", "ends")},
-            "epochs": {int(partition): _chain(one) for partition, one in stored["epochs"].items()},
+            "epochs": {int(one): tuple(map(EpochStart._make, chain)) for one, chain in stored["epochs"].items()},
             "plan": stored["plan"] and _plan(stored["plan"]),
             "tables": {name: TableVersion(*one) for name, one in stored["tables"].items()},
         }
@@ -157,40 +152,24 @@ def _offsets(stored: Mapping[str, int]) -> dict[int, int]:
     return {int(partition): offset for partition, offset in stored.items()}
 
 
-def _chain(stored: Sequence[Sequence[int]]) -> Chain:
-    return tuple(EpochStart(*one) for one in stored)
-
-
 def _plan(stored: Mapping[str, Any]) -> BatchPlan:
     slices = tuple(Slice(end and (end[0], end[1]), *rest) for end, *rest in stored["slices"])
     alone = stored.get("alone") and tuple(stored["alone"])
     return BatchPlan(**{**stored, "slices": slices, "apart": tuple(stored.get("apart", ())), "alone": alone})
 
 
-def _json(text: str) -> dict[str, Any]:
-    """Return an object of JSON; empty if the text is damaged."""
+def _of_0_3(files: Sequence[Location]) -> StreamState | None:
+    """Return the state in the four files; None if there is none, or one is damaged."""
     try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _of_0_3(files: Mapping[str, dict[str, Any]]) -> StreamState | None:
-    """Return the state in the four files of 0.3, any of which may be missing; None if it names no topic."""
-    record, epochs, versions, plan = (dict(files.get(name, {})) for name in _OF_0_3)
-    if "topic_id" not in record:
-        return None
-    read = epochs.get("partitions", {}) if epochs.get("topic_id") == record["topic_id"] else {}
-    plan.pop("number", None)
-    try:
+        record, epochs, versions, plan = (json.loads(file.find_text() or "{}") for file in files)
+        read = epochs["partitions"] if epochs.get("topic_id") == record["topic_id"] else {}
         return _from_json(
             {
                 **_to_json(StreamState()),
                 **{("rows" if name == "groups" else name): value for name, value in record.items()},
                 "ends": {partition: one["end"] for partition, one in read.items()},
                 "epochs": {partition: one["epochs"] for partition, one in read.items()},
-                "plan": plan or None,
+                "plan": {name: value for name, value in plan.items() if name != "number"} or None,
                 "tables": {name: (one["id"], one["version"]) for name, one in versions.items()},
             }
         )

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import StorageError
 from streaming_app.stream.epoch_chain import Chain, EpochStart
 from streaming_app.stream.slices import BatchPlan, Slice
 from streaming_app.tables.location import Location
@@ -78,7 +78,7 @@ class StateFile:
         """As last read or written; empty before `read`."""
 
     def read(self) -> StateFile:
-        """Read the newest copy that is intact. Raises OSError, and WarehouseError if a newer release wrote it."""
+        """Read the newest copy that is intact. Raises OSError, and StorageError if a newer release wrote it."""
         found = [one for one in map(_read_copy, self._copies) if one]
         self._number, self.state = max(found, key=lambda one: one[0], default=(0, StreamState()))
         if len(found) < len(self._copies):
@@ -117,7 +117,7 @@ def _read_copy(file: Location) -> tuple[int, StreamState] | None:
     try:
         found = json.loads(file.find_text() or "")
         if found["format"] > _FORMAT:
-            raise WarehouseError(f"A newer release wrote {file}: use that release, or restore a copy of the warehouse")
+            raise StorageError(f"A newer release wrote {file}: use that release, or restore a copy of the warehouse")
         return (int(found["number"]), _from_json(found["state"])) if found["crc32"] == _sum(found["state"]) else None
     except _DAMAGED:
         return None

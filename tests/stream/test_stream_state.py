@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import StorageError
 from streaming_app.stream.epoch_chain import EpochStart
 from streaming_app.stream.slices import WHOLE, BatchPlan, Slice
 from streaming_app.stream.stream_state import StateFile, StreamState, TableVersion
@@ -87,7 +87,7 @@ def test_the_state_of_a_newer_release_is_refused(file: StateFile, tmp_path: Path
     file.replace(STATE)
     (written,) = [one for one in copies(tmp_path) if one.exists()]
     written.write_text(json.dumps(json.loads(written.read_text("utf-8")) | {"format": 2}), "utf-8")
-    with pytest.raises(WarehouseError, match=r"A newer release wrote .*default\.state1\.json"):
+    with pytest.raises(StorageError, match=r"A newer release wrote .*default\.state1\.json"):
         file.read()
 
 

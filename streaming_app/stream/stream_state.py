@@ -86,9 +86,10 @@ class StateFile:
         return self
 
     def replace(self, state: StreamState) -> None:
-        """Store another state. Raises OSError."""
+        """Store another state, in both copies. Raises OSError."""
         self.state = state
-        self.write()
+        for _ in self._copies:
+            self.write()
 
     def write(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Change fields, and store the state. Raises OSError."""
@@ -106,8 +107,7 @@ class StateFile:
         """Replace the files of 0.3 by both copies of the state."""
         files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
         if not self._number and (state := _of_0_3(files)):
-            for _ in self._copies:
-                self.replace(state)
+            self.replace(state)
         for file in files:
             file.remove()
 

@@ -59,7 +59,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "cut": lambda text: text[: len(text) // 2],
     "not UTF-8": lambda text: b"\xff" + text,
-    "another number": lambda text: text.replace(b'"0": 12', b'"0": 13'),
+    "another number": lambda text: text.replace(b'"0": 1', b'"0": 2'),
     "another object": lambda _: b'{"format": 1}',
     "no object": lambda _: b"[1]",
 }
@@ -69,9 +69,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_of_two_copies_the_newest_that_is_intact_counts_and_the_next_write_replaces_the_other(
     file: StateFile, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    for end in range(10, 13):
-        file.replace(STATE)
-        file.write(ends={0: end})
+    file.replace(STATE)
+    file.write(ends={0: 13})
     newer = max(copies(tmp_path), key=lambda one: json.loads(one.read_text("utf-8"))["number"])
     newer.write_bytes(damage(newer.read_bytes()))
     again = StateFile(Location.of(tmp_path / "default")).read()
@@ -79,15 +78,15 @@ def test_of_two_copies_the_newest_that_is_intact_counts_and_the_next_write_repla
     again.write(ends={0: 14})
     assert stored(tmp_path).ends == {0: 14}
     for one in copies(tmp_path):
-        one.write_bytes(damage(one.read_bytes().replace(b'"0": 14', b'"0": 12')))
+        one.write_bytes(damage(one.read_bytes()))
     assert stored(tmp_path) == StreamState()
 
 
 def test_the_state_of_a_newer_release_is_refused(file: StateFile, tmp_path: Path) -> None:
     file.replace(STATE)
-    (written,) = [one for one in copies(tmp_path) if one.exists()]
+    (written, _) = copies(tmp_path)
     written.write_text(json.dumps(json.loads(written.read_text("utf-8")) | {"format": 2}), "utf-8")
-    with pytest.raises(StorageError, match=r"A newer release wrote .*default\.state1\.json"):
+    with pytest.raises(StorageError, match=r"A newer release wrote .*default\.state0\.json"):
         file.read()
 
 
@@ -134,6 +133,6 @@ def test_the_four_files_of_0_3_are_read_once(
 
 def test_files_of_0_3_that_a_killed_start_left_change_nothing(file: StateFile, tmp_path: Path) -> None:
     (tmp_path / "default.topic.json").write_text(json.dumps({**RECORD, "topic_id": "older"}), "utf-8")
-    file.replace(STATE)
+    file.write(**vars(STATE))  # the first of two copies
     assert stored(tmp_path) == STATE
     assert not (tmp_path / "default.topic.json").exists()

@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import is_whole, read_small
-from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
+from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.newest_records import (
+    COLUMNS,
     DRIFTED,
     GROUP_TYPES,
     Row,
-    find_newest,
     make_rows,
-    take_newest,
 )
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
@@ -108,8 +107,10 @@ class CommitsBatchWriter:
         if most is not None and fits_driver(NEWEST, records=most):
             few = self._read(lambda: read_small(batch, most, NEWEST))
             if is_whole(few):
-                return next(self._make_rows([take_newest(few)]))
-        return self._read(lambda: make_in_workers(find_newest(batch), self._make_rows))
+                return join(self._make_rows(few.to_batches()))
+        tasks = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        records = batch.select(*COLUMNS).coalesce(tasks)  # a task reads whole partitions of the topic
+        return self._read(lambda: make_in_workers(records, self._make_rows))
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return the result of `read`, which reads one log of one topic."""

@@ -100,7 +100,7 @@ def _whole(
     cuts = [3, 9, useless, useless + 1, 15]
     write_offset_log(path / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(commits_writer, "find_newest", lambda *_: pytest.fail("the batches are small"))
+        patched.setattr(commits_writer, "make_in_workers", lambda *_: pytest.fail("the batches are small"))
         limit_driver(patched, records=0)  # of the streams groups, whose records take much more
         write(spark, path, cuts)
     return path

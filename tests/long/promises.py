@@ -63,6 +63,21 @@ PROMISES = (
         "",
     ),
     Promise(
+        "Damage to what the job remembers costs a batch at most.",
+        "tests/stream/test_stream_state.py",
+        "streaming_app/stream/stream_state.py",
+        """if found["crc32"] == _sum(found["state"]) else None""",
+        """if found["state"] else None""",
+    ),
+    Promise(
+        "Committed offsets that are read again stand until they are replaced.",
+        "tests/stream/test_start_decisions.py::"
+        "test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_log_has_none",
+        "streaming_app/stream/start.py",
+        "(tables.delete if at_once else tables.mark)(condition)",
+        "tables.delete(condition)",
+    ),
+    Promise(
         "A record that cannot be folded goes to quarantine, and stops no other.",
         "tests/stream/test_fold_stage.py::"
         "test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count",

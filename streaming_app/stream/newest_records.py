@@ -168,7 +168,7 @@ def make_rows(batches: Iterable[pa.RecordBatch], *, options: FoldOptions) -> Ite
 def _find_newest_of_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held, count = list[pa.Table](), 0
     for batch in batches:
-        held.append(pa.table(batch))
+        held.append(pa.table(batch).select(COLUMNS))
         count += batch.num_rows
         if count >= _HELD:
             newest = find_newest(pa.concat_tables(held))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream import batch_records, slices, source
+from streaming_app.stream import batch_plans, batch_records, slices, source
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
@@ -80,7 +80,7 @@ class KilledError(BaseException):
 
 
 def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
-    for module in (batch_records, slices):
+    for module in (batch_plans, batch_records, slices):
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
 
 

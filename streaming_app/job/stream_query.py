@@ -196,13 +196,6 @@ class SparkProgress(Service):
         return f"{number} {self._queries.executionMetrics(number).toString() if is_running else 'ended'}"
 
 
-def is_lost_connection(error: Exception) -> bool:
-    """Return whether Spark's JVM no longer answers."""
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
-
-    return isinstance(error, (Py4JNetworkError, ConnectionError))
-
-
 def one_line(error: Exception) -> str:
     """Return the text of an error of Spark in one line."""
     line = java_error_message(error)[:_MAX_CAUSE]

@@ -16,8 +16,8 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -27,11 +27,12 @@ from deltalake.exceptions import DeltaError
 from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedError, WarehouseError
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
-from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
+from streaming_app.job.stream_query import OFFSETS, StreamQuery
 from streaming_app.kafka.broker_facts import has_description_plugin
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient, check_topic_id
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_writer import OWN_ROWS, SHARED, CommitsBatchWriter
+from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
@@ -184,19 +185,13 @@ class TopicStream(ABC):
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._positions.check(topic.start_offsets)
-        with self._storage_errors():
+        try:
             self._known_tables.check()
+        except (DeltaError, OSError) as error:
+            raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
         if self.progress.has_ended_trigger:
             self._require_records()
         self._check_coordinator()
-
-    @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
-        """Raise the errors of delta-rs, and of files, as StorageError in one line."""
-        try:
-            yield
-        except (DeltaError, OSError) as error:
-            raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
 
     def _check_coordinator(self) -> None:
         """Raise StreamChangedError if Spark waits for a coordinator that hangs: with another one it may go on."""
@@ -224,7 +219,7 @@ class TopicStream(ABC):
             if query is not None:
                 self.progress.look_at(query)
         except Exception as error:
-            if not is_lost_connection(error):  # a lost connection ends the stream
+            if not is_lost_jvm(error):  # a lost connection ends the stream
                 raise
 
     def _maintain(self) -> None:

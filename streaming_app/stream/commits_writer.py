@@ -108,8 +108,8 @@ class CommitsBatchWriter:
             few = self._read(lambda: read_small(batch, most, NEWEST))
             if is_whole(few):
                 return join(self._make_rows(few.to_batches()))
-        tasks = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-        records = batch.select(*COLUMNS).coalesce(tasks)  # a task reads whole partitions of the topic
+        # A task reads whole partitions of the topic, and gives a file or two.
+        records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
         return self._read(lambda: make_in_workers(records, self._make_rows))
 
     def _read(self, read: Callable[[], T]) -> T:

@@ -43,10 +43,10 @@ from streaming_app.lag.model import Commit, CommitKey
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
+from streaming_app.stream.appended_tables import EVENTS
 from streaming_app.stream.fold_stage import fold_group
+from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
-from streaming_app.stream.outcome import FoldOptions, LogRow, group_of_key
-from streaming_app.stream.outputs import EVENTS
 from streaming_app.text import count, first_of
 
 CHECK = "groups now"

@@ -17,7 +17,7 @@ from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.log_damage import mend_logs
@@ -59,7 +59,7 @@ def owned(
     existing_tables(config.warehouse)
     _check_commits(config, report)
     client_properties(config.bootstrap_server, config.command_config)
-    health, probes = Health(), ExitStack()
+    health, probes = JobState(), ExitStack()
 
     def wait_for(owner: str) -> None:
         if not health.status.waits_for:
@@ -143,7 +143,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # the following steps read the tables
-    health = Health(Health() if config.offsets.enabled else None)
+    health = JobState(JobState() if config.offsets.enabled else None)
     # Two connections: a batch never waits for an answer about the partitions of all groups.
     of_streams = SharedConnection(properties, Admin, request_timeout_ms=TIMEOUT_MS)
     of_services = SharedConnection(properties, StreamsGroupClient)

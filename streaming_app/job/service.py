@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streaming_app.groups.snapshot import GroupSnapshot
     from streaming_app.kafka.client import StreamsGroupClient
     from streaming_app.kafka.connection import SharedConnection
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
@@ -177,7 +177,7 @@ class Job:
     config: JobConfig
     connection: SharedConnection[StreamsGroupClient]
     """The connection of the services to the brokers."""
-    health: Health
+    health: JobState
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None

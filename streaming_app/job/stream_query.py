@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.location import Location
 
 
@@ -168,7 +168,7 @@ class SparkProgress(Service):
     progress. The metrics do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, query: StreamQuery, health: Health, report: Report) -> None:
+    def __init__(self, spark: SparkSession, query: StreamQuery, health: JobState, report: Report) -> None:
         """Check while a batch is written or a start prepared; users may run other queries in the session."""
         super().__init__(
             "progress of Spark",
@@ -199,13 +199,6 @@ class SparkProgress(Service):
         number = query.executionId()
         is_running = query.completionTime().isEmpty()
         return f"{number} {self._queries.executionMetrics(number).toString() if is_running else 'ended'}"
-
-
-def is_lost_connection(error: Exception) -> bool:
-    """Return whether Spark's JVM no longer answers."""
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
-
-    return isinstance(error, (Py4JNetworkError, ConnectionError))
 
 
 def one_line(error: Exception) -> str:

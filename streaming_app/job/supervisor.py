@@ -39,11 +39,11 @@ from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job.stream_query import (
     cause_of,
-    is_lost_connection,
     one_line,
     stop_query,
 )
 from streaming_app.report import ReportOnce
+from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.log_positions import TruncatedLogError
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Supervisor(Service):
         except (StreamChangedError, JobError, StopRequestedError):
             raise
         except Exception as error:
-            if is_lost_connection(error):
+            if is_lost_jvm(error):
                 raise
             return one_line(error)
         self._has_started = True
@@ -227,7 +227,7 @@ class Supervisor(Service):
             self._not_found(error)
             return False
         except Exception as error:
-            if is_lost_connection(error):
+            if is_lost_jvm(error):
                 raise
             self._not_found(JobError(f"{one_line(error)}."))
             return False

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError, UnsupportedCodecError
+from kafka.errors import KafkaTimeoutError
 from typing_extensions import Self
 
 from streaming_app.kafka.connection import connection_settings, silence_log
-from streaming_app.kafka.properties import SecurityError
 
 _POLL_MS = 500
 _PATIENCE_SECONDS = 20.0  # without a record, then the read fails
@@ -75,29 +73,3 @@ class LogReader:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-
-
-class LogReaders:
-    """Opens connections as long as kafka-python can read the topic."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """Prepare; `properties` are Kafka's."""
-        self._properties = properties
-        self._is_readable = True
-
-    @contextmanager
-    def open(self, topic: str) -> Iterator[LogReader | None]:
-        """Yield a reader; None if no broker answers, or kafka-python does not support a property or the compression.
-
-        When it meets an unknown compression for the first time, the block gets UnsupportedCodecError.
-        """
-        try:
-            log = LogReader(self._properties, topic) if self._is_readable else None
-        except (KafkaError, SecurityError):
-            log = None
-        with log or nullcontext():
-            try:
-                yield log
-            except UnsupportedCodecError:
-                self._is_readable = False
-                raise

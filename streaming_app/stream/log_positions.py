@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 If a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The other replicas
 truncate their logs, and new records get the offsets of lost ones. The leader epoch of a record tells the two apart; the
-offset alone does not. So a file next to the checkpoint has a chain for each partition: up to which offset records may
-be in the tables, and their leader epochs. It is written before the first row of a batch. A leader epoch also rises at
+offset alone does not. So the state of the stream has a chain for each partition: up to which offset records may be in
+the tables, and their leader epochs. It is written before the first row of a batch. A leader epoch also rises at
 every restart of a broker, so only the leader's answer to OffsetForLeaderEpoch tells whether the log still has the
 records.
 
@@ -22,20 +22,19 @@ records.
   nothing of it was written. So as long as the query runs, the end of the log after a read counts as read.
 - If the log begins after the stream's position, records were deleted before the stream read them, by retention or by
   DeleteRecords, and Spark could never read on. That is also a `Cut`, but these records did exist: no history is void.
-- A warehouse of an older release has no chains. Then the log counts as read, unless it ends earlier.
+- If there are no chains, the log counts as read, unless it ends earlier.
 
 With client properties that kafka-python does not support, the job works without these checks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
@@ -44,12 +43,13 @@ from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
-from streaming_app.tables.location import Location
+from streaming_app.stream.stream_state import StreamState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+    from streaming_app.stream.stream_state import StateFile
     from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
@@ -125,14 +125,14 @@ class LogPositions(NoPositions):
     def __init__(
         self,
         leaders: OffsetsTopicClient,
-        checkpoint: Location,
+        state: StateFile,
         report: Callable[[str], None],
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
         """Prepare; `on_cut` is called with each cut."""
-        self._leaders, self._report, self._on_cut = leaders, report, on_cut
-        self._file = Location(f"{checkpoint}.epochs.json")
+        self._leaders, self._state = leaders, state
+        self._report, self._on_cut = report, on_cut
         self._lock = RLock()
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
@@ -149,9 +149,8 @@ class LogPositions(NoPositions):
         with self._lock:
             self._topic, self._topic_id = topic.name, topic.topic_id
             self._leaders.expect(topic.topic_id)
-            known = self._read()
             try:
-                found = self._compare(range(topic.partitions), known, batches)
+                found = self._compare(range(topic.partitions), batches)
             except SecurityError as error:
                 if self._is_known:
                     self._report(f"Cannot check whether a log was cut: {error}")
@@ -232,15 +231,13 @@ class LogPositions(NoPositions):
                 self._write()
             return True
 
-    def _compare(
-        self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
-    ) -> LogCheck:
+    def _compare(self, partitions: Sequence[int], batches: BatchEnds) -> LogCheck:
         """Set the positions, and return their differences from the log."""
-        partitions = list(partitions)
+        known = self._state.state if self._state.state.topic_id == self._topic_id else StreamState()
         epochs, log = self._ask_ends(partitions)
         self.chains, self._ends, cuts = {}, {}, []
         for partition in partitions:
-            chain, end = known.get(partition) or ((), 0)
+            chain, end = known.epochs.get(partition, ()), known.ends.get(partition, 0)
             parting = self._find_parting(partition, chain, end) if chain else end
             if parting == end and batches.committed.get(partition, 0) > end:  # a release without chains committed it
                 end = batches.committed[partition]
@@ -338,23 +335,11 @@ class LogPositions(NoPositions):
         found.insert(0, EpochStart(upper, start))
         return below
 
-    def _read(self) -> dict[int, tuple[Chain, int]]:
-        """Return the stored positions; empty if they are of another topic."""
-        try:
-            stored = json.loads(self._file.find_text() or "")
-            if stored["topic_id"] != self._topic_id:
-                return {}
-            return {int(name): _position(one) for name, one in stored["partitions"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return {}  # the file is missing or damaged
-
     def _write(self) -> None:
-        partitions = {
-            str(partition): {"end": end, "epochs": up_to(self.chains.get(partition, ()), end)}
-            for partition, end in self._ends.items()
-            if end
-        }
-        self._file.write_text(json.dumps({"topic_id": self._topic_id, "partitions": partitions}))
+        ends = {partition: end for partition, end in self._ends.items() if end}
+        self._state.write(
+            ends=ends, epochs={partition: up_to(self.chains.get(partition, ()), end) for partition, end in ends.items()}
+        )
 
 
 def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
@@ -366,11 +351,7 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
             return found
 
 
-def read_again(records: DataFrame) -> DataFrame:
+def cache_again(records: DataFrame) -> DataFrame:
     """Drop the cached copy of records; the next read caches them again with the same storage level."""
     level = records.storageLevel
     return records.unpersist(blocking=True).persist(level)
-
-
-def _position(stored: Mapping[str, Any]) -> tuple[Chain, int]:
-    return tuple(EpochStart(epoch, start) for epoch, start in stored["epochs"]), int(stored["end"])

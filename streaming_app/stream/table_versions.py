@@ -22,24 +22,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
+from streaming_app.stream.stream_state import StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.location import Location
-from streaming_app.tables.own_files import OwnFiles
 
 if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
-
-
-class _Stored(NamedTuple):
-    """The stored id of a table, and its files."""
-
-    id: str
-    files: OwnFiles
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
@@ -49,12 +42,13 @@ def batch_writers(cluster: str, query: str) -> tuple[str, str]:
 
 
 class TableVersions:
-    """The versions of the tables that a query writes, stored next to its checkpoint."""
+    """The versions of the tables that a query writes, as its stored state has them."""
 
     def __init__(
         self,
         writer: TableWriter,
         checkpoint: Location,
+        state: StateFile,
         names: Sequence[str] | None = None,
         *,
         shared: Sequence[str] = (),
@@ -64,7 +58,7 @@ class TableVersions:
         `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
         self._writer, self._checkpoint, self._reader = writer, checkpoint, str(checkpoint)
-        self._file = Location(f"{checkpoint}.tables.json")
+        self._state = state
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
@@ -74,28 +68,23 @@ class TableVersions:
 
         Of a table that was not written since the start the known version stays: it may have been restored since.
         """
-        known = self._known
+        known = dict(self._state.state.tables)
         for name in self._names:
             own = self._writer.table(name)
             files = own.files.get(self._reader)
             if files or name not in known:
-                known[name] = _Stored(str(self._ids[name]), files or own.open_files(self._reader))
-        text = json.dumps({name: {"id": one.id, **one.files._asdict()} for name, one in known.items()})
-        self._file.write_text(text)
+                known[name] = TableVersion(str(self._ids[name]), files or own.open_files(self._reader))
+        self._state.write(tables=known)
 
     def refresh(self) -> None:
         """Store the versions after writes that are of no batch, if any were stored. Raises OSError."""
-        if self._known:
+        if self._state.state.tables:
             self.write()
-
-    def forget(self) -> None:
-        """Remove the stored versions: the tables no longer belong to a checkpoint."""
-        self._known.clear()
-        self._file.remove()
 
     def restored(self) -> list[str]:
         """Return the names of the tables that are older than the checkpoint, or lack rows that were written then."""
-        return [name for name in self._names if name in self._known and self._is_restored(name)]
+        known = self._state.state.tables
+        return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
     def _ids(self) -> dict[str, str | None]:
@@ -120,21 +109,10 @@ class TableVersions:
         newest = self._writer.last_append(name, writers)
         return batch_of(newest) if self._has_slices else newest
 
-    def _is_restored(self, name: str) -> bool:
-        own, known = self._writer.table(name), self._known[name]
+    def _is_restored(self, name: str, known: TableVersion) -> bool:
+        own = self._writer.table(name)
         own.forget()
         return known.id != own.table_id() or own.was_set_back(self._reader, known.files)
-
-    @cached_property
-    def _known(self) -> dict[str, _Stored]:
-        try:
-            known = json.loads(self._file.find_text() or "")
-            return {
-                str(name): _Stored(str(one["id"]), OwnFiles(int(one["version"]), one.get("changes"), one.get("hash")))
-                for name, one in known.items()
-            }
-        except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # the file is missing, damaged, or of an older release
 
 
 def _group_tables() -> list[str]:

@@ -26,7 +26,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import SharedConnection
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
@@ -109,7 +109,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     at_rest.restore(tables)
     rows = at_rest.run(client).rows
     connection = SharedConnection({"bootstrap.servers": broker.bootstrap_server}, StreamsGroupClient)
-    job = Job(config, connection, Health(), pytest.fail)
+    job = Job(config, connection, JobState(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()
     copies = TaskCopies(replace(job, groups=groups.groups))

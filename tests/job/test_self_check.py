@@ -13,7 +13,7 @@ import pytest
 
 from streaming_app.errors import JobError
 from streaming_app.job.self_check import SelfCheck
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
 from tests.support.a_job import a_job
@@ -51,7 +51,7 @@ class SelfCheckHarness:
         self.may_read, self.properties = True, NOWHERE
         self.read: list[list[str]] = []
         self.described: list[list[str]] = []
-        self.health = Health()
+        self.health = JobState()
         self.stream_starts()
         self.lines: list[str] = []
         self.check: SteppedCheck

@@ -19,7 +19,7 @@ from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import SharedConnection
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
 
@@ -116,7 +116,7 @@ class Harness:
         monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
         connection = SharedConnection({}, StreamsGroupClient)
-        job = Job(config, connection, Health(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        job = Job(config, connection, JobState(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
         self.poller = TaskCopies(job, lambda: dict.fromkeys(self.groups, 50))
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)

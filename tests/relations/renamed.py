@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from offsets_decoder import encode
+from streaming_app.stream.appended_tables import APPENDED, EVENTS, RETRACTED
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.fold_stage import fold_in_worker, fold_stream, sort_for_fold, stored_as_records
-from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import APPENDED, EVENTS, RETRACTED
+from streaming_app.stream.group_result import FoldOptions
 from tests.histories.history import History
 from tests.histories.world import World
 from tests.stream.test_fold_stage import RAW

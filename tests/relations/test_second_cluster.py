@@ -14,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
 from streaming_app.tables import own_files
 from streaming_app.tables.location import Location
@@ -152,7 +153,7 @@ def test_a_table_that_is_set_back_while_the_job_runs_is_not_written_and_ends_the
         known.check()
     with pytest.raises(OSError, match=f"Cannot write the table {name}: it was restored"):
         stopped.write_batch(4)
-    TableVersions(stopped.writer, stopped.checkpoint).refresh()  # the job ends now
+    TableVersions(stopped.writer, stopped.checkpoint, stopped.state()).refresh()  # the job ends now
     assert f"lost or restored since: {name};" in stopped.start().message
     stopped.write_batch(0)
     known.check()
@@ -187,9 +188,10 @@ def test_a_query_finds_that_a_table_of_two_was_set_back_though_the_other_one_fou
 ) -> None:
     name, table = "quarantine", stopped.writer.table("quarantine")
     assert stopped.start().message == RESUMED
-    second = TableVersions(stopped.writer, stopped.checkpoint.parent / "second", (), shared=[name])
+    place = stopped.checkpoint.parent / "second"
+    second = TableVersions(stopped.writer, place, StateFile(place).read(), (), shared=[name])
     second.write()
-    known = KnownTables(stopped.writer, stopped.checkpoint.parent / "second", [name])
+    known = KnownTables(stopped.writer, place, [name])
     known.remember()
     restore(stopped, name)
     assert f"lost or restored since: {name};" in stopped.start().message
@@ -197,4 +199,5 @@ def test_a_query_finds_that_a_table_of_two_was_set_back_though_the_other_one_fou
     with pytest.raises(LostTableError):
         known.check()
     second.write()  # of a batch that ran
-    assert TableVersions(stopped.writer, stopped.checkpoint.parent / "second", (), shared=[name]).restored() == [name]
+    found = TableVersions(stopped.writer, place, StateFile(place).read(), (), shared=[name])
+    assert found.restored() == [name]

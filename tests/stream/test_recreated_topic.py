@@ -17,10 +17,11 @@ from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_reader import format_topic_id
-from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.checkpoint_offsets import BatchEnds, checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
@@ -92,7 +93,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     described = client.describe_topics([name])[0]
     checkpoint = Location.of(tmp_path / "checkpoint")
     connection = SharedConnection(client_properties(broker.bootstrap_server, None), Admin)
-    positions = LogPositions(OffsetsTopicClient(connection, name, None), checkpoint, pytest.fail)
+    positions = LogPositions(OffsetsTopicClient(connection, name, None), StateFile(checkpoint), pytest.fail)
     topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"

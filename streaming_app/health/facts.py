@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
-from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
-from streaming_app.health.verdict import BAD, WARNING, Verdict
+from streaming_app.health.verdict import BAD, WARNING, Verdict, pending_since
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
@@ -86,9 +86,19 @@ class Facts:
         """Since when the group has its state. If the log does not prove it: since when it has it at least."""
         group, changes = self.group, self.history.states
         if group.state_since:
-            return group.state_since
+            return min(group.state_since, self.pending_since or group.state_since)
         shown = [one.at for one in changes[-1:] if one.new == group.state]  # it stays while the group writes more
         return min((at for at in (*shown, shown_at(group)) if at), default=self.watched_since or self.now)
+
+    @property
+    def pending_since(self) -> datetime | None:
+        """Since when an earlier verdict has counted, if a wrong clock wrote when members left.
+
+        A run that begins takes a time in the future for now, and would count anew.
+        """
+        is_known = self.previous and self.group.state == EMPTY
+        is_corrected = is_known and self.group.state_since in dict(self.group.moved_times).values()
+        return pending_since(self.previous) if self.previous and is_corrected else None
 
     @property
     def since_text(self) -> str:

@@ -97,6 +97,12 @@ def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
     return found | ({_PENDING_WHY: pending.why} if outlives else {})
 
 
+def pending_since(verdict: Verdict) -> datetime | None:
+    """Return since when what the verdict will be counts; None if nothing is pending."""
+    since = verdict.evidence.get(_PENDING_SINCE)
+    return datetime.fromisoformat(since) if since else None
+
+
 def is_same_pending(one: Verdict, other: Verdict) -> bool:
     """Return whether two verdicts are to become the same at the same time, also once the group is deleted."""
     first, second = ((it.evidence.get(_PENDING_AT), _PENDING_WHY in it.evidence) for it in (one, other))

@@ -176,6 +176,7 @@ def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str
             is_short
             or None in may(it)
             or _was_deleted(it, one, other)
+            or _is_told_by_other_rule(it, one, (whole, other))
             or (one.is_hidden and (it.ended_at or one.back) >= one.back)
         ):
             continue
@@ -211,6 +212,18 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
         if not is_same:
             found[name] = (before, after)
     return found
+
+
+def _is_told_by_other_rule(it: Told, one: Disturbance, outcomes: Sequence[Outcome]) -> bool:
+    """Return whether both runs tell of a group once the job is back. The worst time of a problem may have passed then."""
+    at = one.back + GRACE
+    return bool(one.away and it.rule in HEALTH_RULES and it.opened_at <= at) and all(
+        any(
+            its.group_id == it.group_id and its.rule in HEALTH_RULES and its.opened_at <= at <= (its.ended_at or at)
+            for its in told(run)
+        )
+        for run in outcomes
+    )
 
 
 def _was_deleted(it: Told, one: Disturbance, other: Outcome) -> bool:

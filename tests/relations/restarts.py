@@ -215,7 +215,7 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
 
 
 def _is_told_by_other_rule(it: Told, one: Disturbance, outcomes: Sequence[Outcome]) -> bool:
-    """Return whether both runs tell of a group once the job is back. The worst time of a problem may have passed then."""
+    """Return whether both runs tell of a group once the job is back: its worst time may have passed then."""
     at = one.back + GRACE
     return bool(one.away and it.rule in HEALTH_RULES and it.opened_at <= at) and all(
         any(

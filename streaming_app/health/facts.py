@@ -11,7 +11,7 @@ from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
-from streaming_app.health.verdict import BAD, WARNING, Verdict, pending_since
+from streaming_app.health.verdict import BAD, PENDING_SEVERITY, WARNING, Verdict, pending_since
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
@@ -174,7 +174,9 @@ class Facts:
         """Whether nothing waits, and no records came recently. While that is not known, it stays as it was."""
         rests = self._rests(_RECENTLY)
         if self.waits is None or (rests and self.work.unknown):
-            return self.previous is not None and self.was in BAD and self.previous.severity == WARNING
+            if (before := self.previous) is None:
+                return False
+            return (before.severity if self.was in BAD else before.evidence.get(PENDING_SEVERITY)) == WARNING
         return rests
 
     @property

@@ -15,7 +15,7 @@ from random import Random
 from zlib import crc32
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.health.verdict import GOOD, IDLE, OK
+from streaming_app.health.verdict import GOOD, IDLE, OK, RESTORING
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit
@@ -182,6 +182,8 @@ def violations(
         knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
         # By partition, with evidence of what is known: what began after a part was hidden never knew of that part.
         knew &= one.opened_at < begin or one.rule in HEALTH_RULES
+        # What was Unstable goes on as Restoring, and it is not known that a hidden partition waits.
+        knew &= it.ended_at is None or _at(before.get(one.group_id or "", []), it.ended_at) != RESTORING
         is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"

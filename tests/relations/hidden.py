@@ -30,6 +30,7 @@ GRACE = 15 * 60.0
 _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
 _LATE = 60.0
+"""So long the last answer of a coordinator counts as one of now."""
 _ONLY_UNKNOWN = "whether work waits is not known"
 """Part of the text of a Down that is told because nothing is known: it ends when members are back. If it knew of work,
 it does not."""
@@ -173,7 +174,11 @@ def violations(
                 f"{group_id} at {at}: {text}"
                 for at in times
                 if begin <= at <= end
-                and (text := _is_better(first, second, at, may_be_well=at <= begin + GRACE or not kind.is_lasting))
+                and (
+                    text := _is_better(
+                        first, second, at, may_be_well=at <= begin + GRACE + _LATE or not kind.is_lasting
+                    )
+                )
             )
         elif first != second:
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"

@@ -15,7 +15,7 @@ from random import Random
 from zlib import crc32
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.health.verdict import GOOD, IDLE, OK
+from streaming_app.health.verdict import GOOD, IDLE, OK, RESTORING
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit
@@ -30,6 +30,7 @@ GRACE = 15 * 60.0
 _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
 _LATE = 60.0
+"""So long the last answer of a coordinator counts as one of now."""
 _ONLY_UNKNOWN = "whether work waits is not known"
 """Part of the text of a Down that is told because nothing is known: it ends when members are back. If it knew of work,
 it does not."""
@@ -173,7 +174,11 @@ def violations(
                 f"{group_id} at {at}: {text}"
                 for at in times
                 if begin <= at <= end
-                and (text := _is_better(first, second, at, may_be_well=at <= begin + GRACE or not kind.is_lasting))
+                and (
+                    text := _is_better(
+                        first, second, at, may_be_well=at <= begin + GRACE + _LATE or not kind.is_lasting
+                    )
+                )
             )
         elif first != second:
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"
@@ -182,6 +187,8 @@ def violations(
         knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
         # By partition, with evidence of what is known: what began after a part was hidden never knew of that part.
         knew &= one.opened_at < begin or one.rule in HEALTH_RULES
+        # What was Unstable goes on as Restoring, and it is not known that a hidden partition waits.
+        knew &= it.ended_at is None or _at(before.get(one.group_id or "", []), it.ended_at) != RESTORING
         is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"

@@ -28,7 +28,7 @@ COMMANDS = (
     *(f"lag --by {by}" for by in _BY),
     *("lag --json", "alerts --resolved --pending", "alerts --resolved --json", "status"),
     *(f"describe --all-groups --{part}{more}" for part in _PARTS for more in ("", " --verbose")),
-    *("describe --all-groups --json"),
+    "describe --all-groups --json",
     *(f"why {RICH}{options}" for options in ("", " --json")),
     *(f"history {RICH}{options}" for options in ("", " --at 1d", " --json", " --topology", " --task 0_1")),
 )

@@ -74,7 +74,7 @@ class Edge(NamedTuple):
     """The lag of the reader. It may change without a new layout."""
 
 
-def _closed(box: Node, nodes: Sequence[Node], has_names: bool) -> dict[str, Any]:  # noqa: FBT001 - of a caller
+def _closed(box: Node, nodes: Sequence[Node], *, has_names: bool) -> dict[str, Any]:
     """Return what the node of a closed box shows of the nodes in it."""
     counted = sum(box.counts in {one.kind, "node"} for one in nodes)
     names = [one.name for one in nodes] if has_names else []
@@ -142,22 +142,22 @@ class Graph:
         if not boxes:
             return self
         result = Graph(self.level, notes=[_NOTE.format(FOLDED_ABOVE), *self.notes], draws_boxes=True)
-        opened = {}
+        has_names = len(self.nodes) <= MAX_NODES
+        opened, closed = dict[str, str](), dict[str, dict[str, Any]]()
         for box in boxes.values():
             if is_open(box.name):
                 opened[box.id] = f"b{len(result.boxes)}"
                 result.boxes.append(replace(box, id=opened[box.id], is_open=True))
-        has_names = len(self.nodes) <= MAX_NODES
-        place, closed = dict[str, Node](), dict[str, Node]()
+            else:
+                closed[box.id] = _closed(box, held[box.id], has_names=has_names)
+        place = {}
         for node in self.nodes:
             own = boxes.get(box_of[node.id] or "")
             if own is None or own.id in opened:
                 place[node.id] = replace(node, id=f"n{len(result.nodes)}", box=opened[own.id] if own else None)
                 result.nodes.append(place[node.id])
-                continue
-            if own.id not in closed:
-                closed[own.id] = result.add("folded", own.name, own.title, **_closed(own, held[own.id], has_names))
-            place[node.id] = closed[own.id]
+            else:
+                place[node.id] = result.add("folded", own.name, own.title, **closed[own.id])
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
@@ -10,6 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.fact_requests import (
     ACCEPTABLE_LAG,
     BrokerFact,
@@ -178,9 +180,10 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
 def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
     broker: Broker, start_broker: Callable[..., LocalBroker]
 ) -> None:
-    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
+    with closing(SharedConnection({"bootstrap.servers": broker.bootstrap_server}, Admin)) as connection:
+        assert has_description_plugin(connection) is True
     without = start_broker(version="4.3.1")
-    properties = {"bootstrap.servers": without.bootstrap_server}
-    assert has_description_plugin(properties) is False
-    without.stop()
-    assert has_description_plugin(properties) is None
+    with closing(SharedConnection({"bootstrap.servers": without.bootstrap_server}, Admin)) as connection:
+        assert has_description_plugin(connection) is False
+        without.stop()
+        assert has_description_plugin(connection) is None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.log_positions import cache_again
 from streaming_app.stream.slices import LARGE_RECORD, SLICE_BYTES, Part
 from streaming_app.stream.source import MEASURES, RAW
 from streaming_app.tables.driver_limits import GROUPS, MOST
@@ -70,8 +69,9 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
         """Let Spark read the records once, from one log, and keep them; return their `MEASURES`."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
-        kept = self._kept = self._records.persist(StorageLevel.DISK_ONLY)  # in memory it would fill the heap
-        return self._checked(lambda: cache_again(kept).select(*MEASURES).toArrow())
+        disk = StorageLevel.DISK_ONLY  # in memory it would fill the heap
+        kept = self._kept = self._records.persist(disk)
+        return self._checked(lambda: kept.unpersist(blocking=True).persist(disk).select(*MEASURES).toArrow())
 
 
 def read_small(records: DataFrame, most: int, kind: str) -> pa.Table:

@@ -24,7 +24,6 @@ from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED
 from streaming_app.stream.batch_counts import BatchCounts, BatchTimes, GroupListener
-from streaming_app.stream.batch_plans import BatchPlans
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.failures import NOT_OF_RECORDS, FoldError, is_lost_jvm, may_fit_in_parts, one_line
@@ -38,7 +37,7 @@ from streaming_app.stream.fold_stage import (
 )
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.log_positions import NoPositions, read_whole
-from streaming_app.stream.slices import Part
+from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers

@@ -46,8 +46,6 @@ from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoc
 from streaming_app.stream.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
     from streaming_app.stream.stream_state import StateFile
     from streaming_app.tables.checkpoint_offsets import BatchEnds
@@ -349,9 +347,3 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
         found = read()
         if positions.after_read(ends):
             return found
-
-
-def cache_again(records: DataFrame) -> DataFrame:
-    """Drop the cached copy of records; the next read caches them again with the same storage level."""
-    level = records.storageLevel
-    return records.unpersist(blocking=True).persist(level)

@@ -18,13 +18,14 @@ from zlib import crc32
 
 from streaming_app.errors import StorageError
 from streaming_app.stream.epoch_chain import Chain, EpochStart
-from streaming_app.stream.slices import BatchPlan, Slice
 from streaming_app.tables.location import Location
 from streaming_app.tables.own_files import OwnFiles
 
 _FORMAT = 1
 _OF_0_3 = ("topic", "epochs", "tables", "slices")  # names of the files that 0.3 has instead
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError)  # raised for JSON of another form
+POSITIONS = 1 << 32
+"""The number of positions in a batch."""
 Offsets = Mapping[int, int]
 """By partition of the topic."""
 
@@ -34,6 +35,39 @@ class TableVersion(NamedTuple):
 
     id: str
     files: OwnFiles
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
+
+    end: tuple[int, int] | None
+    """Partition and offset: the slice ends before it. Lower partitions come before it, too."""
+    position: int
+    """Orders the slices of a batch; the last one has the highest."""
+    is_apart: bool = False
+    """It has only the groups that are written apart; earlier slices have all others."""
+
+    def version(self, batch: int) -> int:
+        """Return the version of an append of this slice: it increases with each slice and batch."""
+        return batch * POSITIONS + self.position
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """How a batch is divided."""
+
+    writer: str
+    """The query."""
+    batch: int
+    halvings: int = 0
+    """How often the whole batch is to be halved if there are no slices yet; with them, it counts for later batches."""
+    slices: tuple[Slice, ...] = ()
+    """Empty until the batch was read, and if it is not divided."""
+    apart: tuple[int, ...] = ()
+    """The groups that are written apart, each as the hash of its id; a group with the same hash is also apart."""
+    alone: tuple[int, int, int] | None = None
+    """Partition and offset of a record that has failed alone, and how often."""
 
 
 @dataclass(frozen=True)

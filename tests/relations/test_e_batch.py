@@ -20,11 +20,11 @@ import pytest
 from offsets_decoder import decode, encode
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.stream import fold_stage, group_result, groups_writer, source
-from streaming_app.stream.batch_plans import TRIES
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.slices import TRIES
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.driver_limits import GROUPS, MOST
 from streaming_app.tables.group_rows import GroupRows

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream import batch_plans, batch_records, slices, source
+from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.stream_state import BatchPlan
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -80,7 +81,7 @@ class KilledError(BaseException):
 
 
 def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
-    for module in (batch_plans, batch_records, slices):
+    for module in (batch_records, slices):
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
 
 
@@ -138,7 +139,7 @@ def test_the_records_of_the_parts_of_a_batch_are_its_records(spark: SparkSession
     with BatchRecords(frame, lambda read: read()) as found:
         index = found.read(most)
         ordered = slices.Ordered(index, slices.find_heavy(index))
-        parts = [*ordered.parts(slices.divide(slices.BatchPlan("w", 3, halvings=1), ordered))]
+        parts = [*ordered.parts(slices.divide(BatchPlan("w", 3, halvings=1), ordered))]
         taken = [found.take(part) for part in parts]
     assert len(parts) == 2
     assert [part.slice.is_apart for part in parts] == [False, True]

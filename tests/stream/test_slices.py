@@ -13,19 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.stream.batch_plans import TRIES, BatchPlans
 from streaming_app.stream.slices import (
     SLICE_BYTES,
+    TRIES,
     WHOLE,
-    BatchPlan,
+    BatchPlans,
     Ordered,
     Part,
-    Slice,
     divide,
     find_heavy,
     next_plan,
 )
-from streaming_app.stream.stream_state import StateFile
+from streaming_app.stream.stream_state import BatchPlan, Slice, StateFile
 from streaming_app.tables.location import Location
 from tests.support.frames import write_offset_log
 

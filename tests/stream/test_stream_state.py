@@ -11,8 +11,8 @@ import pytest
 
 from streaming_app.errors import StorageError
 from streaming_app.stream.epoch_chain import EpochStart
-from streaming_app.stream.slices import WHOLE, BatchPlan, Slice
-from streaming_app.stream.stream_state import StateFile, StreamState, TableVersion
+from streaming_app.stream.slices import WHOLE
+from streaming_app.stream.stream_state import BatchPlan, Slice, StateFile, StreamState, TableVersion
 from streaming_app.tables.location import Location
 from streaming_app.tables.own_files import OwnFiles
 

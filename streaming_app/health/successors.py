@@ -53,7 +53,7 @@ class Successors:
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
             return str(known)
-        if not work.waiting:
+        if not facts.waits:  # of what is not known now, the last offsets are not known either
             return None
         declared = settings.successor
         if declared and self._has_members(declared) and self._has_passed(declared, work, is_declared=True):

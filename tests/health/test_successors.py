@@ -53,7 +53,8 @@ def found(
     passes([[left, *rest]], {GROUP: ended}, tracker)
     work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
     snapshots = {GROUP: gone, OTHER: come or other()}
-    return Successors(snapshots, work).of(facts(gone, work[GROUP], at=ago(), settings=settings, previous=previous))
+    now = replace(work[GROUP], known_at=ago().timestamp())
+    return Successors(snapshots, work).of(facts(gone, now, at=ago(), settings=settings, previous=previous))
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,11 @@ def violations(
         for one in found.missed
         if one.group_id not in hidden or (one.opened_at < begin and not _is_in_a_longer_one(one, told(other)))
     )
-    yield from (f"false: {one}" for one in found.false if hidden.get(one.group_id or "", True))
+    yield from (
+        f"false: {one}"
+        for one in found.false
+        if hidden.get(one.group_id or "", True) and not _is_in_a_longer_one(one, told(whole))
+    )
 
 
 def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: bool) -> str | None:
@@ -215,7 +219,10 @@ def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: b
 
 
 def _is_in_a_longer_one(one: Told, problems: Collection[Told]) -> bool:
-    """Return whether a problem did not end where parts are hidden, and became worse."""
+    """Return whether the other world has a problem of another rule that is as long.
+
+    Where parts are hidden, a problem may not end and become worse; and in the whole world a worse one covers a milder.
+    """
     return any(
         it.group_id == one.group_id and it.opened_at <= one.opened_at and (it.ended_at or inf) >= (one.ended_at or inf)
         for it in problems

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from random import Random
 from zlib import crc32
@@ -166,6 +167,10 @@ def violations(
     `hidden`: as `Hidden.groups`.
     """
     before, after = verdicts(whole), verdicts(other)
+
+    def is_early(at: float) -> bool:
+        return at <= begin + GRACE + _LATE or not kind.is_lasting
+
     for group_id in before.keys() | after.keys():
         first, second = before.get(group_id, []), after.get(group_id, [])
         if group_id in hidden:
@@ -192,8 +197,16 @@ def violations(
         is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"
-    yield from (f"missed: {one}" for one in found.missed if one.group_id not in hidden or one.opened_at < begin)
-    yield from (f"false: {one}" for one in found.false if hidden.get(one.group_id or "", True))
+    yield from (
+        f"missed: {one}"
+        for one in found.missed
+        if one.group_id not in hidden or (one.opened_at < begin and not _is_in_a_longer_one(one, told(other)))
+    )
+    yield from (
+        f"false: {one}"
+        for one in found.false
+        if hidden.get(one.group_id or "", True) and not _is_in_a_longer_one(one, told(whole))
+    )
 
 
 def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: bool) -> str | None:
@@ -203,6 +216,17 @@ def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: b
     if found in GOOD and not GOOD & recently:
         return f"{_at(first, at)} is {found}"
     return f"{found} although a part is hidden" if found in {IDLE, OK} and not may_be_well else None
+
+
+def _is_in_a_longer_one(one: Told, problems: Collection[Told]) -> bool:
+    """Return whether the other world has a problem of another rule that is as long.
+
+    Where parts are hidden, a problem may not end and become worse; and in the whole world a worse one covers a milder.
+    """
+    return any(
+        it.group_id == one.group_id and it.opened_at <= one.opened_at and (it.ended_at or inf) >= (one.ended_at or inf)
+        for it in problems
+    )
 
 
 def _of_groups(problems: Collection[Told]) -> list[Told]:

@@ -122,7 +122,7 @@ def compact_with_another_tool(stopped: Stopped, name: str) -> None:
 
 
 def maintain_after_the_last_batch(stopped: Stopped, name: str) -> None:
-    versions = TableVersions(stopped.writer, stopped.checkpoint)
+    versions = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
     versions.restored()  # a start, which notes the files
     stopped.writer.table(name).maintain("offset < 20" if name != "groups" else None)
     versions.refresh()

@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-STATE = {
-    "groups": "group_id",
-    "offset_commits": 'group_id, topic, "partition"',
-    "group_records": "group_id, record_type",
-}
+RESTORED = ("groups", "group_events", "quarantine", "offset_commits", "group_records")
+STATE = {"groups": "group_id", "offsets": 'group_id, topic, "partition"', "all_groups": "group_id"}
 HISTORY = {"group_events": 'group_id, "offset", kind, member_id', "quarantine": '"partition", "offset"'}
 _OF_A_RUN = {"updated_at", "quarantined_at"}
 GROUPS = 4
@@ -63,7 +60,7 @@ class Shared:
         return "\n".join(run_once(self.spark, self.server, settings.pop("warehouse"), **settings))
 
     def versions(self) -> dict[str, int]:
-        return {name: DeltaTable(self.shared / name).version() for name in (*STATE, *HISTORY)}
+        return {name: DeltaTable(self.shared / name).version() for name in RESTORED}
 
     def restore(self, versions: dict[str, int]) -> None:
         """Let somebody restore all tables, and the second cluster's job write and clean them up."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -31,7 +32,7 @@ class Opened:
         self.file = Path(f"{directory / 'checkpoint'}.epochs.json")
         connection = SharedConnection({"bootstrap.servers": cluster.bootstrap_server}, Admin)
         place = Location.of(directory / "checkpoint")
-        asked = OffsetsTopicClient(connection, topic, None)
+        asked = OffsetsTopicClient(connection, topic, None, Event())
         self.positions = LogPositions(asked, place, self.lines.append, on_cut=self.cuts.append)
 
     def open(self, committed: int = 0, begun: int | None = None) -> tuple[Cut, ...]:

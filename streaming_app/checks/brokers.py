@@ -36,7 +36,6 @@ from streaming_app.threads import in_parallel
 _NAMED = 3  # partitions that are named for an unreachable broker
 _CLOCK_SECONDS = 5.0  # a smaller difference of clocks is no warning
 _WAIT_FOR_RECORD_SECONDS = 1.0
-_OPERATIONS = "authorized_operations"  # kafka-python's key; its value is None if the broker does not return them
 _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 30, 53
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _OPTIONAL_ACLS = {
@@ -211,7 +210,9 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         (answer,) = admin.send_to_any(DescribeConfigsRequest(resources=[resource])).results
         granted = answer.error_code not in AUTHORIZATION_CODES
         yield _optional_acl(f"DescribeConfigs on {kind.name.title()}:*", granted=granted)
-    yield _optional_acl("Describe on Cluster", granted=_has(admin.describe_cluster()[_OPERATIONS], "DESCRIBE"))
+    yield _optional_acl(
+        "Describe on Cluster", granted=_has(admin.describe_cluster()["authorized_operations"], "DESCRIBE")
+    )
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED
     yield _optional_acl("Describe on TransactionalId:*", granted=granted)

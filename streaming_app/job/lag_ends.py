@@ -23,7 +23,6 @@ from streaming_app.kafka.topic_reader import (
     NO_LEADER,
     UNKNOWN_TOPIC,
     Answers,
-    DescribedTopic,
     Offset,
     TopicReader,
     describe_topics,
@@ -61,7 +60,7 @@ class LogEndsReader:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._reader = TopicReader()
+        self.reader = TopicReader()  # of the needed topics
         self._starts: dict[TopicPartition, tuple[int, float]] = {}  # with the time of the request
         self._slow_at = 0.0
         self._is_slow = True  # this pass also makes the requests that are made only every few minutes
@@ -69,58 +68,54 @@ class LogEndsReader:
         self._leaders: dict[TopicPartition, int | None] = {}  # the last known leaders
         self._tails: dict[TopicPartition, Tail] = {}
 
-    @property
-    def topics(self) -> Mapping[str, DescribedTopic]:
-        """The needed topics, as last described."""
-        return self._reader.topics
-
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Every few minutes ask for the leaders of all topics; else of new, missing and recreated topics.
 
         Raises KafkaError when no broker answers.
         """
+        known = self.reader.topics
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
-            self._reader.topics = {name: one for name, one in self.topics.items() if name in needed}
-            self._reader.describe(admin, needed)
+            self.reader.topics = {name: one for name, one in known.items() if name in needed}
+            self.reader.describe(admin, needed)
             return
         recreated = {
             topic
             for (_, topic, _), commit in commits.items()
-            if commit.topic_id is not None and topic in self.topics and self.topics[topic].topic_id != commit.topic_id
+            if commit.topic_id is not None and topic in self.reader.topics and known[topic].topic_id != commit.topic_id
         }
-        missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
-        again = recreated.union(missing[:_MOST_MISSING], needed - self.topics.keys())
-        self._reader.describe(admin, again)
+        missing = [topic for topic in sorted(needed & known.keys()) if known[topic].error == UNKNOWN_TOPIC]
+        again = recreated.union(missing[:_MOST_MISSING], needed - known.keys())
+        self.reader.describe(admin, again)
 
     def shown(self, admin: Admin, topics: Collection[str]) -> set[str]:
         """Return which of these topics the principal may describe: before, and still. Raises KafkaError, as above."""
-        before = {name for name in topics if (one := self.topics.get(name)) and one.error is None}
-        self._reader.describe(admin, topics)
-        return {name for name in before if self.topics[name].error is None}
+        before = {name for name in topics if (one := self.reader.topics.get(name)) and one.error is None}
+        self.reader.describe(admin, topics)
+        return {name for name in before if self.reader.topics[name].error is None}
 
     def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
         """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
         at = dict.fromkeys(keys, self._clock())
-        latest = self._reader.offsets(admin, keys)
-        if again := self._reader.find_leaders(admin, latest):
+        latest = self.reader.offsets(admin, keys)
+        if again := self.reader.find_leaders(admin, latest):
             at.update(dict.fromkeys(again, self._clock()))
-            latest |= self._reader.offsets(admin, again)
+            latest |= self.reader.offsets(admin, again)
         self._note_leaders(latest)
         answered = [key for key, found in latest.items() if isinstance(found, Offset)]
-        stable = self._reader.offsets(admin, answered, committed_only=True)
+        stable = self.reader.offsets(admin, answered, committed_only=True)
         self._read_starts(admin, answered)
         ends = {}
         for key in keys:
             end, (start, start_at) = _offset(latest.get(key)), self._starts.get(key, (None, None))
-            topic, leader = self.topics.get(key[0]), self._leaders[key]
+            topic, leader = self.reader.topics.get(key[0]), self._leaders[key]
             last_stable, topic_id = _offset(stable.get(key)), topic.topic_id if topic else None
             if last_stable is not None and end is not None:
                 last_stable = min(last_stable, end)  # the two requests are made one after the other
             answered_at = None if leader is None else self._answered_at.get(leader)
             ends[key] = LogEnds(end, start, last_stable, topic_id, at[key], start_at, leader, answered_at)
         return Ends(
-            ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self._reader.unanswered(latest))
+            ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self.reader.unanswered(latest))
         )
 
     def read_tails(
@@ -140,7 +135,7 @@ class LogEndsReader:
             if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)
                 starts[key] = tail.empty_to if tail.empty_from <= highest < tail.empty_to else highest
-        for key, found in find_records(admin, starts, self.topics).items():
+        for key, found in find_records(admin, starts, self.reader.topics).items():
             if not isinstance(found, str):
                 self._tails[key] = _with_read(self._tails[key], starts[key], found)
             elif is_denied(found):
@@ -164,11 +159,11 @@ class LogEndsReader:
         a timestamp in the future also proves nothing.
         """
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
-        timed = self._reader.offsets(admin, new, 0) if new else {}
+        timed = self.reader.offsets(admin, new, 0) if new else {}
         new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
         times = [dict.fromkeys(new, now - age) for age in SEED_SECONDS]
         for at in (*times, new) if new else ():
-            answers = self._reader.offsets(admin, new, {key: int(one * 1000) for key, one in at.items()})
+            answers = self.reader.offsets(admin, new, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
                 if isinstance(answer, str) or answer.timestamp > now * 1000:  # a timestamp in the future proves nothing
@@ -184,7 +179,7 @@ class LogEndsReader:
         """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
-            starts = self._reader.offsets(admin, due, EARLIEST)
+            starts = self.reader.offsets(admin, due, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}
         if self._is_slow:
@@ -192,7 +187,7 @@ class LogEndsReader:
 
     def _note_leaders(self, latest: Answers[Offset]) -> None:
         """Note the leader of each partition (without one, the last leader), and which leaders have answered."""
-        found = {key: leader_of(self.topics, key) for key in latest}
+        found = {key: leader_of(self.reader.topics, key) for key in latest}
         self._leaders = {
             key: leader if isinstance(leader, int) else self._leaders.get(key) for key, leader in found.items()
         }
@@ -210,7 +205,7 @@ class LogEndsReader:
         for key, error in latest.items():
             if isinstance(error, Offset):
                 continue
-            topic, leader = self.topics.get(key[0]), leader_of(self.topics, key)
+            topic, leader = self.reader.topics.get(key[0]), leader_of(self.reader.topics, key)
             offline = topic.offline.get(key[1], ()) if topic and error == NO_LEADER else ()
             brokers = [leader] if error == AWAY and isinstance(leader, int) else offline
             for broker in brokers:

@@ -220,7 +220,7 @@ class LagPass:
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
-            described = {name for name, one in self._ends.topics.items() if one.error != UNKNOWN_TOPIC}
+            described = {name for name, one in self._ends.reader.topics.items() if one.error != UNKNOWN_TOPIC}
             self._matched_topics = frozenset(committed_topics | described)
             self._matches.clear()
             for group_id, known in self._known.items():
@@ -249,7 +249,7 @@ class LagPass:
         none = Commit(None)
         for group_id, tasks in groups.items():
             for topic in tasks.subtopology_of or ():
-                described = self._ends.topics.get(topic)
+                described = self._ends.reader.topics.get(topic)
                 is_hidden = described and described.error and not described.leaders and is_denied(described.error)
                 for partition in (0,) if is_hidden else described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)

@@ -89,11 +89,9 @@ class OffsetsTopicClient:
     NotAuthorizedError when an ACL is missing, and JobError if waiting does not help; the texts say what to do.
     """
 
-    def __init__(
-        self, connection: SharedConnection[Admin], topic: str, spark: SparkSession | None, stop: Event | None = None
-    ) -> None:
-        """Prepare. Once `stop` is set, no call waits for elections. Without `spark` there is no other client."""
-        self._connection, self._topic, self._spark, self._stop = connection, topic, spark, stop or Event()
+    def __init__(self, connection: SharedConnection[Admin], topic: str, spark: SparkSession, stop: Event) -> None:
+        """Prepare. Once `stop` is set, no call waits for elections."""
+        self._connection, self._topic, self._spark, self._stop = connection, topic, spark, stop
         self.properties = connection.properties
         self._reader, self._topic_id, self._is_described = TopicReader(), "", False
 
@@ -106,8 +104,6 @@ class OffsetsTopicClient:
         try:
             return self._request(partial(self._describe, to_read=to_read))
         except SecurityError as error:
-            if self._spark is None:
-                raise
             known = self._check(partial(_read_in_java, self._spark, self.properties, self._topic, error))
             return known._replace(group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
 

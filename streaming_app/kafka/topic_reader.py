@@ -190,8 +190,6 @@ class TopicReader:
     def find_leaders(self, admin: Admin, found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
         """Describe the topics of unanswered partitions again; return the partitions that are worth another request."""
         unanswered = self.unanswered(found)
-        if not unanswered:
-            return []
         away = {leader_of(self.topics, key) for key in unanswered if found[key] == AWAY}
         self.describe(admin, {topic for topic, _ in unanswered})
         return [key for key in unanswered if found[key] != AWAY or leader_of(self.topics, key) not in away]
@@ -220,7 +218,7 @@ def read_offsets(
         time.sleep(_PAUSE_SECONDS)
 
 
-def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: bool = False) -> dict[str, DescribedTopic]:
+def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: bool = False) -> Topics:
     """Return these topics with their leaders or errors, whether or not they exist. Creates no topic.
 
     None are all topics that exist and may be described. Raises KafkaError if no broker answers.
@@ -336,11 +334,10 @@ class PartitionCounts:
             try:
                 with self._connection.use() as admin:
                     topics = describe_topics(admin, missing)
-            except (KafkaError, OSError):
-                return None
-            except SecurityError as error:
-                because = f"because topics cannot be described: {error}"
-                self._report(f"NotReady reasons are derived from the log alone, {because}")
+            except (KafkaError, OSError, SecurityError) as error:
+                if isinstance(error, SecurityError):
+                    because = f"because topics cannot be described: {error}"
+                    self._report(f"NotReady reasons are derived from the log alone, {because}")
                 return None
             if any(one.error not in {None, UNKNOWN_TOPIC} for one in topics.values()):
                 return None  # not authorized to describe it: the topic may still exist

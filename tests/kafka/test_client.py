@@ -74,7 +74,7 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
     client.create_topic(name)
     properties = client_properties(broker.bootstrap_server, None)
     with closing(SharedConnection(properties, Admin)) as connection:
-        asked = OffsetsTopicClient(connection, name, None)
+        asked = OffsetsTopicClient(connection, name, None, threading.Event())
         asked.describe(to_read=False)
         with connection.use() as admin:
             admin._connections._net._exception = RuntimeError("why it ended")

@@ -51,7 +51,7 @@ def topic(client: StreamsGroupClient, broker: Broker, unique: Callable[[str], st
 
 
 def client_of(connection: SharedConnection[Admin], topic: str, stop: Event | None = None) -> OffsetsTopicClient:
-    asked = OffsetsTopicClient(connection, topic, None, stop)
+    asked = OffsetsTopicClient(connection, topic, None, stop or Event())
     asked.expect(asked.describe(to_read=False).topic_id)
     return asked
 

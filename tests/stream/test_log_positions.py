@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -32,7 +33,7 @@ class Opened:
         connection = SharedConnection({"bootstrap.servers": cluster.bootstrap_server}, Admin)
         self.state = StateFile(Location.of(directory / "checkpoint")).read()
         self.state.note(topic_id=self._topic.topic_id)
-        asked = OffsetsTopicClient(connection, topic, None)
+        asked = OffsetsTopicClient(connection, topic, None, Event())
         self.positions = LogPositions(asked, self.state, self.lines.append, on_cut=self.cuts.append)
 
     def open(self, committed: int = 0, begun: int | None = None) -> tuple[Cut, ...]:

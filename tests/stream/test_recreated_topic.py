@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -93,7 +94,7 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     described = client.describe_topics([name])[0]
     checkpoint = Location.of(tmp_path / "checkpoint")
     connection = SharedConnection(client_properties(broker.bootstrap_server, None), Admin)
-    positions = LogPositions(OffsetsTopicClient(connection, name, None), StateFile(checkpoint), pytest.fail)
+    positions = LogPositions(OffsetsTopicClient(connection, name, None, Event()), StateFile(checkpoint), pytest.fail)
     topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"

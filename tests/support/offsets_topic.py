@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from threading import Event
 
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ def describe_offsets_topic(
 ) -> OffsetsTopic:
     """Describe the topic as `OffsetsTopicClient` does, over a connection for this call only."""
     with closing(SharedConnection(properties, Admin)) as connection:
-        return OffsetsTopicClient(connection, topic, spark).describe(to_read=to_read)
+        return OffsetsTopicClient(connection, topic, spark, Event()).describe(to_read=to_read)
 
 
 def epoch_records(group_id: str, epoch: int) -> tuple[Pair, Pair]:

@@ -94,7 +94,7 @@ def record_to_alert() -> str:
                 415, 20, 180, "Decode and fold", ("one group at a time,", "in offset order"), "offsets_decoder, groups/"
             ),
             arrow((595, 62), (627, 62)),
-            Box(630, 20, 165, "Write", ("append events, then", "replace group rows"), "stream/groups_batch.py"),
+            Box(630, 20, 165, "Write", ("append events, then", "replace group rows"), "stream/groups_writer.py"),
             arrow((670, 102), (670, 132)),
             '<rect class="outside" x="10" y="135" width="700" height="102"/>',
             text(360, 153, "Delta tables, written by tables/"),

@@ -36,7 +36,7 @@ def run(  # noqa: PLR0913 - with the keys of the configuration
     report: Callable[[str], None] = print,
     **settings: object,
 ) -> None:
-    """Run the job in a Spark session that has Delta Lake and the Kafka source; no other setting of it is needed.
+    """Run the job in a Spark session that has the Kafka source; no other setting of it is needed.
 
     It returns when all available records are processed, with `once`; otherwise soon after another thread, or a signal
     handler, sets `stop`. It installs no signal handler: Ctrl-C, or what interrupts a notebook, stops the job cleanly

@@ -70,7 +70,7 @@ def json_units(text: str) -> str:
 # --- Names, which become parts of paths, and addresses ----------------------------------------------------------------
 
 MAX_NAME_CHARACTERS = 200  # a file name may have 255 bytes, and suffixes such as `.running.json` are added
-# In a directory with the checkpoint of cluster `X` are `X.topic.json` and others, and `.new` while they are written.
+# Next to the checkpoint of cluster `X` are `X.state0.json` and `X.state1.json`, and `.new` while one is written.
 _NAME = re.compile(rf"(?!\.{{1,2}}\Z)(?!.*\.(?:json|new)\Z)[A-Za-z0-9._-]{{1,{MAX_NAME_CHARACTERS}}}")
 
 

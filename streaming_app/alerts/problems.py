@@ -15,7 +15,8 @@ the problem stays as it is. At most one problem with a key is open.
   times are those of the verdicts, so they do not depend on how often `step` is called. A verdict may be as old as the
   record that proves it; a problem that it opens still begins after the end of the last one.
 - A group that stops and recovers again and again would open a problem each time. So if a problem opens within `AGAIN`
-  after the end of one with the same key, rule and cause, it ends only after the group has processed for `CALM`.
+  after the end of one with the same key, rule and cause, or without a cause, it ends only after the group has processed
+  for `CALM`.
 
 A restart changes nothing: all state is in the stored problems. A time in the future counts as now.
 """
@@ -198,7 +199,8 @@ class Problems:
 
     def _over(self, one: Problem, over: Over, at: datetime) -> None:
         timeline = _add(one.timeline, Line(at, over.verdict, one.rule, one.severity, over.why))
-        before_at = self._ended.get(_kind(one))  # the end of the last problem of this kind
+        kinds = (_kind(one), _kind(replace(one, cause=None)))  # it may have got its cause after it opened
+        before_at = max(filter(None, map(self._ended.get, kinds)), default=None)  # the end of the last one of its kind
         if one.opened_at is None:
             self._change(replace(one, ended_at=at))
         elif over.verdict in {None, OFF} or before_at is None or one.opened_at - before_at > AGAIN:

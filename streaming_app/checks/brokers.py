@@ -8,30 +8,35 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest
-from kafka.protocol.consumer import OffsetSpec
 
 from streaming_app.checks.result import Result, failed, ok, skipped, warning
 from streaming_app.errors import error_line
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, broker_facts, diagnose, releases
+from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, diagnose, fact_requests, releases
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, grant_command, missing_acl_message
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED
 from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
+from streaming_app.kafka.topic_reader import (
+    MAX_TIMESTAMP,
+    UNKNOWN_TOPIC,
+    Offset,
+    TopicReader,
+    describe_topics,
+    is_denied,
+)
 from streaming_app.text import first_of
 from streaming_app.threads import in_parallel
 
 _NAMED = 3  # partitions that are named for an unreachable broker
 _CLOCK_SECONDS = 5.0  # a smaller difference of clocks is no warning
 _WAIT_FOR_RECORD_SECONDS = 1.0
-_OPERATIONS = "authorized_operations"  # kafka-python's key; its value is None if the broker does not return them
-_UNKNOWN_TOPIC, _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 3, 30, 53
+_GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 30, 53
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
@@ -105,7 +110,7 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
 def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Result]:
     """Connect to the advertised listener of each broker, which is often not reachable from every machine."""
     brokers = {broker["broker_id"]: broker for broker in admin.describe_cluster()["brokers"]}
-    found = {one.broker_id: one for one in releases.ask(admin)}
+    found = {one.broker_id: one for one in releases.fetch(admin)}
     addresses = [_address(broker) for broker in brokers.values()]
     found_causes = in_parallel(lambda one: diagnose.find_cause(one, properties), addresses, diagnose.CONNECTIONS)
     causes = dict(zip(brokers, found_causes, strict=True))
@@ -123,7 +128,7 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
         yield failed(check, diagnose.of_one_broker(cause) + fenced + leads, remedy)
     yield from judge_releases(list(found.values()))
     answering = [number for number, cause in causes.items() if cause is None]
-    configs = broker_facts.configs_of_brokers(admin, answering)
+    configs = fact_requests.configs_of_brokers(admin, answering)
     by_broker = releases.configs_by_broker((fact.subject, fact.name, fact.value) for fact in configs)
     for gap in releases.config_gaps(by_broker):
         yield warning("brokers' configs", gap, "set the same value on all brokers")
@@ -139,11 +144,10 @@ def _address(broker: Mapping[str, Any]) -> str:
 def _partitions_of(admin: Admin, brokers: Collection[int]) -> Mapping[int, Sequence[str]]:
     """Return broker -> the partitions that it leads, or that have no leader and are offline because of it."""
     found: defaultdict[int, list[str]] = defaultdict(list)
-    for topic in admin.describe_topics() if brokers else ():
-        for partition in topic["partitions"]:
-            leader = partition["leader_id"]
-            for broker in [leader] if leader >= 0 else partition["offline_replicas"]:
-                found[broker].append(f"{topic['name']}-{partition['partition_index']}")
+    for name, topic in (describe_topics(admin, None) if brokers else {}).items():
+        for partition, leader in topic.leaders.items():
+            for broker in [leader] if leader >= 0 else topic.offline[partition]:
+                found[broker].append(f"{name}-{partition}")
     return {broker: sorted(found[broker]) for broker in brokers}
 
 
@@ -160,35 +164,36 @@ def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
 
 
 def _check_topic(admin: Admin, topic: str) -> Iterator[Result]:
-    described = admin.describe_topics([topic])[0]
-    code, name = described["error_code"], "topic"
+    described = describe_topics(admin, [topic], in_detail=True)[topic]
+    error, name = described.error, "topic"
     read, describe = f"ACL Read on Topic:{topic}", f"ACL Describe on Topic:{topic}"
-    if code == TOPIC_AUTHORIZATION_FAILED:
+    if error and is_denied(error):
         yield skipped(name, f"{topic} cannot be described")
         yield failed(describe, "missing", missing_acl_message("DESCRIBE", "Topic", topic))
         yield skipped(read, "not known without Describe")
-    elif code == _UNKNOWN_TOPIC:
+    elif error == UNKNOWN_TOPIC:
         remedy = "brokers create it when the first group commits, and the job waits for it; or --topic is wrong"
         yield warning(name, f"the brokers have no topic {topic}", remedy)
-    elif code:
-        yield failed(name, f"{topic}: {GroupError(code)}")
+    elif error:
+        yield failed(name, f"{topic}: {error}")
     else:
-        text = f"{topic} has {len(described['partitions'])} partitions"
-        if without_leader := sum(partition["error_code"] != 0 for partition in described["partitions"]):
+        text = f"{topic} has {len(described.leaders)} partitions"
+        if without_leader := sum(leader < 0 for leader in described.leaders.values()):
             yield failed(name, f"{text}, {without_leader} of them without a leader", "start the brokers that have them")
         else:
             yield ok(name, text)
         yield ok(describe, "granted")
         remedy = missing_acl_message("READ", "Topic", topic)
-        yield ok(read, "granted") if _has(described, "READ") else failed(read, "missing", remedy)
-        granted = _has(described, "DESCRIBE_CONFIGS")
+        yield ok(read, "granted") if _has(described.rights, "READ") else failed(read, "missing", remedy)
+        granted = _has(described.rights, "DESCRIBE_CONFIGS")
         yield _optional_acl("DescribeConfigs on Topic:{topic}", granted=granted, topic=topic)
 
 
 def _check_acls(admin: Admin) -> Iterator[Result]:
     """Send requests about resources that need not exist: every broker checks the ACL first."""
     check, unknown = f"ACL Describe on Group:{GROUP_PREFIX} (prefixed)", f"{GROUP_PREFIX}-{uuid.uuid4()}"
-    if admin.describe_topics([OFFSETS_TOPIC])[0]["error_code"] == _UNKNOWN_TOPIC:
+    described = describe_topics(admin, [OFFSETS_TOPIC, unknown])
+    if described[OFFSETS_TOPIC].error == UNKNOWN_TOPIC:
         yield skipped(check, f"a request about a group would create {OFFSETS_TOPIC}")
         return
     any_group = str(uuid.uuid4())
@@ -197,8 +202,7 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
     denied = codes.get(unknown) == _GROUP_AUTHORIZATION_FAILED
     yield failed(check, "missing", remedy) if denied else ok(check, "granted")
     yield _optional_acl("Describe on Group:*", granted=codes.get(any_group) != _GROUP_AUTHORIZATION_FAILED)
-    code = admin.describe_topics([unknown])[0]["error_code"]
-    yield _optional_acl("Describe on Topic:*", granted=code != TOPIC_AUTHORIZATION_FAILED)
+    yield _optional_acl("Describe on Topic:*", granted=not is_denied(described[unknown].error or ""))
     for kind in (ConfigResourceType.GROUP, ConfigResourceType.TOPIC):
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind.value, resource_name=unknown, configuration_keys=[]
@@ -206,7 +210,9 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         (answer,) = admin.send_to_any(DescribeConfigsRequest(resources=[resource])).results
         granted = answer.error_code not in AUTHORIZATION_CODES
         yield _optional_acl(f"DescribeConfigs on {kind.name.title()}:*", granted=granted)
-    yield _optional_acl("Describe on Cluster", granted=_has(admin.describe_cluster(), "DESCRIBE"))
+    yield _optional_acl(
+        "Describe on Cluster", granted=_has(admin.describe_cluster()["authorized_operations"], "DESCRIBE")
+    )
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED
     yield _optional_acl("Describe on TransactionalId:*", granted=granted)
@@ -227,23 +233,22 @@ def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:
     return warning(check, f"missing (optional): without it {without}", f"{remedy}{script}")
 
 
-def _has(described: Mapping[str, Any], operation: str) -> bool:
+def _has(rights: Collection[str] | None, operation: str) -> bool:
     """Return whether an operation is authorized; also True if the broker does not return authorized operations."""
-    operations = described.get(_OPERATIONS)
-    return operations is None or operation in operations
+    return rights is None or operation in rights
 
 
 def _check_clock(admin: Admin, topic: str) -> Iterator[Result]:
-    described = admin.describe_topics([topic])[0]
-    if described["error_code"]:
+    reader = TopicReader()
+    reader.describe(admin, [topic])
+    if reader.topics[topic].error:
         yield skipped("clock", f"{topic} cannot be described")
         return
-    led = [one["partition_index"] for one in described["partitions"] if one["leader_id"] >= 0]
-    specs = {TopicPartition(topic, partition): OffsetSpec.MAX_TIMESTAMP for partition in led}
+    keys = [(topic, partition) for partition in reader.topics[topic].leaders]
 
     def newest() -> float | None:
-        found = admin.list_partition_offsets(specs)
-        return max((offset.timestamp / 1000 for offset in found.values() if offset.timestamp >= 0), default=None)
+        found = (one for one in reader.offsets(admin, keys, MAX_TIMESTAMP).values() if isinstance(one, Offset))
+        return max((one.timestamp / 1000 for one in found if one.timestamp >= 0), default=None)
 
     began_at, first = time.time(), newest()
     time.sleep(_WAIT_FOR_RECORD_SECONDS)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import TextWrapper
 
-from streaming_app.kafka.broker_facts import configs_of_brokers
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.fact_requests import configs_of_brokers
 from streaming_app.kafka.releases import DESCRIPTION_PLUGIN
 from streaming_app.text import escape, first_of
 
@@ -22,7 +22,7 @@ Cluster = tuple[Mapping[str, str], str | None]
 description plugin ("" for none, None if the principal may not read it)."""
 
 
-def ask_cluster(properties: Mapping[str, str]) -> Cluster:
+def describe_cluster(properties: Mapping[str, str]) -> Cluster:
     """Return the facts about a cluster. Raises the errors of `StreamsGroupClient`."""
     with StreamsGroupClient.of(properties) as client:
         facts = configs_of_brokers(client, client.broker_ids())

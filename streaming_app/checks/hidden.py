@@ -7,7 +7,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from streaming_app.kafka.error_lines import grant_command
-from streaming_app.kafka.lag_offsets import is_denied
+from streaming_app.kafka.topic_reader import is_denied
 from streaming_app.text import count, escape, first_of
 
 _NAMED = 3

@@ -180,11 +180,11 @@ class Verification:
             rows = self.tables.rows(some)
             for group_id, description in zip(some, descriptions, strict=True):
                 lag = sum(behind.values()) if home[group_id] in behind else 0
-                if again := self.look_at(group_id, rows.get(group_id), description, lag):
+                if again := self.verify(group_id, rows.get(group_id), description, lag):
                     remaining.append(again)
         return remaining
 
-    def look_at(self, group_id: str, row: Row | None, description: GroupDescription, behind: int) -> NotCompared | None:
+    def verify(self, group_id: str, row: Row | None, description: GroupDescription, behind: int) -> NotCompared | None:
         """Compare a group, and add the result to the report. Return why it must be compared again, or None."""
         unconfirmed, code = self.unconfirmed.pop(group_id, None), description["error_code"]
         if code not in {NO_ERROR, GROUP_ID_NOT_FOUND}:  # no answer

@@ -149,7 +149,7 @@ def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
 
 
 def _write_config(settings: Settings, file: Path) -> None:
-    from streaming_app.checks.first_configuration import ask_cluster, first_configuration  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.checks.first_configuration import describe_cluster, first_configuration  # noqa: PLC0415 - not loaded by --help
     from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
@@ -158,7 +158,7 @@ def _write_config(settings: Settings, file: Path) -> None:
     server = settings.bootstrap_server or ""
     properties = client_properties(server, settings.command_config)
     with errors_as_lines(properties, "--write-config needs Describe on the cluster and on the groups"):
-        found = ask_cluster(properties)
+        found = describe_cluster(properties)
     with file.open("x", encoding="utf-8") as new:
         new.write(first_configuration(server, settings.command_config, found))
     echo(f"Wrote {file}. Next: streams-groups check --config {file}")

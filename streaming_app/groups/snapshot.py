@@ -120,7 +120,8 @@ class GroupSnapshot:
     unsettled_count: int = 0
     """The number of all members that are not settled."""
     moved_times: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
-    """Pairs of a time that a wrong clock wrote, and the corrected time."""
+    """Pairs of a time that a wrong clock wrote, and the corrected time. Also those of a time that was written so, and
+    that another one was corrected to."""
 
 
 COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in ("unsettled", "unsettled_count", "moved_times"))
@@ -148,8 +149,11 @@ class WrittenBetween(NamedTuple):
 
 def correct_snapshot(written: GroupSnapshot, before: GroupSnapshot | None, bounds: WrittenBetween) -> GroupSnapshot:
     """Return `written` with corrected times. A time that the corrected snapshot `before` has keeps its correction."""
-    known = {**{time: time for time in _times(before)}, **dict(before.moved_times)} if before else {}
-    moved = {time: new for time in _times(written) if (new := known.get(time) or bounds.correct(time)) != time}
+    known = dict(before.moved_times) if before else {}
+    corrected = set(known.values())
+    known = {time: time for time in (_times(before) if before else ()) if time not in corrected} | known
+    new = {time: known.get(time) or bounds.correct(time) for time in _times(written)}
+    moved = {time: one for time, one in new.items() if one != time}
     if not moved:
         return written
     changes: dict[str, Any] = {name: moved[time] for name in _TIMES if (time := getattr(written, name)) in moved}
@@ -157,7 +161,9 @@ def correct_snapshot(written: GroupSnapshot, before: GroupSnapshot | None, bound
         one._replace(updated_at=one.updated_at and moved.get(one.updated_at, one.updated_at))
         for one in written.unsettled
     )
-    return replace(written, **changes, unsettled=tuple(members), moved_times=tuple(moved.items()))
+    written_so = {time: time for time in new if time in moved.values() and time not in moved}
+    pairs = tuple((moved | written_so).items())
+    return replace(written, **changes, unsettled=tuple(members), moved_times=pairs)
 
 
 def _times(snapshot: GroupSnapshot) -> Iterator[datetime]:

@@ -35,10 +35,20 @@ from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
 from streaming_app.health.history import NO_HISTORY, GroupHistory
-from streaming_app.health.judge import judge
+from streaming_app.health.judge import continued, judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import OFF, PLANNED, RETIRED, UNKNOWN, Verdict, is_bad, pending_of_deleted
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
+from streaming_app.health.verdict import (
+    OFF,
+    PENDING,
+    PLANNED,
+    RETIRED,
+    UNKNOWN,
+    Verdict,
+    is_bad,
+    is_same_pending,
+    pending_of_deleted,
+)
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import EPOCH
 
@@ -50,6 +60,7 @@ _EVENTS_PER_STEP = 10  # measured: a verdict on a group with 500 changes of stat
 _MOVES = timedelta(minutes=1)
 NONE: Mapping[str, GroupWork] = MappingProxyType({})
 _NO_COPIES = GroupCopies()
+_OF_OTHER_TYPE = "Its id belongs to a group of another type now."
 NOT_JUDGED = "The verdict cannot be decided: "
 
 
@@ -161,9 +172,9 @@ class Board:
         newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
         for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
             facts = self._see(group_id, now)
-            if facts is None:
+            if facts is None and group_id in self._verdicts:
                 self._forget_unseen(group_id, now)
-            elif facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now):
+            elif facts and (facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now)):
                 if is_newcomer(facts.group, now):
                     newcomers.append(facts.group)
                 else:
@@ -179,7 +190,8 @@ class Board:
         snapshot = known.groups.get(group_id)
         if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
             if not self._of_all_types or group_id not in (known.work or NONE):
-                return before and (before if before.is_deleted else replace(before, is_deleted=True))
+                is_as_before = before and before.is_deleted and not self._is_of_other_type(group_id)
+                return before if before is None or is_as_before else replace(before, is_deleted=True)
             is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.group_type != STREAMS)
             snapshot = before.group if before and is_as_before else _of_other_type(group_id)
         history = known.histories.get(group_id, NO_HISTORY)
@@ -226,20 +238,34 @@ class Board:
                 self._changes.append(Change(group_id, verdict, now))  # so that the stored verdict is removed
 
     def _forget_unseen(self, group_id: str, now: datetime) -> None:
-        """Remove the verdict on a group that was deleted while no job ran. A bad verdict stays.
+        """Remove the verdict on a group that was deleted before this run saw it. A bad verdict stays.
 
-        One that an earlier run saw deleted becomes what was pending then. While work is not known, nothing is removed:
-        the group may be one of another type.
+        One of a group without members becomes what was pending, unless members came back before the deletion. While
+        work is not known, nothing is removed: the group may be one of another type.
         """
-        verdict = self._verdicts.get(group_id)
-        if verdict and (pending := pending_of_deleted(verdict)):
+        verdict, states = self._verdicts[group_id], self._known.histories.get(group_id, NO_HISTORY).states
+        pending = pending_of_deleted(verdict)
+        if self._is_of_other_type(group_id):
+            if verdict.verdict != OFF:
+                self._verdicts[group_id] = other = Verdict(OFF, now, now, _OF_OTHER_TYPE)
+                self._changes.append(Change(group_id, other, now))
+        elif pending and not any(one.at > pending.since and one.new not in {EMPTY, DEAD} for one in states):
             if pending.at <= now:
-                self._verdicts[group_id] = pending
+                self._verdicts[group_id] = pending = self._configured(group_id, continued(pending, verdict))
                 self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
-        elif verdict and not is_bad(verdict) and self._known.work is not None:
+        elif not is_bad(verdict) and self._known.work is not None:
             del self._verdicts[group_id]
             gone = Verdict(OFF, now, now, "It was deleted while no job ran.")
             self._changes.append(Change(group_id, gone, now))
+
+    def _configured(self, group_id: str, verdict: Verdict) -> Verdict:
+        """Return a verdict with the severity that the configuration gives it."""
+        severity = self._severity_of(group_id, verdict)
+        return verdict if severity == verdict.severity else replace(verdict, severity=severity)
+
+    def _is_of_other_type(self, group_id: str) -> bool:
+        newest = self._known.groups.get(group_id)
+        return newest is not None and newest.group_type != STREAMS
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
         """Return these facts with a time, the settings of the group and its previous verdict."""
@@ -252,7 +278,7 @@ class Board:
         An error affects only this group, and does not end a bad verdict. Raises MemoryError, which is of no group.
         """
         group_id = facts.group.group_id
-        before, newest = self._verdicts.get(group_id), self._known.groups.get(group_id)
+        before = self._verdicts.get(group_id)
         try:
             if is_new and facts.group.state == EMPTY:
                 facts = replace(facts, successor=self._successors.of(self._at(facts, at)))
@@ -265,17 +291,18 @@ class Board:
             after = Verdict(UNKNOWN, at, at, why)
             if before and is_bad(before):
                 after = replace(before, evidence={**before.evidence, "not_over": why}, recheck_at=None)
-        if facts.is_deleted and newest is not None and newest.group_type != STREAMS:
-            after = Verdict(OFF, at, at, "Its id belongs to a group of another type now.")
-        if (severity := self._severity_of(group_id, after)) != after.severity:
-            after = replace(after, severity=severity)
+        if facts.is_deleted and self._is_of_other_type(group_id):
+            after = Verdict(OFF, at, at, _OF_OTHER_TYPE)
+        after = self._configured(group_id, after)
         self._verdicts[group_id] = after
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.
             self._changes.append(Change(group_id, after, after.at if before is None or after.at > before.at else at))
             self._times.pop(group_id, None)
-        elif is_bad(after) and _has_moved(self._times.setdefault(group_id, before), after, at):
+        elif (is_bad(after) or PENDING in after.evidence) and _has_moved(
+            self._times.setdefault(group_id, before), after, at
+        ):
             self._times[group_id] = after
             self.moved.add(group_id)
         return facts
@@ -283,6 +310,8 @@ class Board:
 
 def _has_moved(before: Verdict, after: Verdict, now: datetime) -> bool:
     """Return whether the times of a verdict differ. An estimate may move by a tenth of the time that is left."""
+    if not is_same_pending(before, after):
+        return True
     first, last = before.losing_at, after.losing_at
     if first is None or last is None:
         return before.since != after.since or first is not last

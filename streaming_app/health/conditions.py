@@ -37,9 +37,9 @@ from streaming_app.health.verdict import (
     Verdict,
 )
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.progress import RESTORE_SECONDS
-from streaming_app.lag.status import AHEAD
-from streaming_app.lag.work import GroupWork, Partitions
+from streaming_app.lag.partition_progress import RESTORE_SECONDS
+from streaming_app.lag.statuses import AHEAD
+from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from streaming_app.text import count, first_of, format_duration, lasted, round_down, utc
 
 _AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after a stop belongs to the processing before it
@@ -57,7 +57,10 @@ _IN_TEXT = 3
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _FEW = 10
 _SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
+_UNMOVED_SINCE, _MAY_RESTORE_FROM = "unmoved_since", "may_restore_from"  # evidence, in seconds
 _KEYS = {"task_id": "task", "client_host": "host"}
+WAITING = "waiting_partitions"
+"""Key of evidence: in how many partitions work was known to wait."""
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
 
 
@@ -103,8 +106,9 @@ def without_members(facts: Facts) -> Verdict | None:
     settings, since, gave_up = facts.settings, facts.state_since, facts.gave_up
     if facts.group.state != EMPTY or facts.successor:
         return None
-    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that.
-    may_wait = facts.waits or (facts.waits is None and (facts.work.uncertain or not facts.is_deleted))
+    # Brokers delete a group without members and commits within ten minutes: its work has not become less by that. But
+    # for one that is gone before the first pass, no work was ever looked for.
+    may_wait = facts.waits or (facts.waits is None and not (facts.is_deleted and facts.work is NO_WORK))
     if not may_wait and not gave_up:
         return None
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
@@ -123,21 +127,23 @@ def _began(facts: Facts) -> datetime:
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
     if facts.waits:
-        since = max(since, _needed_since(facts.work))
+        since = max(since, _needed_since(facts))
     return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
 
 
-def _needed_since(work: GroupWork) -> datetime:
+def _needed_since(facts: Facts) -> datetime:
     """Return since when work waits: since records came, or since a tool set the offsets back to older ones."""
+    work = facts.work
     waiting = (one for one in work.progress.values() if one.waits_since is not None)
     moved = min((0.0 if one.offset is None or one.is_untimed else one.moved_at for one in waiting), default=0.0)
-    return to_time(max(work.waits_since or 0.0, moved))
+    needed = to_time(max(work.waits_since or 0.0, moved))
+    return min(needed, facts.pending_since or needed)
 
 
 def _due_without_members(facts: Facts) -> datetime:
     """Return when the verdict on a group without members becomes Down: later if it is not known whether work waits."""
     work, settings = facts.work, facts.settings
-    since = max(facts.state_since, _needed_since(work))
+    since = max(facts.state_since, _needed_since(facts))
     # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
@@ -242,12 +248,14 @@ def stalled(facts: Facts) -> Verdict | None:
     )
     evidence = {
         **(leave.evidence if leave else {}),
+        _UNMOVED_SINCE: one.since,
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,
         **({"unowned_partitions": one.unowned} if one.unowned else {}),
     }
-    return Verdict(STALLED, since, due, why, CRITICAL if is_all else WARNING, evidence)
+    stands = _has_not_moved(work, max(since, to_time(one.newest)))  # nothing has moved since the last of them stopped
+    return Verdict(STALLED, since, due, why, CRITICAL if stands else WARNING, evidence)
 
 
 def stuck(facts: Facts) -> Verdict | None:
@@ -307,6 +315,8 @@ def restoring(facts: Facts) -> Verdict | None:
     what = "restore" if reported else "may restore"
     why = f"{count(one.count, 'partition')} {what} state since {utc(since)}, {_work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows_of(one.named)}
+    owned = [it.owner_since for it in work.progress.values() if it.owner_since and it.may_restore(work.tasks.stateful)]
+    evidence |= {_UNMOVED_SINCE: one.since, _MAY_RESTORE_FROM: _owned_since(facts, one) or min(owned, default=0.0)}
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
     if done_at:
@@ -322,10 +332,21 @@ def _unmoved(facts: Facts) -> Partitions | None:
     one = work.stalled or work.restoring
     if one is None or not facts.runs:
         return None
+    if (owned_since := _owned_since(facts, one)) is not None and not one.tasks & restores.keys():
+        return one if work.known_at >= owned_since + RESTORE_SECONDS else None
     advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
         return None if one.tasks and one.tasks <= advance else one
     return one if one.tasks & restores.keys() and not one.tasks & advance else None
+
+
+def _owned_since(facts: Facts, one: Partitions) -> float | None:
+    """Return since when owners may restore, as the verdict before says of the same outage; 0 if it is Stalled.
+
+    The tables do not have when tasks moved, so that a run that begins would take a later time. None: it says nothing.
+    """
+    evidence = facts.previous.evidence if facts.previous and facts.was in {STALLED, RESTORING} else {}
+    return evidence.get(_MAY_RESTORE_FROM, 0.0) if evidence.get(_UNMOVED_SINCE) == one.since else None
 
 
 def behind(facts: Facts) -> Verdict | None:
@@ -381,7 +402,7 @@ def _waits(work: GroupWork) -> str:
 def _work_numbers(facts: Facts) -> dict[str, Any]:
     """Return how much waits, as evidence; empty if nothing waits."""
     work = facts.work
-    return {"waiting_partitions": work.waiting, **_offsets_of(work)} if work.waiting else {}
+    return {WAITING: work.waiting, **_offsets_of(work)} if work.waiting else {}
 
 
 def _offsets_of(work: GroupWork) -> dict[str, int]:

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
-from streaming_app.health.conditions import CONDITIONS
+from streaming_app.health.conditions import CONDITIONS, WAITING
 from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
 from streaming_app.health.time_intervals import contain, next_change
@@ -50,7 +51,7 @@ from streaming_app.health.verdict import (
     is_bad,
     pending_evidence,
 )
-from streaming_app.lag.work import NO_WORK
+from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import count, utc
 
 _ENDS_BY_PROOF = BAD | {RESTORING}
@@ -60,11 +61,14 @@ _ASSIGNS_LATER = (
     "first member joins, or for `group.streams.assignment.interval.ms` after the assignment before."
 )
 _NOTHING_LEFT = "It has no members, and nothing waits."
+_DELETED_IDLE = "It was deleted when it had nothing to do."
 _OF_SOME = {
     OK: "offsets advance in them",
     IDLE: "nothing waits in them",
     OFF: "nothing waits in them; it has no members",
+    UNKNOWN: "no offset has advanced lately",
 }
+_NOT_KNOWN_YET = "Work waits or comes, and it is not known yet whether offsets advance."
 _WAITS = {True: ", and work waits", False: "", None: ", and it is not known whether work waits"}
 _UP_TO_TRANSACTIONS = "Offsets advance up to open transactions."  # also between two of them: it changes rarely
 _JUST_CAME = timedelta(minutes=1)
@@ -82,16 +86,17 @@ def judge(facts: Facts) -> Verdict:
         found = condition(facts)
         if found and found.at <= now:
             wakes.append(found.recheck_at)
-            result = _go_on(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
+            result = continued(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
             break
         wakes.append(found.at if found else None)
         pending = pending or (found if found and found.verdict == DOWN else None)
     else:
         missing = _missing_proof(facts, previous) if previous and facts.was in _ENDS_BY_PROOF else None
         if previous and missing:
-            result = replace(previous, evidence={**previous.evidence, "not_over": missing})
+            later = _pending(facts, pending) if pending and facts.group.state == EMPTY else {}
+            result = replace(previous, evidence={**previous.evidence, "not_over": missing, **later})
         else:
-            result = _go_on(_good(facts, pending), previous)
+            result = continued(_good(facts, pending), previous)
         if not facts.is_deleted:  # there will be no more facts about a deleted group
             hours = facts.settings.running_hours
             wakes += [
@@ -109,8 +114,11 @@ def judge(facts: Facts) -> Verdict:
     )
 
 
-def _go_on(found: Verdict, previous: Verdict | None) -> Verdict:
-    """Return a verdict. If it is the same as before, it keeps its times, and stays planned if a person said so."""
+def continued(found: Verdict, previous: Verdict | None) -> Verdict:
+    """Return the verdict that follows `previous`.
+
+    If it is the same as before, it keeps its times, and stays planned if a person said so.
+    """
     if previous is None:
         return found
     if previous.verdict != found.verdict:
@@ -166,8 +174,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "it does not catch up yet, as far as is known"
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
-        return None if moved else "no offset has advanced yet"
-    if previous.verdict == DOWN and not work.has_commits:
+        return None if moved and not _stand(facts, previous) else "no offset has advanced yet"
+    if previous.verdict == DOWN and not (work.has_commits or WAITING in previous.evidence):
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
 
@@ -189,6 +197,18 @@ def _may_last(facts: Facts, verdict: Verdict) -> bool:
     return not is_all or any(one is None or one.waits is None for one in found)
 
 
+def _stand(facts: Facts, verdict: Verdict) -> bool:
+    """Return whether the offsets in the evidence are still the same, and records wait.
+
+    If an offset is committed again, a run that begins takes this for the time at which it moved.
+    """
+    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
+    found = [(one, progress.get((one.get("topic"), one.get("partition")))) for one in named]
+    return bool(found) and all(
+        it is not None and it.waits and it.row.committed_offset == one.get("committed_offset") for one, it in found
+    )
+
+
 def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
     """Return whether a partition in the evidence has no commit yet. After a restart its `waits_since` is not known."""
     never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
@@ -202,9 +222,11 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if previous and facts.was == OFF and facts.is_not_read_yet and facts.group.state == EMPTY:
         return previous
     verdict, why = _good_one(facts, pending)
-    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why == _NOTHING_LEFT)
+    is_part = bool(work.unknown) and ((facts.runs and verdict in {IDLE, OK}) or why in {_NOTHING_LEFT, _DELETED_IDLE})
     if is_part:
         verdict, why = _of_some(facts, verdict, why)
+    elif work.unknown and why == _NOT_KNOWN_YET:
+        why = _known_of_some(work, verdict)
     is_over = facts.was in _ENDS_BY_PROOF and verdict == UNKNOWN and facts.runs
     if is_over and facts.waits is None:
         why = "It has members again; its lag is not known."
@@ -213,8 +235,13 @@ def _good(facts: Facts, pending: Verdict | None) -> Verdict:
     if is_over and (is_part or facts.waits is None):
         evidence[OVER] = True
     if pending and f"{_due(pending)} " in why:
-        evidence |= pending_evidence(pending, is_deleted=facts.is_deleted)
+        evidence |= _pending(facts, pending)
     return Verdict(verdict, facts.now, facts.now, why, evidence=evidence)
+
+
+def _pending(facts: Facts, pending: Verdict) -> Mapping[str, Any]:
+    is_without_work = facts.waits is None and not facts.is_deleted  # then a deletion ends it
+    return pending_evidence(pending, outlives=facts.group.state == EMPTY and not is_without_work)
 
 
 def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:
@@ -226,8 +253,12 @@ def _of_some(facts: Facts, verdict: str, why: str) -> tuple[str, str]:
             return previous.verdict, _said_before(previous)
         if verdict == OK:
             return verdict, why
+    return UNKNOWN, _known_of_some(work, verdict)
+
+
+def _known_of_some(work: GroupWork, verdict: str) -> str:
     known = f"{work.partitions - work.unknown:,} of {count(work.partitions, 'partition')} known"
-    return UNKNOWN, f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
+    return f"{known}: {_OF_SOME[verdict]}. Of the others it is not known whether work waits."
 
 
 def _good_one(  # noqa: PLR0911 - a list of cases
@@ -261,7 +292,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return OK, advance  # also if nothing waits now, so that the text does not change often
     if previous and was_good and is_new:
         return OK, _said_before(previous) if previous.verdict == OK else "Records have just come."
-    return UNKNOWN, "Work waits or comes, and it is not known yet whether offsets advance."
+    return UNKNOWN, _NOT_KNOWN_YET
 
 
 def _said_before(previous: Verdict) -> str:
@@ -280,9 +311,13 @@ def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
     if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
         deleted = "It was deleted. " if facts.is_deleted else ""
         nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
-        verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
-        return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
-    return OFF, _why_deleted(facts) if facts.is_deleted else _why_off(facts)
+        good_until = _good_until(facts) if facts.was in {IDLE, OK} else None
+        is_good = good_until is not None and facts.now <= good_until
+        return (facts.was if facts.was and is_good else UNKNOWN), f"{nobody}: {_due(pending)} members come back."
+    if facts.is_deleted:
+        is_known = facts.waits is not None or facts.successor
+        return OFF if is_known else UNKNOWN, _why_deleted(facts)
+    return OFF, _why_off(facts)
 
 
 def _due(pending: Verdict) -> str:
@@ -296,7 +331,7 @@ def _is_meant_to_run(facts: Facts) -> bool:
 
 def _why_deleted(facts: Facts) -> str:
     if facts.waits is False:
-        return "It was deleted when it had nothing to do."
+        return _DELETED_IDLE
     if facts.successor:
         return f"It was deleted. {_why_succeeded(facts)}"
     waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from streaming_app.health.facts import WORK_OLD, Facts, to_time
 from streaming_app.health.verdict import CRITICAL, OPEN_TRANSACTION, STALLED, WARNING, Verdict
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import NO_TRANSACTIONS, OpenTransaction
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, OpenTransaction
 from streaming_app.text import count, first_of, format_duration, utc
 
 _USUALLY_LONGEST = 900.0  # seconds: the default of `transaction.max.timeout.ms`

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streaming_app.text import rank, utc
+from streaming_app.text import rank
 
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
 BEHIND, UNSTABLE = "Behind", "Unstable"
@@ -89,21 +89,38 @@ BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""
 
 
-PENDING, _PENDING_AT, _PENDING_SINCE, _DELETED = "pending_verdict", "pending_at", "pending_since", "is_deleted"
-"""Keys of evidence: what the verdict will be, when, since when that counts, and whether the group is deleted."""
+PENDING, _PENDING_AT, _PENDING_SINCE, _PENDING_WHY = "pending_verdict", "pending_at", "pending_since", "pending_why"
+PENDING_SEVERITY = "pending_severity"
+"""Keys of evidence: what the verdict will be, when, since when that counts, and why if it will be so once the group is
+deleted."""
 
 
-def pending_evidence(pending: Verdict, *, is_deleted: bool) -> dict[str, Any]:
-    """Return as evidence that this will be the verdict if no facts change."""
-    times = {_PENDING_AT: pending.at.isoformat(), _PENDING_SINCE: pending.since.isoformat()}
-    return {PENDING: pending.verdict, **times, **({_DELETED: True} if is_deleted else {})}
+def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
+    """Return as evidence that this will be the verdict if no facts change; with `outlives` also if it is deleted."""
+    found = {PENDING: pending.verdict, _PENDING_AT: pending.at.isoformat(), _PENDING_SINCE: pending.since.isoformat()}
+    found[PENDING_SEVERITY] = pending.severity or ""
+    return found | ({_PENDING_WHY: pending.why} if outlives else {})
+
+
+def pending_since(verdict: Verdict) -> datetime | None:
+    """Return since when what the verdict will be counts; None if nothing is pending."""
+    since = verdict.evidence.get(_PENDING_SINCE)
+    return datetime.fromisoformat(since) if since else None
+
+
+def is_same_pending(one: Verdict, other: Verdict) -> bool:
+    """Return whether two verdicts are to become the same at the same time, also once the group is deleted."""
+    names = (_PENDING_AT, PENDING_SEVERITY)
+    first, second = ([*map(it.evidence.get, names), _PENDING_WHY in it.evidence] for it in (one, other))
+    return first == second
 
 
 def pending_of_deleted(verdict: Verdict) -> Verdict | None:
-    """Return what the verdict on a group becomes that was deleted before, from its evidence; None if nothing does."""
+    """Return, from its evidence, what the verdict on a deleted group becomes; None: it stays."""
     evidence = verdict.evidence
-    if PENDING not in evidence or _DELETED not in evidence:
+    if _PENDING_WHY not in evidence:
         return None
     since, at = (datetime.fromisoformat(evidence[name]) for name in (_PENDING_SINCE, _PENDING_AT))
-    why = f"no members since {utc(since)}, and it was deleted before anybody started it again"
-    return Verdict(evidence[PENDING], since, at, why, CRITICAL, {"not_over": "the group was deleted"})
+    return Verdict(
+        evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, {"not_over": "the group was deleted"}
+    )

@@ -26,13 +26,12 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.service import Job, Poller
-from streaming_app.kafka import ASKED_FOR
-from streaming_app.kafka import broker_facts as read
-from streaming_app.kafka.broker_facts import BrokerFact, Row
+from streaming_app.kafka import ASKED_FOR, fact_requests
 from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.fact_requests import BrokerFact, Row
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import Transactions
+from streaming_app.lag.open_transactions import Transactions
 from streaming_app.lag.work import retention_seconds
 from streaming_app.report import ReportOnce
 from streaming_app.tables.rust_table import RustTable
@@ -101,21 +100,21 @@ class BrokerFacts(Poller):
         self._sources = (
             _Source(
                 [kinds.GROUP_CONFIG],
-                lambda admin, asked: read.group_configs(admin, asked.groups),
+                lambda admin, asked: fact_requests.group_configs(admin, asked.groups),
                 lambda asked: asked.groups,
             ),
             _Source(
                 [kinds.BROKER_CONFIG],
-                lambda admin, _: read.configs_of_brokers(admin, admin.broker_ids()),
+                lambda admin, _: fact_requests.configs_of_brokers(admin, admin.broker_ids()),
                 lambda _: None,
             ),
             _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
-            _Source([kinds.COORDINATOR], lambda admin, asked: read.coordinators(admin, asked.groups)),
-            _Source([kinds.GROUP_STATE], lambda admin, _: read.group_states(admin)),
-            _Source([kinds.FEATURE], lambda admin, _: read.features(admin)),
+            _Source([kinds.COORDINATOR], lambda admin, asked: fact_requests.coordinators(admin, asked.groups)),
+            _Source([kinds.GROUP_STATE], lambda admin, _: fact_requests.group_states(admin)),
+            _Source([kinds.FEATURE], lambda admin, _: fact_requests.features(admin)),
             _Source(
                 [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
-                lambda admin, asked: read.topic_facts(admin, asked.topics, asked.internal),
+                lambda admin, asked: fact_requests.topic_facts(admin, asked.topics, asked.internal),
             ),
             _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
         )
@@ -124,7 +123,7 @@ class BrokerFacts(Poller):
         """Make one pass. Raises errors of tables, and, after every kind was tried, an error of the brokers."""
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
-        with Admin.of(self._job.properties) as admin:
+        with self._job.connection.use() as admin:
             for source in self._sources:
                 known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
                 if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:
@@ -135,7 +134,9 @@ class BrokerFacts(Poller):
                     errors.append(error)
                 else:
                     for kind in source.of:
-                        self._take(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
+                        self._note(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
+            if errors:
+                self._job.connection.failed(admin)
         self._write(now)
         if errors:
             raise errors[0]
@@ -148,12 +149,12 @@ class BrokerFacts(Poller):
         """Return the open transactions on topics of groups; None before the first pass."""
         if self._open is None:
             return None
-        return replace(self._open, longest=read.longest_transaction(self._facts(kinds.BROKER_CONFIG)))
+        return replace(self._open, longest=fact_requests.longest_transaction(self._facts(kinds.BROKER_CONFIG)))
 
     def acceptable_lags(self) -> Mapping[str, int]:
         """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
         known = self._facts(kinds.GROUP_CONFIG)
-        return {one.subject: int(one.value) for one in known if one.name == read.ACCEPTABLE_LAG}
+        return {one.subject: int(one.value) for one in known if one.name == fact_requests.ACCEPTABLE_LAG}
 
     def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
         """Return by group how internal topics differ from the group's topology; None before the first pass."""
@@ -167,7 +168,7 @@ class BrokerFacts(Poller):
                 found[one.group_id].append(TopicDifference(one.subject, one.name, one.value, since))
         return found
 
-    def _take(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
+    def _note(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
         """Note the facts of a kind, with their earlier values and the time of the last change."""
         before = {(one.subject, one.name): one for one in self._facts(kind)}
         facts = []
@@ -197,10 +198,10 @@ class BrokerFacts(Poller):
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""
         topics, groups = {*asked.topics, OFFSETS_TOPIC}, self._job.groups()
-        open_now = read.open_transactions(admin, topics)
-        first = read.first_producers(admin, self._held(), open_now)
-        self._open = Transactions(read.by_partition(open_now), first=first)
-        found = read.transaction_facts(open_now, topics)
+        open_now = fact_requests.open_transactions(admin, topics)
+        first = fact_requests.first_producers(admin, self._held(), open_now)
+        self._open = Transactions(fact_requests.by_partition(open_now), first=first)
+        found = fact_requests.transaction_facts(open_now, topics)
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
         overdue = [one for one in found if one.kind == kinds.TRANSACTION]
@@ -235,7 +236,7 @@ class BrokerFacts(Poller):
             for name in _earlier_names(row) - wanted:
                 if not any(one != group_id and (one in running or one in others) for one in _owners(name)):
                     found[name] = {"group_id": group_id, "left_by": left_by}
-        return read.left_over_topics(admin, found) if found else []
+        return fact_requests.left_over_topics(admin, found) if found else []
 
     def _read(self) -> dict[str, _Known]:
         """Return the facts in the table."""

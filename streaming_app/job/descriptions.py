@@ -27,7 +27,6 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import RustTable, older_than
@@ -99,7 +98,7 @@ class DescriptionsService(Poller):
         found: dict[str, dict[str, Any]] = {}
         failure: Exception | None = None
         denied, characters, failed = 0, 0, 0
-        with StreamsGroupClient.of(self._job.properties) as client:
+        with self._job.connection.use() as client:
             for group in due:
                 if self.stopping.is_set() or characters > _MOST_CHARACTERS or failed == _FAILURES_IN_A_ROW:
                     break
@@ -119,6 +118,8 @@ class DescriptionsService(Poller):
                     row["status_since"] = known["status_since"]
                     found[group.group_id] = row
                     characters += len(row.get("text") or "")
+            if failure:
+                self._job.connection.failed(client)
         if denied:
             groups = count(denied, "stored description", "stored descriptions")
             self.report_denied(f"{groups} may not be read: {_NEEDS}")

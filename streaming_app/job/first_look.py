@@ -34,19 +34,19 @@ from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Ver
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
-from streaming_app.kafka import broker_facts
+from streaming_app.kafka import fact_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
-from streaming_app.kafka.lag_offsets import is_denied
-from streaming_app.kafka.log_reader import LogReader
+from streaming_app.kafka.log_reader import LogReader, Range
+from streaming_app.kafka.topic_reader import EARLIEST, LATEST, read_offsets
 from streaming_app.lag.model import Commit, CommitKey
-from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions, held_for_long
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
+from streaming_app.stream.appended_tables import EVENTS
 from streaming_app.stream.fold_stage import fold_group
+from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
-from streaming_app.stream.outcome import FoldOptions, LogRow, group_of_key
-from streaming_app.stream.outputs import EVENTS
 from streaming_app.text import count, first_of
 
 CHECK = "groups now"
@@ -55,7 +55,7 @@ READ_SECONDS = 60.0
 _REPORT_SECONDS = 2.0
 _NAMED = 3
 _MANY = 500  # groups: to ask about them may take longer than a moment
-_GROUP, _NONE = "group ", "the log has no streams group yet"
+_NONE = "the log has no streams group yet"
 
 
 class LogTables:
@@ -69,6 +69,7 @@ class LogTables:
         self._records: defaultdict[bytes, list[LogRow]] = defaultdict(list)  # of the partition that is being read
         self._newest: dict[bytes, LogRow] = {}  # commits of it
         self._commits: dict[CommitKey, Commit] = {}
+        self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
         self.rows: dict[str, dict[str, Any]] = {}
         """The rows of the groups."""
         self.histories = GroupHistories()
@@ -107,7 +108,9 @@ class LogTables:
         if row.get("committed_offset") is not None:
             committed_at, time = (row[name] and row[name] / 1e6 for name in ("committed_at", "partition_time"))
             values = row["committed_offset"], row["topic_id"], row["leader_epoch"]
-            self._commits[row["group_id"], row["topic"], row["partition"]] = Commit(*values, committed_at, time)
+            key = row["group_id"], row["topic"], row["partition"]
+            self._commits[key] = Commit(*values, committed_at, time)
+            self._records_of_commits[key] = row["source_partition"], row["last_offset"]
 
     def reader(self) -> None:
         """Return nothing: there are no files."""
@@ -115,6 +118,10 @@ class LogTables:
     def commits(self, _: object) -> dict[CommitKey, Commit]:
         """Return the newest commits."""
         return dict(self._commits)
+
+    def records_of_commits(self, _: object, keys: Collection[CommitKey]) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the log of these commits."""
+        return {key: self._records_of_commits[key] for key in keys if key in self._records_of_commits}
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
         """Yield the streams groups."""
@@ -128,10 +135,6 @@ class LogTables:
         """Return nothing: the verdicts are on streams groups."""
         return {}, Counter()
 
-    def read_uncommitted(self, _: object) -> dict[str, float]:
-        """Return nothing: no earlier pass has seen a group read beyond the last stable offset."""
-        return {}
-
 
 def look(properties: Mapping[str, str], config: JobConfig, report: Report, seconds: float = READ_SECONDS) -> Result:
     """Return in one line what the job would say of the groups. It asks the brokers; `report` gets the progress."""
@@ -139,11 +142,12 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     tables = LogTables(FoldOptions(config.cluster, config.topic), now)
     try:
         with StreamsGroupClient.of(properties) as client:
-            ends = client.end_offsets(config.topic)
-            unread = _read_log(properties, config.topic, ends, tables, report, seconds)
+            _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
+            ranges = {one: (start, ends[one]) for one, start in starts.items()}
+            unread = _read_log(properties, config.topic, ranges, tables, report, seconds)
             if len(tables.rows) > _MANY:
                 report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
-            passes = LagPass(tables, lag_tracker(config))  # type: ignore[arg-type] # it reads no more of them
+            passes = LagPass(tables, lag_tracker(config))
             passes.run(client)
             lag = passes.run(client)  # confirms what the first pass takes from the past: see `Standing.is_stalled`
             transactions = _transactions(client, lag.work)
@@ -162,34 +166,33 @@ def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> 
     if not held:
         return NO_TRANSACTIONS
     with suppress(KafkaError):  # no DescribeConfigs on the cluster
-        longest = broker_facts.longest_transaction(broker_facts.configs_of_brokers(client, client.broker_ids()))
-    found = broker_facts.open_transactions(client, {topic for topic, _ in held})
-    first = broker_facts.first_producers(client, held, found)
-    return Transactions(broker_facts.by_partition(found), longest, first)
+        longest = fact_requests.longest_transaction(fact_requests.configs_of_brokers(client, client.broker_ids()))
+    found = fact_requests.open_transactions(client, {topic for topic, _ in held})
+    first = fact_requests.first_producers(client, held, found)
+    return Transactions(fact_requests.by_partition(found), longest, first)
 
 
 def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
     properties: Mapping[str, str],
     topic: str,
-    ends: Mapping[int, int],
+    ranges: Mapping[int, Range],
     tables: LogTables,
     report: Report,
     seconds: float,
 ) -> set[int]:
     """Read the topic; return the partitions that were not read to their ends in time."""
     began = said = time.monotonic()
-    unread, records = set(ends), 0
+    unread, records = set(ranges), 0
     with LogReader(properties, topic) as log:
-        starts = log.start_offsets(ends)
-        for partition, end in sorted(ends.items()):
-            for record in log.read({partition: (starts[partition], end)}):
+        for partition, one in sorted(ranges.items()):
+            for record in log.read({partition: one}):
                 tables.add(record)
                 records += 1
                 if (now := time.monotonic()) - began >= seconds:
                     return unread
                 if now - said > _REPORT_SECONDS:
                     report(
-                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ends)} partitions are left ..."
+                        f"reading {topic}: {records:,} records; {len(unread)} of {len(ranges)} partitions are left ..."
                     )
                     said = now
             tables.end_partition()
@@ -219,19 +222,21 @@ def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, p
     texts += [f"{number:,} {verdict} soon unless that ends" for verdict, number in Counter(soon).items()]
     if held := sum(bool(one.held) for one in lag.work.values()):
         texts.append(f"{held:,} held by a transaction")
-    denied = sorted({subject for error, of in lag.errors.items() if is_denied(error) for subject in of})
-    topics, groups_denied = {one for one in denied if not one.startswith(_GROUP)}, set(denied)
-    hidden = [
-        group_id
-        for group_id in by_verdict[UNKNOWN]
-        if f"{_GROUP}{group_id}" in groups_denied
-        or (group_id in lag.work and any(topic in topics for topic, _ in lag.work[group_id].progress))
-    ]
-    if hidden:
-        texts.append(f"of the Unknown {len(hidden):,} for lack of Describe")
+    hidden, counted = list(hidden_parts(lag.errors)), set[str]()
+    for right in ("Describe", "Read"):
+        names = {(one.kind, name) for one in hidden if one.right == right for name in one.names}
+        found = {
+            group_id
+            for group_id in by_verdict[UNKNOWN]
+            if ("group", group_id) in names
+            or (group_id in lag.work and any(("topic", topic) in names for topic, _ in lag.work[group_id].progress))
+        } - counted
+        if found:
+            texts.append(f"of the Unknown {len(found):,} for lack of {right}")
+        counted |= found
     text = f"the job would say of {count(len(verdicts), 'streams group')}: {', '.join(texts)}" if verdicts else _NONE
     if unread:
         text += f"; {unread} of {partitions} partitions of the log were not read in time: their groups are not counted"
-    if denied:
-        return warning(CHECK, text, "; ".join(one.line for one in hidden_parts(lag.errors)))
+    if hidden:
+        return warning(CHECK, text, "; ".join(one.line for one in hidden))
     return warning(CHECK, text) if unread else ok(CHECK, text)

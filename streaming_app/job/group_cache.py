@@ -8,7 +8,7 @@ from the tables are at least as new as all rows that were queued before. So afte
 if its offset is higher.
 
 A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved. Then it is
-removed.
+removed. At a start, this holds for the deleted groups of which an earlier run stored a verdict.
 
 The cache keeps the events of about the last hour (see `health.history`); after a start it reads them from the tables.
 Rows that the stream passes were written after the job had last read everything. This corrects the times of brokers
@@ -40,8 +40,8 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.health import history
 from streaming_app.health.history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
+from streaming_app.stream.appended_tables import EVENTS, RETRACTED
 from streaming_app.stream.batch_rows import BatchRows, schema_of
-from streaming_app.stream.outputs import EVENTS, RETRACTED
 from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.reader import WarehouseReader, quote
 
@@ -75,7 +75,7 @@ class GroupCache:
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
-        self._is_complete = False
+        self._is_read = self._is_complete = False
 
     def on_rows(self, rows: BatchRows) -> None:
         """Queue the rows of a small batch: those of groups, and their events."""
@@ -119,10 +119,13 @@ class GroupCache:
         groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
         unbounded = WrittenBetween(None, now)
         if reload:
-            known = self._groups
+            known, names = self._groups, list(groups)
+            if not self._is_read:  # what became of a group of which an earlier run stored a verdict
+                names = list(self._stored())
             groups = {
-                one.group_id: correct_snapshot(one, known.get(one.group_id), unbounded) for one in self._read(groups)
+                one.group_id: correct_snapshot(one, known.get(one.group_id), unbounded) for one in self._read(names)
             }
+            self._is_read = True
         replaces = operator.gt if reload else operator.ge
         for tables, bounds in queue:
             rows = tables["groups"]
@@ -168,7 +171,13 @@ class GroupCache:
         """Return how many new assignments the group got since this cache was created, by the broker's time."""
         return self._rebalances.get(group_id, 0)
 
-    def _read(self, known: Mapping[str, GroupSnapshot]) -> Iterator[GroupSnapshot]:
+    def _stored(self) -> Iterator[str]:
+        """Yield the groups with a stored verdict."""
+        mine = f"cluster = {quote(self._cluster)}"
+        for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
+            yield from to_values(rows["group_id"])
+
+    def _read(self, known: Sequence[str]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead, or that are in `known`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         states = ", ".join(map(quote, REBALANCING))

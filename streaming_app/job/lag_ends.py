@@ -10,26 +10,24 @@ leader yet, or its leader does not answer, the next pass tries again; `lag_servi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
+from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import (
+from streaming_app.kafka.log_records import FoundRecords, find_records
+from streaming_app.kafka.topic_reader import (
     AWAY,
     EARLIEST,
-    LATEST,
     NO_LEADER,
     UNKNOWN_TOPIC,
-    FoundRecords,
+    Answers,
     Offset,
-    Offsets,
-    TopicLeaders,
-    describe_leaders,
-    find_records,
+    TopicReader,
+    describe_topics,
     is_denied,
     leader_of,
-    list_offsets,
 )
 from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
@@ -47,7 +45,10 @@ class Ends(NamedTuple):
     errors: Mapping[str, Collection[str]]
     """Topics by the name of the error; without partitions whose broker is away."""
     away: Mapping[str, Collection[str]]
-    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it."""
+    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
+
+    Includes partitions of the offsets topic: groups in such a partition have no coordinator, and cannot be read.
+    """
     answered_at: Mapping[int, float]
     """By broker that leads one of the partitions: when it last answered."""
     may_come: bool
@@ -59,8 +60,7 @@ class LogEndsReader:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.topics: dict[str, TopicLeaders] = {}
-        """The needed topics, as last described."""
+        self.reader = TopicReader()  # of the needed topics
         self._starts: dict[TopicPartition, tuple[int, float]] = {}  # with the time of the request
         self._slow_at = 0.0
         self._is_slow = True  # this pass also makes the requests that are made only every few minutes
@@ -73,57 +73,50 @@ class LogEndsReader:
 
         Raises KafkaError when no broker answers.
         """
+        known = self.reader.topics
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
-            self.topics = self._describe(admin, needed)
+            self.reader.topics = {name: one for name, one in known.items() if name in needed}
+            self.reader.describe(admin, needed)
             return
         recreated = {
             topic
             for (_, topic, _), commit in commits.items()
-            if commit.topic_id is not None and topic in self.topics and self.topics[topic].topic_id != commit.topic_id
+            if commit.topic_id is not None and topic in self.reader.topics and known[topic].topic_id != commit.topic_id
         }
-        missing = [topic for topic in sorted(needed & self.topics.keys()) if self.topics[topic].error == UNKNOWN_TOPIC]
-        again = recreated.union(missing[:_MOST_MISSING], needed - self.topics.keys())
-        self.topics.update(self._describe(admin, again))
+        missing = [topic for topic in sorted(needed & known.keys()) if known[topic].error == UNKNOWN_TOPIC]
+        again = recreated.union(missing[:_MOST_MISSING], needed - known.keys())
+        self.reader.describe(admin, again)
 
     def shown(self, admin: Admin, topics: Collection[str]) -> set[str]:
         """Return which of these topics the principal may describe: before, and still. Raises KafkaError, as above."""
-        before = {name for name in topics if (one := self.topics.get(name)) and one.error is None}
-        self.topics.update(self._describe(admin, topics))
-        return {name for name in before if self.topics[name].error is None}
-
-    def _describe(self, admin: Admin, topics: Iterable[str]) -> dict[str, TopicLeaders]:
-        """Ask for the leaders of topics. One that may not be described any more keeps its partitions."""
-        found = describe_leaders(admin, sorted(topics))
-        for name, one in found.items():
-            if one.error is not None and is_denied(one.error) and (before := self.topics.get(name)):
-                found[name] = before._replace(error=one.error)
-        return found
+        before = {name for name in topics if (one := self.reader.topics.get(name)) and one.error is None}
+        self.reader.describe(admin, topics)
+        return {name for name in before if self.reader.topics[name].error is None}
 
     def read(self, admin: Admin, keys: Collection[TopicPartition]) -> Ends:
         """Ask for the ends of these partitions. Raises KafkaError when no broker answers."""
         at = dict.fromkeys(keys, self._clock())
-        latest = list_offsets(admin, keys, self.topics)
-        if stale := self._stale(latest):
-            away = {leader_of(self.topics, key) for key in stale if latest[key] == AWAY}
-            self.topics.update(self._describe(admin, {topic for topic, _ in stale}))
-            at.update(dict.fromkeys(stale, self._clock()))
-            others = [key for key in stale if latest[key] != AWAY or leader_of(self.topics, key) not in away]
-            latest |= list_offsets(admin, others, self.topics)
+        latest = self.reader.offsets(admin, keys)
+        if again := self.reader.find_leaders(admin, latest):
+            at.update(dict.fromkeys(again, self._clock()))
+            latest |= self.reader.offsets(admin, again)
         self._note_leaders(latest)
         answered = [key for key, found in latest.items() if isinstance(found, Offset)]
-        stable = list_offsets(admin, answered, self.topics, LATEST, committed_only=True)
+        stable = self.reader.offsets(admin, answered, committed_only=True)
         self._read_starts(admin, answered)
         ends = {}
         for key in keys:
             end, (start, start_at) = _offset(latest.get(key)), self._starts.get(key, (None, None))
-            topic, leader = self.topics.get(key[0]), self._leaders[key]
+            topic, leader = self.reader.topics.get(key[0]), self._leaders[key]
             last_stable, topic_id = _offset(stable.get(key)), topic.topic_id if topic else None
             if last_stable is not None and end is not None:
                 last_stable = min(last_stable, end)  # the two requests are made one after the other
             answered_at = None if leader is None else self._answered_at.get(leader)
             ends[key] = LogEnds(end, start, last_stable, topic_id, at[key], start_at, leader, answered_at)
-        return Ends(ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self._stale(latest)))
+        return Ends(
+            ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self.reader.unanswered(latest))
+        )
 
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]
@@ -142,8 +135,11 @@ class LogEndsReader:
             if unknown and (self._is_slow or not tail.is_denied) and len(starts) < _MOST_READ:
                 highest = max(unknown)
                 starts[key] = tail.empty_to if tail.empty_from <= highest < tail.empty_to else highest
-        for key, found in find_records(admin, starts, self.topics).items():
-            self._tails[key] = _with_read(self._tails[key], starts[key], found)
+        for key, found in find_records(admin, starts, self.reader.topics).items():
+            if not isinstance(found, str):
+                self._tails[key] = _with_read(self._tails[key], starts[key], found)
+            elif is_denied(found):
+                self._tails[key] = self._tails[key]._replace(is_denied=True)
         return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
 
     def seed(
@@ -163,11 +159,11 @@ class LogEndsReader:
         a timestamp in the future also proves nothing.
         """
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
-        timed = list_offsets(admin, new, self.topics, 0) if new else {}
+        timed = self.reader.offsets(admin, new, 0) if new else {}
         new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
         times = [dict.fromkeys(new, now - age) for age in SEED_SECONDS]
         for at in (*times, new) if new else ():
-            answers = list_offsets(admin, new, self.topics, {key: int(one * 1000) for key, one in at.items()})
+            answers = self.reader.offsets(admin, new, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
                 if isinstance(answer, str) or answer.timestamp > now * 1000:  # a timestamp in the future proves nothing
@@ -179,31 +175,19 @@ class LogEndsReader:
                     found[key] += [(answer.offset + more, answer.timestamp / 1000) for more in (0, 1)]
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
-    def _stale(self, found: Offsets) -> list[TopicPartition]:
-        """Return the partitions whose leaders should be asked for again: most errors may come from an election.
-
-        Denials do not, nor errors of a topic whose newest description is itself an error: no leader was asked then.
-        """
-        return [
-            key
-            for key, error in found.items()
-            if isinstance(error, str) and not is_denied(error)
-            if (topic := self.topics.get(key[0])) is not None and topic.error is None
-        ]
-
     def _read_starts(self, admin: Admin, answered: Collection[TopicPartition]) -> None:
         """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
-            starts = list_offsets(admin, due, self.topics, EARLIEST)
+            starts = self.reader.offsets(admin, due, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}
         if self._is_slow:
             self._slow_at = now
 
-    def _note_leaders(self, latest: Offsets) -> None:
+    def _note_leaders(self, latest: Answers[Offset]) -> None:
         """Note the leader of each partition (without one, the last leader), and which leaders have answered."""
-        found = {key: leader_of(self.topics, key) for key in latest}
+        found = {key: leader_of(self.reader.topics, key) for key in latest}
         self._leaders = {
             key: leader if isinstance(leader, int) else self._leaders.get(key) for key, leader in found.items()
         }
@@ -212,13 +196,16 @@ class LogEndsReader:
         self._answered_at = {one: at for one, at in self._answered_at.items() if one in leaders}
         self._answered_at |= dict.fromkeys(answered, now)
 
-    def _not_answered(self, admin: Admin, latest: Offsets) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    def _not_answered(self, admin: Admin, latest: Answers[Offset]) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
         """Return topics by error, and partitions by the name of the broker that is away."""
         errors, away = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+        for partition, replicas in describe_topics(admin, [OFFSETS_TOPIC])[OFFSETS_TOPIC].offline.items():
+            for broker in replicas:
+                away[admin.broker_name(broker)].add(f"{OFFSETS_TOPIC}-{partition}")
         for key, error in latest.items():
             if isinstance(error, Offset):
                 continue
-            topic, leader = self.topics.get(key[0]), leader_of(self.topics, key)
+            topic, leader = self.reader.topics.get(key[0]), leader_of(self.reader.topics, key)
             offline = topic.offline.get(key[1], ()) if topic and error == NO_LEADER else ()
             brokers = [leader] if error == AWAY and isinstance(leader, int) else offline
             for broker in brokers:
@@ -228,25 +215,11 @@ class LogEndsReader:
         return errors, away
 
 
-def away_of(admin: Admin, topic: str) -> dict[str, set[str]]:
-    """Return the partitions of a topic that have no leader now, by the names of the brokers that would lead them.
-
-    Raises KafkaError when no broker answers.
-    """
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for partition, brokers in describe_leaders(admin, [topic])[topic].offline.items():
-        for broker in brokers:
-            found[admin.broker_name(broker)].add(f"{topic}-{partition}")
-    return dict(found)
-
-
 def _offset(found: Offset | str | None) -> int | None:
     return found.offset if isinstance(found, Offset) else None
 
 
 def _with_read(tail: Tail, start: int, found: FoundRecords) -> Tail:
-    if found.error is not None:
-        return tail._replace(is_denied=True)
     tail = tail._replace(is_denied=False)
     if found.record_at is not None:
         return tail._replace(record_at=max(tail.record_at, found.record_at))

@@ -7,20 +7,22 @@ partitions that some group has committed, or that the topology of a streams grou
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.job.lag_ends import LogEndsReader, away_of
+from streaming_app.job.lag_ends import LogEndsReader
+from streaming_app.kafka.client import fetch_committed_offsets
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import UNKNOWN_TOPIC, are_committed, fetch_committed_offsets, is_denied
+from streaming_app.kafka.log_records import are_committed
+from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import (
@@ -38,9 +40,32 @@ from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.text import first_of
 
+Reader: TypeAlias = Any
 _EXAMPLES = 3
 _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
+
+
+class PassTables(Protocol):
+    """What a pass reads, through a reader of its own; `LagTables` says more."""
+
+    def reader(self) -> Reader:
+        """Return what the other methods are called with."""
+
+    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]:
+        """Return the newest commits."""
+
+    def records_of_commits(self, reader: Reader, keys: Collection[CommitKey], /) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the log of these commits."""
+
+    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]:
+        """Return the streams groups, each with a number that changes with its row."""
+
+    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]:
+        """Return the rows of these groups."""
+
+    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]:
+        """Return which groups of other types have members, and the number of groups by type."""
 
 
 class PassResult(NamedTuple):
@@ -54,10 +79,7 @@ class PassResult(NamedTuple):
     work: Mapping[str, GroupWork] = MappingProxyType({})
     """The waiting work of each group."""
     away: Mapping[str, Collection[str]] = MappingProxyType({})
-    """By the name of a broker that is away: the partitions that it leads, or that have no leader without it.
-
-    Includes partitions of the offsets topic: groups in such a partition have no coordinator, and cannot be read.
-    """
+    """As in `Ends`."""
     known: KnownUntil = KnownUntil(None, MappingProxyType({}), MappingProxyType({}))
     """Up to when its inputs are known."""
     types: Mapping[str, int] = MappingProxyType({})
@@ -81,7 +103,7 @@ class LagPass:
 
     def __init__(
         self,
-        store: LagTables,
+        store: PassTables,
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
@@ -97,14 +119,14 @@ class LagPass:
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
-    def restore(self) -> None:
+    def restore(self, store: LagTables) -> None:
         """Start with the tables of an earlier run. Raises WarehouseError."""
-        reader = self._store.reader()
-        for sample in self._store.samples(reader):
+        reader = store.reader()
+        for sample in store.samples(reader):
             self.tracker.restore_samples(*sample)
-        for row in self._store.rows(reader):
+        for row in store.rows(reader):
             self.tracker.restore_row(row)
-        self.tracker.read_uncommitted = self._store.read_uncommitted(reader)
+        self.tracker.read_uncommitted = store.read_uncommitted(reader)
 
     def run(self, admin: Admin) -> PassResult:
         """Make one pass. Raises KafkaError when no broker answers, WarehouseError when a table cannot be read."""
@@ -149,7 +171,7 @@ class LagPass:
             now,
             time.monotonic() - began,
             self.tracker.work,
-            _both(ends.away, away_of(admin, OFFSETS_TOPIC)),
+            ends.away,
             KnownUntil(log.commits or None, of_groups, ends.answered_at, dict(self.tracker.read_uncommitted)),
             types,
             ends.may_come,
@@ -158,7 +180,7 @@ class LagPass:
     def _prove(
         self,
         admin: Admin,
-        reader: Any,  # noqa: ANN401 - a WarehouseReader
+        reader: Reader,
         commits: dict[CommitKey, Commit],
         denied: Collection[str],
         now: float,
@@ -177,7 +199,7 @@ class LagPass:
         """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
         return admin.alive_brokers() != self._brokers
 
-    def _read_groups(self, reader: Any) -> None:  # noqa: ANN401 - a WarehouseReader
+    def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the streams groups that have changed since the last pass."""
         gone, changed = set(self._known), dict[str, int]()
         for group_id, version in self._store.group_versions(reader):
@@ -198,7 +220,7 @@ class LagPass:
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
-            described = {name for name, one in self._ends.topics.items() if one.error != UNKNOWN_TOPIC}
+            described = {name for name, one in self._ends.reader.topics.items() if one.error != UNKNOWN_TOPIC}
             self._matched_topics = frozenset(committed_topics | described)
             self._matches.clear()
             for group_id, known in self._known.items():
@@ -227,7 +249,7 @@ class LagPass:
         none = Commit(None)
         for group_id, tasks in groups.items():
             for topic in tasks.subtopology_of or ():
-                described = self._ends.topics.get(topic)
+                described = self._ends.reader.topics.get(topic)
                 is_hidden = described and described.error and not described.leaders and is_denied(described.error)
                 for partition in (0,) if is_hidden else described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)

@@ -19,12 +19,11 @@ from streaming_app.errors import UserError
 from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
-from streaming_app.kafka.connection import KeptConnection
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import HISTORY_REST_SECONDS, LagRow, ReadUntil
-from streaming_app.lag.progress import STALLED_SECONDS
+from streaming_app.lag.open_transactions import held_for_long
+from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LATE_SECONDS, LagTracker
-from streaming_app.lag.transactions import held_for_long
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import escape
 
@@ -58,11 +57,12 @@ class LagService(Poller):
         """
         config = job.config
         super().__init__("lag", job, _NEEDS, config.lag.interval)
-        self._settings, self._connection = config.lag, KeptConnection(job.properties)
+        self._settings, self._connection = config.lag, job.connection
         self._store = LagTables(config.warehouse, config.cluster, job.fence)
         self._clock = clock
         self._pass = LagPass(self._store, lag_tracker(config), clock, self._read_until, config.topic)
         self._is_restored = False
+        self._is_known = False  # by the newest pass
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""
         self._written: list[object] | None = None
@@ -80,7 +80,6 @@ class LagService(Poller):
         self.attempt()
         if self.failures == failures:
             self.attempt()
-        self._disconnect()
 
     def is_ready(self) -> bool:
         """Return whether a pass is due and may begin."""
@@ -88,10 +87,10 @@ class LagService(Poller):
         if not status.caught_up or status.brokers_away_since:
             return False
         now = time.monotonic()
-        if now < self._next_at and now >= self._look_at and self._connection.is_open:
+        if self._is_known and self._look_at <= now < self._next_at:
             self._look_at = now + _LOOK_SECONDS
-            with suppress(KafkaError):
-                if not self._pass.has_news(self._connection.get()):
+            with suppress(KafkaError), self._connection.use() as admin:
+                if not self._pass.has_news(admin):
                     return False
             self._tries, self._next_at = 0, now  # a broker came or went, or the pass will report the error
         return now >= self._next_at
@@ -108,7 +107,7 @@ class LagService(Poller):
 
     def failed(self, text: str) -> str:
         """Note a failed pass in the job's health, and return the line about it."""
-        self._disconnect()
+        self._is_known = False
         self._tries += 1
         self._job.health.lag_pass(text)
         return f"lag: not known at present: {text}"
@@ -117,15 +116,15 @@ class LagService(Poller):
         """Report that the lag is known again."""
         if self.report_failure.clear():
             self.report("lag: known again")
+        self._is_known = True
         self._tries = self._tries + 1 if self.result and self.result.may_come else 0
         super().succeeded()
 
     def leave(self) -> None:
-        """Save the samples if that takes little time, and close the connection."""
+        """Save the samples if that takes little time."""
         with suppress(OSError):
             if self.result is not None and self._save_seconds < CLOSE_SECONDS / 2:
                 self._save_samples(self._clock())
-        self._disconnect()
 
     def newest(self) -> PassResult | None:
         """Return the newest pass; None if it is too old, or there was none."""
@@ -142,9 +141,10 @@ class LagService(Poller):
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
-            self._pass.restore()
+            self._pass.restore(self._store)
             self._is_restored = True
-        result = self._pass.run(self._connection.get())
+        with self._connection.use() as admin:
+            result = self._pass.run(admin)
         if self.stopping.is_set():
             return
         self.result = result
@@ -206,10 +206,6 @@ class LagService(Poller):
         status = self._job.health.status
         commits = status.offsets.caught_up_at if status.offsets else None
         return ReadUntil(_seconds(commits), _seconds(status.caught_up_at))
-
-    def _disconnect(self) -> None:
-        with suppress(Exception):
-            self._connection.close()
 
 
 def _seconds(at: datetime | None) -> float:

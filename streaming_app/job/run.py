@@ -17,7 +17,7 @@ from streaming_app.job.stopping import StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.log_damage import mend_logs
@@ -59,7 +59,7 @@ def owned(
     existing_tables(config.warehouse)
     _check_commits(config, report)
     client_properties(config.bootstrap_server, config.command_config)
-    health, probes = Health(), ExitStack()
+    health, probes = JobState(), ExitStack()
 
     def wait_for(owner: str) -> None:
         if not health.status.waits_for:
@@ -136,26 +136,32 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
-    from streaming_app.kafka.topic_metadata import TopicMetadata  # noqa: PLC0415
+    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
+    from streaming_app.kafka.connection import Admin, SharedConnection  # noqa: PLC0415
+    from streaming_app.kafka.offsets_topic import TIMEOUT_MS  # noqa: PLC0415
 
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # the following steps read the tables
-    health = Health(Health() if config.offsets.enabled else None)
-    job = Job(config, properties, health, report, fence)
+    health = JobState(JobState() if config.offsets.enabled else None)
+    # Two connections: a batch never waits for an answer about the partitions of all groups.
+    of_streams = SharedConnection(properties, Admin, request_timeout_ms=TIMEOUT_MS)
+    of_services = SharedConnection(properties, StreamsGroupClient)
+    job = Job(config, of_services, health, report, fence)
 
     def say_offsets(line: str) -> None:
         report(f"offsets: {line}")
 
     with (
-        closing(TopicMetadata(properties, report)) as topics,
+        closing(of_streams),
+        closing(of_services),
         background_services(job) as services,
         ExitStack() as at_exit,
     ):
-        streams: list[TopicStream] = [GroupsStream(job, spark, writer, topics, services)]
+        streams: list[TopicStream] = [GroupsStream(job, spark, of_streams, writer, services)]
         if health.offsets:
             of_offsets = replace(job, health=health.offsets, report=say_offsets)
-            streams.append(CommitsStream(of_offsets, spark, writer))
+            streams.append(CommitsStream(of_offsets, spark, of_streams, writer))
         for stream in streams:
             at_exit.enter_context(closing(stream))
         running = at_exit.enter_context(closing(Services()))

@@ -75,7 +75,7 @@ class SelfCheck(Poller):
     def tick(self) -> None:
         """Make the comparison that is due. It does not count if the stream starts again meanwhile."""
         try:
-            with StreamsGroupClient.of(self._job.properties) as brokers:
+            with self._job.connection.use() as brokers:
                 if self._unconfirmed:
                     self._confirm(brokers)
                 else:

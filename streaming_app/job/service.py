@@ -37,7 +37,9 @@ from streaming_app.tables.reader import WarehouseReader, quote
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
     from streaming_app.groups.snapshot import GroupSnapshot
-    from streaming_app.stream.health import Health
+    from streaming_app.kafka.client import StreamsGroupClient
+    from streaming_app.kafka.connection import SharedConnection
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
@@ -173,9 +175,9 @@ class Job:
     """The running job: what its streams and its services have in common."""
 
     config: JobConfig
-    properties: Mapping[str, str]
-    """Kafka client properties."""
-    health: Health
+    connection: SharedConnection[StreamsGroupClient]
+    """The connection of the services to the brokers."""
+    health: JobState
     report: Report
     """Gets lines for the operator."""
     fence: Fence | None = None
@@ -203,7 +205,7 @@ class Poller(Service):
             job.report,
             interval=interval,
             after=self.poll_seconds,
-            describe_error=partial(_request_error_text, job.properties, needs),
+            describe_error=partial(_request_error_text, job.connection.properties, needs),
             may_tick=job.may_ask,
         )
         self._job, self._now, self._denials = job, job.now, ReportOnce(job.report)

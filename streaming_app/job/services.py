@@ -29,7 +29,7 @@ from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import SinkStatus
-from streaming_app.lag.transactions import NO_TRANSACTIONS
+from streaming_app.lag.open_transactions import NO_TRANSACTIONS
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from streaming_app.config.settings import JobConfig
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
 
 _SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
@@ -179,7 +179,7 @@ def engine_settings(config: JobConfig) -> EngineSettings:
     )
 
 
-def serve(config: JobConfig, registry: CollectorRegistry, health: Health, report: Report, at_exit: ExitStack) -> None:
+def serve(config: JobConfig, registry: CollectorRegistry, health: JobState, report: Report, at_exit: ExitStack) -> None:
     """Serve metrics and probes until `at_exit` ends, if the configuration says so. Raises SetupError."""
     if config.metrics.listen:
         server = monitoring_server(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.errors import java_error_message
+from streaming_app.errors import UnreachableError, java_error_message
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming_app.stream.health import Health
+    from streaming_app.stream.job_state import JobState
     from streaming_app.tables.location import Location
 
 
@@ -53,6 +53,8 @@ class StreamQuery:
         self._id: str | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
+        self.unreachable: UnreachableError | None = None
+        """Why the last batch failed, if it did because no leader answered."""
         self.lock = threading.Lock()
         """Held by each batch, and by everything else that writes the tables of the query."""
 
@@ -103,13 +105,16 @@ class StreamQuery:
             if self._stop.is_set():
                 raise StopRequestedError
             self._no_batch.clear()
-            began = time.monotonic()
+            began, self.unreachable = time.monotonic(), None
             try:
                 with self.lock:
                     write_batch(batch, batch_id)
                 if trigger_seconds is not None:
                     due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
                     self._stop.wait(due - trigger_seconds - time.monotonic())  # the next trigger comes after that
+            except UnreachableError as error:
+                self.unreachable = error
+                raise
             finally:
                 self._no_batch.set()
 
@@ -163,7 +168,7 @@ class SparkProgress(Service):
     progress. The metrics do not change while tasks hang.
     """
 
-    def __init__(self, spark: SparkSession, query: StreamQuery, health: Health, report: Report) -> None:
+    def __init__(self, spark: SparkSession, query: StreamQuery, health: JobState, report: Report) -> None:
         """Check while a batch is written or a start prepared; users may run other queries in the session."""
         super().__init__(
             "progress of Spark",
@@ -194,13 +199,6 @@ class SparkProgress(Service):
         number = query.executionId()
         is_running = query.completionTime().isEmpty()
         return f"{number} {self._queries.executionMetrics(number).toString() if is_running else 'ended'}"
-
-
-def is_lost_connection(error: Exception) -> bool:
-    """Return whether Spark's JVM no longer answers."""
-    from py4j.protocol import Py4JNetworkError  # noqa: PLC0415 - only the job loads Spark
-
-    return isinstance(error, (Py4JNetworkError, ConnectionError))
 
 
 def one_line(error: Exception) -> str:

@@ -16,8 +16,8 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -27,25 +27,28 @@ from deltalake.exceptions import DeltaError
 from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedError, WarehouseError
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
-from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
-from streaming_app.kafka.broker_facts import has_description_plugin
-from streaming_app.kafka.log_reader import LogReaders
-from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+from streaming_app.job.stream_query import OFFSETS, StreamQuery
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.fact_requests import has_description_plugin
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient, check_topic_id
+from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream import newest_records, source
-from streaming_app.stream.commits_batch import OWN_ROWS, SHARED, CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.commits_writer import OWN_ROWS, SHARED, CommitsBatchWriter
+from streaming_app.stream.failures import is_lost_jvm
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.read_check import require_partitions, require_records
 from streaming_app.stream.source import read_stream
 from streaming_app.stream.start import (
     QueryTables,
     StartPosition,
-    check_same_topic,
     finish_reading,
+    group_tables,
     prepare_start,
 )
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import KnownTables, TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
@@ -64,7 +67,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming_app.job.services import BackgroundServices
-    from streaming_app.kafka.topic_metadata import TopicMetadata
     from streaming_app.tables.location import Location
     from streaming_app.tables.writer import TableWriter
 
@@ -89,6 +91,7 @@ class TopicStream(ABC):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
@@ -100,15 +103,16 @@ class TopicStream(ABC):
         self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
         self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
-        self._spark, self._properties, self._writer = spark, job.properties, writer
+        self._spark, self._properties, self._writer = spark, connection.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
-        self._client = OffsetsTopicClient(job.properties, self.config.topic, self._spark)
+        self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
         on_cut = self.health.log_cut
-        self._positions = LogPositions(job.properties, checkpoint, self.report, self.stopping, on_cut=on_cut)
-        self._known_tables = KnownTables(writer, self.watched)
+        self._state = StateFile(checkpoint)
+        self._positions = LogPositions(self._client, self._state, self.report, on_cut=on_cut)
+        self._known_tables = KnownTables(writer, checkpoint, self.watched)
         self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:
@@ -124,17 +128,19 @@ class TopicStream(ABC):
         context.setJobDescription(self.query.start_description)  # for the queries of this thread
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream
             context.setLocalProperty("spark.scheduler.pool", self.name)
-        topic = self._client.describe()
+        topic, tables = self._client.describe(), self._query_tables()
         with self.query.lock:  # else a running maintenance would see tables that come and go
             self._writer.prepare(self.report)
+            self._state.read()
             log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
             position = prepare_start(
                 self._writer,
                 self._checkpoint,
+                self._state,
                 topic,
                 reset=self._reset,
                 away=self.health.time_away(),
-                tables=self._query_tables(),
+                tables=tables,
                 log=log,
                 groups=(groups := self._groups_to_read_again()),
             )
@@ -152,18 +158,16 @@ class TopicStream(ABC):
         once = self.config.once
         self.progress.end_known_at = datetime.now(timezone.utc) if once else None
         require_partitions(self._spark, self._properties, topic)
-        most, starting = self.config.max_offsets_per_trigger, position.starting
+        most, starting = self.config.max_offsets_per_trigger, position.state.starting
         records = read_stream(self._spark, self._properties, topic, most, starting)
         write_batch = self._batch_writer(topic, position)
 
         def write(batch: DataFrame, batch_id: int) -> None:
             self._writer.check_owner()
             write_batch(batch, batch_id)
-            if position.until:
-                ends = read_batch_ends(self._checkpoint, batch_id)
-                if finish_reading(self._writer, self._checkpoint, position, ends):
-                    position.until.clear()
-                    self._rows_changed()
+            ends = read_batch_ends(self._checkpoint, batch_id) if self._state.state.until else None
+            if finish_reading(tables, self._state, ends):
+                self._rows_changed()
 
         self.progress.starting()
         # A part of the query: anything that is added per batch would be planned, and sent to the JVM, for each batch.
@@ -179,24 +183,17 @@ class TopicStream(ABC):
         """
         self._writer.check_owner()
         topic = self._client.describe(to_read=False)
-        with self._storage_errors():
-            check_same_topic(self._checkpoint, topic)
+        check_topic_id(topic.name, self._state.state.topic_id or topic.topic_id, topic.topic_id)
         if self._topic and topic.partitions > self._topic.partitions:
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._positions.check(topic.start_offsets)
-        with self._storage_errors():
-            self._known_tables.check()
-        if self.progress.has_ended_trigger:
-            self._require_records()
-        self._check_coordinator()
-
-    @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
-        """Raise the errors of delta-rs, and of files, as StorageError in one line."""
         try:
-            yield
+            self._known_tables.check()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
+        if self.progress.has_ended_trigger:
+            self._require_records(topic)
+        self._check_coordinator()
 
     def _check_coordinator(self) -> None:
         """Raise StreamChangedError if Spark waits for a coordinator that hangs: with another one it may go on."""
@@ -206,11 +203,11 @@ class TopicStream(ABC):
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
-    def _require_records(self) -> None:
+    def _require_records(self, topic: OffsetsTopic | None) -> None:
         """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and self._starts is not None and not self.progress.records:
+        if self._topic and topic and self._starts is not None and not self.progress.records:
             ends = self.progress.ends or self._topic.end_offsets
-            require_records(self._properties, self._topic, self._starts, ends)
+            require_records(self._properties, topic, self._starts, ends)
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
@@ -224,14 +221,16 @@ class TopicStream(ABC):
             if query is not None:
                 self.progress.look_at(query)
         except Exception as error:
-            if not is_lost_connection(error):  # a lost connection ends the stream
+            if not is_lost_jvm(error):  # a lost connection ends the stream
                 raise
 
     def _maintain(self) -> None:
         if not self.progress.has_ended_trigger:  # a start is not delayed
             return
         try:
-            maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report)
+            if maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report):
+                with self.query.lock:
+                    self._query_tables().versions.refresh()
         except OtherOwnerError:
             raise
         except Exception:
@@ -241,14 +240,15 @@ class TopicStream(ABC):
 
     def finish(self) -> None:
         """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
-        self._require_records()
+        self._require_records(self._topic)
         self.health.nothing_new(self.progress.end_known_at)
         self.maintenance.attempt()
 
     def close(self) -> None:
-        """Release the resources of the stream."""
-        self._client.close()
-        self._positions.close()
+        """Note the last versions of the tables of the stream, which has ended."""
+        with suppress(DeltaError, OSError, OtherOwnerError):  # then a start reads more of the tables' logs
+            self._writer.check_owner()
+            self._query_tables().versions.refresh()
 
     def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
         """Return what is the same for every batch of a query that starts there."""
@@ -257,17 +257,17 @@ class TopicStream(ABC):
             topic.name,
             self.config.dialect,
             topic.partitions,
-            position.partitions_grew,
-            position.history_offsets,
+            position.state.partitions_grew,
+            position.state.history,
             self._positions.chains,
             Budget(**dict(self.config.group_budget)),
         )
 
     # The methods that a stream may override.
 
-    def _query_tables(self) -> QueryTables | None:
-        """Return the tables that the query writes; None for the tables of the groups."""
-        return None
+    @abstractmethod
+    def _query_tables(self) -> QueryTables:
+        """Return the tables that the query writes."""
 
     def _groups_to_read_again(self) -> Collection[str]:
         return ()
@@ -294,20 +294,21 @@ class GroupsStream(TopicStream):
         self,
         job: Job,
         spark: SparkSession,
+        connection: SharedConnection[Admin],
         writer: TableWriter,
-        topics: TopicMetadata,
         services: BackgroundServices,
     ) -> None:
-        """Prepare; `topics` finds the reasons of NotReady."""
+        """Prepare."""
         config = job.config
         maintained = [
             MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
             for one in expiring_tables()
         ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.trigger, maintained)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
+        self._services = services
+        self._connection, self._topics = connection, PartitionCounts(connection, job.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
 
@@ -323,7 +324,10 @@ class GroupsStream(TopicStream):
     def _read_plugin(self) -> None:
         """Read again whether the brokers have a description plugin: it may have been configured or removed."""
         self._plugin_read_at = time.monotonic()
-        self._services.description_plugin(exists=has_description_plugin(self._properties))
+        self._services.description_plugin(exists=has_description_plugin(self._connection))
+
+    def _query_tables(self) -> QueryTables:
+        return group_tables(self._writer, self._checkpoint, self._state)
 
     def _groups_to_read_again(self) -> Collection[str]:
         return self._read_again.due()
@@ -345,7 +349,7 @@ class GroupsStream(TopicStream):
             self._fold_options(topic, position),
             self.progress.on_done,
             topics=self._topics,
-            open_log=partial(self._logs.open, topic.name),
+            state=self._state,
             positions=self._positions,
             listener=self._services.group_cache,
             free_heap=self._free_heap,
@@ -370,21 +374,21 @@ class CommitsStream(TopicStream):
     watched = (*NAMES, *SHARED)
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(self, job: Job, spark: SparkSession, writer: TableWriter) -> None:
+    def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:
         """Prepare."""
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
-        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger, maintained)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(
             name=COMMITS,
             has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
             delete=self._tables.delete,
-            outdate=self._tables.delete,
-            versions=TableVersions(self._writer, self._checkpoint, NAMES, shared=SHARED),
+            mark=self._tables.mark,
+            versions=TableVersions(self._writer, self._checkpoint, self._state, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
             state=NAMES,
         )
@@ -395,5 +399,6 @@ class CommitsStream(TopicStream):
             self._tables,
             self._fold_options(topic, position),
             self.progress.on_done,
+            state=self._state,
             positions=self._positions,
         )

@@ -39,11 +39,11 @@ from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job.stream_query import (
     cause_of,
-    is_lost_connection,
     one_line,
     stop_query,
 )
 from streaming_app.report import ReportOnce
+from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.log_positions import TruncatedLogError
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Supervisor(Service):
             self._health.failed(failure)
             if time.monotonic() - began > _HEALTHY_SECONDS or self._health.totals.batches > batches:
                 failures = 0
-            if self._wait_for_topic(failure):  # the brokers caused the failure
+            if self._was_unreachable() or self._wait_for_topic(failure):  # the brokers caused the failure
                 continue
             failures += 1
             if failures >= (1 if self._once else _MAX_FAILURES):
@@ -165,7 +165,7 @@ class Supervisor(Service):
         except (StreamChangedError, JobError, StopRequestedError):
             raise
         except Exception as error:
-            if is_lost_connection(error):
+            if is_lost_jvm(error):
                 raise
             return one_line(error)
         self._has_started = True
@@ -227,13 +227,25 @@ class Supervisor(Service):
             self._not_found(error)
             return False
         except Exception as error:
-            if is_lost_connection(error):
+            if is_lost_jvm(error):
                 raise
             self._not_found(JobError(f"{one_line(error)}."))
             return False
         self._found()
         if self._report_storage_error.clear():
             self.report("The warehouse can be read again.")
+        return True
+
+    def _was_unreachable(self) -> bool:
+        """Return whether a batch failed because no leader answered, which is no reason to give up; pause then.
+
+        A broker that has just been restarted under load answers one request, and then none for half a minute.
+        """
+        error = self._stream.query.unreachable
+        if error is None or self._once:
+            return False
+        self._not_found(error)
+        self._sleep(_WAIT_SECONDS)
         return True
 
     def _wait_for_topic(self, failure: str) -> bool:

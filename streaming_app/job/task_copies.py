@@ -118,7 +118,7 @@ class TaskCopies(Poller):
             self._is_stored &= not self._known.pop(group_id).copies
         wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot, now)]
         if wanted:
-            with StreamsGroupClient.of(self._job.properties) as client:
+            with self._job.connection.use() as client:
                 self._ask(client, wanted, running, now)
             self._job.health.described(now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}

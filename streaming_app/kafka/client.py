@@ -1,26 +1,18 @@
-"""Requests of the streams group protocol to coordinators, and the other requests that commands and tests send."""
+"""Requests to group coordinators, and the other requests that commands and tests send."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    RetriableError,
-    UnknownBrokerIdError,
-    UnknownTopicOrPartitionError,
-)
+from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, UnknownBrokerIdError
 from kafka.protocol.admin import DeleteGroupsRequest
-from kafka.protocol.consumer import OffsetSpec
+from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest
 from tenacity import (
     Retrying,
     retry_if_exception,
-    retry_if_exception_type,
     retry_if_result,
     stop_after_delay,
     wait_exponential,
@@ -28,21 +20,27 @@ from tenacity import (
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
-from streaming_app.kafka.connection import Admin
+from streaming_app.kafka.connection import ANSWER_MS, Admin
 from streaming_app.kafka.protocol import (
     COORDINATOR_CODES,
-    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
     Fields,
     GroupError,
     build,
+    error_name,
     raise_for_code,
 )
+from streaming_app.kafka.topic_reader import LATEST, read_offsets
+from streaming_app.lag.ends import TopicPartition
+from streaming_app.lag.model import Commit
+from streaming_app.lag.partition_time import partition_time_ms
 
 RETRY_SECONDS = 30.0
 _DESCRIBE_BATCH_SIZE = 100
 _LAST_COMMIT_VERSION_WITH_NAMES = 9  # OffsetCommit v10 names topics by id
-_GROUPS_PER_REQUEST = 500
+_GROUPS_PER_REQUEST, _GROUPS_PER_FETCH = 500, 100
+_FETCH_VERSION = 8  # of OffsetFetch: the first version for many groups, KIP-709, Kafka 3.0
+_LAST_FETCH_VERSION_WITH_NAMES = 9
 _FAILURES_IN_A_ROW = 3  # requests: then the brokers are away, and further requests would only time out
 
 
@@ -102,14 +100,12 @@ class StreamsGroupClient(Admin):
         return [described[group_id] for group_id in group_ids]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the end offset of each partition of a topic, including aborted and open transactions."""
-        described = self._retry(lambda: self.describe_topics([topic]))[0]
-        if described["error_code"] == TOPIC_AUTHORIZATION_FAILED:  # it lists no partitions then
-            raise GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
-        partitions = [TopicPartition(topic, one["partition_index"]) for one in described["partitions"]]
-        specs = dict.fromkeys(partitions, OffsetSpec.LATEST)
-        offsets = self._retry(lambda: self.list_partition_offsets(specs)) if specs else {}
-        return {partition.partition: offset.offset for partition, offset in offsets.items()}
+        """Return the end offset of each partition of a topic, including aborted and open transactions.
+
+        A topic that does not exist has none. Raises GroupError if it may not be described.
+        """
+        _, (ends,) = self._retry(lambda: read_offsets(self, topic, LATEST))
+        return dict(ends)
 
     def streams_groups(self) -> dict[str, str]:
         """Return the state of every streams group of the cluster by group id, as the brokers write it."""
@@ -119,7 +115,7 @@ class StreamsGroupClient(Admin):
     def delete_group(self, group_id: str) -> None:
         """Delete an empty group with its offsets."""
         request = build(DeleteGroupsRequest, {"groups_names": [group_id]})
-        self._retry(lambda: raise_for_code(self._ask(group_id, request)["results"][0]["error_code"]))
+        self._retry(lambda: raise_for_code(self._send_once(group_id, request)["results"][0]["error_code"]))
 
     def configure_group(self, group_id: str, configs: Mapping[str, object]) -> None:
         """Set configs of a group, such as `streams.num.standby.replicas`; the group need not exist yet."""
@@ -135,10 +131,8 @@ class StreamsGroupClient(Admin):
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the brokers no longer know it."""
         self.delete_topics([name])
-        stop = stop_after_delay(RETRY_SECONDS)
-        # the topic may disappear between the two requests for the ends
-        is_there = retry_if_result(bool) | retry_if_exception_type(UnknownTopicOrPartitionError)
-        Retrying(retry=is_there, stop=stop, wait=wait_exponential(0.05, max=1))(self.end_offsets, name)
+        stop, wait = stop_after_delay(RETRY_SECONDS), wait_exponential(0.05, max=1)
+        Retrying(retry=retry_if_result(bool), stop=stop, wait=wait)(self.end_offsets, name)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1
@@ -156,20 +150,20 @@ class StreamsGroupClient(Admin):
         request = build(OffsetCommitRequest, fields, max_version=_LAST_COMMIT_VERSION_WITH_NAMES)
 
         def commit() -> None:
-            for topic in self._ask(group_id, request)["topics"]:
+            for topic in self._send_once(group_id, request)["topics"]:
                 for partition in topic["partitions"]:  # its errors also say if the coordinator has changed
                     raise_for_code(partition["error_code"])
 
         self._retry(commit)
 
-    def _ask(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+    def _send_once(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         """Send a request to the coordinator of a group, once."""
         ((_, response),) = self.send_to_coordinators([group_id], lambda _: request, 1)
         return _fields(response)
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         def send() -> Fields:
-            response = self._ask(group_id, request)
+            response = self._send_once(group_id, request)
             raise_for_code(response.get("error_code", 0), response.get("error_message"))
             return response
 
@@ -231,3 +225,48 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[
                 failed = 0
                 found += response.to_dict()["groups"]
     return found
+
+
+def fetch_committed_offsets(
+    admin: Admin, group_ids: Iterable[str], timeout_ms: int = ANSWER_MS
+) -> tuple[dict[str, dict[TopicPartition, Commit]], dict[str, str]]:
+    """Return the committed offsets by group and partition from the coordinators; and by group, the name of an error.
+
+    Offsets of aborted transactions are not returned. Raises KafkaError if no broker answers.
+    """
+    offsets: dict[str, dict[TopicPartition, Commit]] = {}
+    errors: dict[str, str] = {}
+    for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH, timeout_ms):
+        if isinstance(answer, Exception):
+            name = answer.name if isinstance(answer, GroupError) else type(answer).__name__
+            errors.update(dict.fromkeys(ids, name))
+            continue
+        for group in answer.groups:
+            if group.error_code:
+                errors[group.group_id] = error_name(group.error_code)
+            else:
+                offsets[group.group_id] = _offsets(group)
+    return offsets, errors
+
+
+def _fetch_request(group_ids: list[str]) -> Any:  # noqa: ANN401 - kafka-python is untyped
+    group = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        groups=[group(group_id=group_id, topics=None) for group_id in group_ids],
+        require_stable=False,
+        min_version=_FETCH_VERSION,
+        max_version=_LAST_FETCH_VERSION_WITH_NAMES,
+    )
+
+
+def _offsets(group: Any) -> dict[TopicPartition, Commit]:  # noqa: ANN401 - kafka-python is untyped
+    return {
+        (topic.name, one.partition_index): Commit(
+            one.committed_offset,
+            leader_epoch=one.committed_leader_epoch if one.committed_leader_epoch >= 0 else None,
+            partition_time=None if (time := partition_time_ms(one.metadata)) is None else time / 1_000,
+        )
+        for topic in group.topics
+        for one in topic.partitions
+        if not one.error_code and one.committed_offset >= 0
+    }

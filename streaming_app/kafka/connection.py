@@ -10,11 +10,12 @@ brokers do not add up.
 import copy
 import logging
 import random
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
@@ -28,13 +29,14 @@ from kafka.protocol.metadata.find_coordinator import CoordinatorType
 from typing_extensions import Self
 
 from streaming_app.chunks import chunks
+from streaming_app.errors import UserError
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.security import security_settings
 
+A = TypeVar("A", bound="Admin")
+
 CONNECT_SECONDS = 10.0
 """How long a command or a service waits for the first connection."""
-IMPATIENT_CONNECT_SECONDS = 5.0
-"""The same, if a batch of the stream or a reader of the page waits meanwhile."""
 ANSWER_MS = 20_000
 """How long brokers may take to answer a request about many partitions or groups."""
 _READS = (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest, DescribeConfigsRequest)  # any broker answers
@@ -42,34 +44,64 @@ _NEXT_SECONDS = 1.0  # without an answer, until the next broker is also asked
 _PAUSE_SECONDS = 0.1  # if no server has answered, until they are tried again; doubled each time
 _LOOK_SECONDS = 1.5  # without an answer, until the other brokers are asked whether this one is still there
 _REQUESTS_AT_A_TIME = 10_000  # per broker: kafka-python's default is five, and it fails further requests at once
+_WORN_SECONDS = 60.0
 _GROUPS_PER_FIND = 1_000
 _FIND_VERSION = 4  # the first version for many groups: KIP-699, Kafka 3.0
 
 
-class KeptConnection:
-    """A connection that the first request makes, and the first one after `close` again; for one thread at a time."""
+class SharedConnection(Generic[A]):
+    """A connection that any number of threads use: the first use makes it, and the first one after a failure again.
 
-    def __init__(self, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
-        """Prepare; nothing is connected yet. The parameters are those of `Admin.of`."""
-        self._properties, self._seconds, self._settings = properties, seconds, settings
-        self._admin: Admin | None = None
+    A connection that has failed is closed when nobody uses it any more: other users' requests go on. A new connection
+    reads certificates, tokens and the passwords of config providers again: they may have been renewed.
+    """
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it was made and not closed since."""
-        return self._admin is not None
+    def __init__(self, properties: Mapping[str, str], kind: "type[A]", **settings: Any) -> None:  # noqa: ANN401 - kafka-python's
+        """Prepare; nothing is connected yet. `properties` are Kafka client properties, `settings` are of `Admin.of`."""
+        self.properties = properties
+        self._kind, self._settings, self._lock = kind, settings, threading.Lock()
+        self._newest: A | None = None
+        self._is_closed = False
+        self._users: list[A] = []  # the connection of each use
 
-    def get(self) -> "Admin":
-        """Return the connection. Raises the errors of `Admin.of`."""
-        if self._admin is None:
-            self._admin = Admin.of(self._properties, self._seconds, **self._settings)
-        return self._admin
+    @contextmanager
+    def use(self) -> "Iterator[A]":
+        """Give the connection. An error that is not an answer counts as its failure. Raises as `Admin.of`."""
+        with self._lock:
+            used = self._newest = self._newest or self._kind.of(self.properties, **self._settings)
+            self._users.append(used)
+        try:
+            yield used
+        except (GroupError, UserError):
+            raise
+        except BaseException:
+            self.failed(used)
+            raise
+        finally:
+            if used.is_worn:
+                self.failed(used)
+            with self._lock:
+                self._users.remove(used)
+            self._close_unused(used)
+
+    def failed(self, used: "A") -> None:
+        """Note that this connection has failed: the next use makes a new one."""
+        with self._lock:
+            self._newest = None if self._newest is used else self._newest
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+        """Close the connection, or let the last one that uses it do so. A later use makes one for itself."""
+        self._is_closed = True
+        if (newest := self._newest) is not None:
+            self.failed(newest)
+            self._close_unused(newest)
+
+    def _close_unused(self, one: "A") -> None:
+        if self._is_closed:
+            self.failed(one)
+        if one is not self._newest and one not in self._users:
+            with suppress(Exception):  # kafka-python raises several kinds
+                one.close()
 
 
 def connection_settings(properties: Mapping[str, str], seconds: float | None = None) -> dict[str, Any]:
@@ -93,11 +125,20 @@ class BrokerGoneError(KafkaConnectionError):  # type: ignore[misc] # kafka-pytho
 class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python is untyped
     """The connections of one client."""
 
+    has_failed = False
+    """Whether a connection to one of the brokers failed."""
+
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Future:  # noqa: ANN401 - the same
         """Send a request to a broker. Without `node_id`, a read-only request goes to the first broker that answers."""
         if node_id is None and isinstance(request, _READS):
             return self.call_soon(self._first_answer, request, request_timeout_ms)
         return self._begin(request, node_id, request_timeout_ms)
+
+    async def _connect(self, node: Any, conn: Any, **named: Any) -> None:  # noqa: ANN401 - the same
+        """Connect to a broker. The parent class never uses newer versions of requests than the first broker had."""
+        conn.broker_version_data = None  # brokers are upgraded while a client lives
+        await super()._connect(node, conn, **named)
+        self.has_failed |= not (conn.connected or self.cluster.is_bootstrap(node.node_id))
 
     def _begin(self, request: Any, node_id: Any, timeout_ms: float | None) -> Future:  # noqa: ANN401 - the same
         try:
@@ -117,13 +158,13 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         def left_ms() -> float | None:
             return None if deadline is None else max(0.0, 1000 * (deadline - time.monotonic()))
 
-        def ask(server: Any) -> Future:  # noqa: ANN401 - the same
-            return self.call_soon(self._ask_server, server, left_ms())
+        def connect(server: Any) -> Future:  # noqa: ANN401 - the same
+            return self.call_soon(self._get_brokers_from, server, left_ms())
 
         pause = _PAUSE_SECONDS
         while True:
             try:
-                await self.wait_for(self.call_soon(self._first, list(servers), ask), left_ms())
+                await self.wait_for(self.call_soon(self._first, list(servers), connect), left_ms())
                 break
             except KafkaError as error:  # the error of the last server
                 if not error.retriable or self.closed or left_ms() == 0:
@@ -137,7 +178,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
         self.cluster.start_refresh_loop()
         return True
 
-    async def _ask_server(self, server: Any, timeout_ms: float | None) -> None:  # noqa: ANN401 - the same
+    async def _get_brokers_from(self, server: Any, timeout_ms: float | None) -> None:  # noqa: ANN401 - the same
         try:
             await self.get_connection(server, timeout_ms, refresh_metadata_on_err=False)
             await self.cluster.refresh_metadata(server)
@@ -153,12 +194,12 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
             self._nodes_to_ask() or [None], lambda node: self._begin(copy.copy(request), node, timeout_ms)
         )
 
-    async def _first(self, nodes: list[Any], ask: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
-        """Ask one node after the other, a moment apart or when one fails, and return the first answer."""
+    async def _first(self, nodes: list[Any], send: Callable[[Any], Future]) -> Any:  # noqa: ANN401 - the same
+        """Send to one node after the other, a moment apart or when one fails, and return the first answer."""
         sent = list[Future]()
         while True:
             if nodes:
-                sent.append(ask(nodes.pop(0)))
+                sent.append(send(nodes.pop(0)))
             newest = next((one for one in reversed(sent) if not one.is_done), sent[-1])
             with suppress(Exception):  # sockets, TLS, logins: another one may answer
                 await self.wait_for(newest, 1000 * _NEXT_SECONDS)
@@ -183,6 +224,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         """Connect. When the cluster does not answer, close the thread and the socket that kafka-python leaves open."""
         silence_log()
         self._addresses: dict[int, str] = {}
+        self._made_at = time.monotonic()
         self._opened: KafkaNetClient | None = None
         try:
             super().__init__(
@@ -241,6 +283,11 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         sent = [(node_id, some) for node_id, ids in by_node.items() for some in chunks(ids, most)]
         answers = self.send_all([(node_id, build_request(ids)) for node_id, ids in sent], timeout_ms)
         return found + [(ids, answer) for (_, ids), answer in zip(sent, answers, strict=True)]
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether a connection to a broker failed and the client is older than a minute: another one may be let in."""
+        return self._connections.has_failed and time.monotonic() - self._made_at > _WORN_SECONDS
 
     def broker_ids(self) -> list[int]:
         """Return the ids of all known brokers, including brokers that are away."""

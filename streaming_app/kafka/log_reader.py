@@ -7,16 +7,14 @@ does not hold the record.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError, UnsupportedCodecError
+from kafka.errors import KafkaTimeoutError
 from typing_extensions import Self
 
 from streaming_app.kafka.connection import connection_settings, silence_log
-from streaming_app.kafka.properties import SecurityError
 
 _POLL_MS = 500
 _PATIENCE_SECONDS = 20.0  # without a record, then the read fails
@@ -48,11 +46,6 @@ class LogReader:
             check_crcs=False,
         )
 
-    def start_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the start offset of the log of each partition."""
-        found = self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in partitions])
-        return {partition.partition: offset for partition, offset in found.items()}
-
     def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
         """Yield the records of these ranges, by partition, as kafka-python returns them; in order within a partition.
 
@@ -80,29 +73,3 @@ class LogReader:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-
-
-class LogReaders:
-    """Opens connections as long as kafka-python can read the topic."""
-
-    def __init__(self, properties: Mapping[str, str]) -> None:
-        """Prepare; `properties` are Kafka's."""
-        self._properties = properties
-        self._is_readable = True
-
-    @contextmanager
-    def open(self, topic: str) -> Iterator[LogReader | None]:
-        """Yield a reader; None if no broker answers, or kafka-python does not support a property or the compression.
-
-        When it meets an unknown compression for the first time, the block gets UnsupportedCodecError.
-        """
-        try:
-            log = LogReader(self._properties, topic) if self._is_readable else None
-        except (KafkaError, SecurityError):
-            log = None
-        with log or nullcontext():
-            try:
-                yield log
-            except UnsupportedCodecError:
-                self._is_readable = False
-                raise

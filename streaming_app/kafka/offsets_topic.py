@@ -1,4 +1,4 @@
-"""The offsets topic as the brokers describe it, and the choice of a group coordinator that answers Spark.
+"""The offsets topic for one stream: its description, leader epochs, and a group coordinator that answers Spark.
 
 kafka-python sends the requests. If it does not support the client properties (such as GSSAPI), Kafka's own client in
 Spark's JVM describes the topic, so that the job can run; then it is not known whether a coordinator answers.
@@ -8,31 +8,33 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from threading import Event
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from streaming_app.errors import JobError, MissingTopicError, NotAuthorizedError, OtherTopicError, UnreachableError
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka import GROUP_PREFIX, diagnose
-from streaming_app.kafka.connection import Admin, KeptConnection
+from streaming_app.kafka.client import fetch_committed_offsets
+from streaming_app.kafka.connection import ANSWER_MS, Admin, SharedConnection
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, missing_acl_message, to_job_error
-from streaming_app.kafka.lag_offsets import (
+from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, GroupError
+from streaming_app.kafka.topic_reader import (
     EARLIEST,
     LATEST,
-    Offset,
-    TopicLeaders,
-    fetch_committed_offsets,
-    format_topic_id,
+    UNKNOWN_TOPIC,
+    DescribedTopic,
+    EpochEnd,
+    TopicReader,
     is_denied,
-    list_offsets,
+    read_offsets,
 )
-from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED, error_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,12 +44,14 @@ T = TypeVar("T")
 COORDINATOR_SECONDS = 10.0
 """How long a coordinator of any partition may take to answer; with the earlier requests the line comes within 15 s."""
 _NEXT_MS = 1_000  # without an answer of one coordinator, until the next one is asked
-_PATIENCE_SECONDS = 10.0  # for elections
 _PAUSE_SECONDS = 0.2  # between two attempts
-_TIMEOUT_MS = 15_000  # of a request, and of a call of Java's client
+_ELECTION_SECONDS = 30.0  # a dead broker is fenced after its session timeout, 9 s by default
+_FIRST_ANSWER_MS = 5_000  # doubled with each attempt: a broker that has just started may be slow
+TIMEOUT_MS = 15_000
+"""Of a request, and of a call of Java's client."""
 _IDS_PER_PARTITION = 8  # random group ids: with so many, nearly each partition has one
 _READ = "READ"
-_UNKNOWN_TOPIC, _INVALID_TOPIC = 3, 17
+_INVALID_TOPIC = "INVALID_TOPIC"
 _DELETE_RETENTION = "delete.retention.ms"
 _DEFAULT_DELETE_RETENTION_MS = 86_400_000  # Kafka's default, if the principal may not read the configuration
 
@@ -79,48 +83,122 @@ class OffsetsTopic(NamedTuple):
 
 
 class OffsetsTopicClient:
-    """Asks about the offsets topic, over one connection; for one thread at a time.
+    """Asks about the offsets topic for one stream.
 
     Calls raise UnreachableError when no broker answers, MissingTopicError when the topic does not exist,
     NotAuthorizedError when an ACL is missing, and JobError if waiting does not help; the texts say what to do.
     """
 
-    def __init__(self, properties: Mapping[str, str], topic: str, spark: SparkSession) -> None:
-        """Prepare; the first call connects. `properties` are Kafka client properties."""
-        self._properties, self._topic, self._spark = properties, topic, spark
-        self._connection = KeptConnection(properties, request_timeout_ms=_TIMEOUT_MS)
+    def __init__(self, connection: SharedConnection[Admin], topic: str, spark: SparkSession, stop: Event) -> None:
+        """Prepare. Once `stop` is set, no call waits for elections."""
+        self._connection, self._topic, self._spark, self._stop = connection, topic, spark, stop
+        self.properties = connection.properties
+        self._reader, self._topic_id, self._is_described = TopicReader(), "", False
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
-        """Return the description of the topic; with `to_read`, including a group id for Spark's consumers.
+        """Return the description of the topic.
 
-        Without `to_read` no coordinator is needed.
+        With `to_read`, it includes what a query needs: the retention of tombstones, and a group id for Spark's
+        consumers. Without, no coordinator is needed.
         """
         try:
-            return self._ask(partial(_describe, self._properties, self._topic, to_read=to_read))
+            return self._request(partial(self._describe, to_read=to_read))
         except SecurityError as error:
-            return _describe_in_java(self._spark, self._properties, self._topic, error)
+            known = self._check(partial(_read_in_java, self._spark, self.properties, self._topic, error))
+            return known._replace(group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
 
     def coordinator_answers(self, group_id: str) -> bool:
         """Return whether the coordinator of a group answers; True if it cannot be asked."""
         try:
-            return self._ask(lambda admin: _first_answering(admin, [group_id])) is not None
+            return self._request(lambda admin: _first_answering(admin, [group_id])) is not None
         except SecurityError:
             return True
 
-    def close(self) -> None:
-        """Close the connection, if there is one."""
-        self._connection.close()
+    # Leader epochs, for one thread at a time: the leader answers OffsetForLeaderEpoch (KIP-101, KIP-320) from its log.
+    # `TopicReader.epoch_ends` says what an answer proves. A stream cannot go on without one, so these methods wait.
 
-    def _ask(self, call: Callable[[Admin], T]) -> T:
+    def expect(self, topic_id: str) -> None:
+        """Set the topic's id for the following methods. Once another topic has the name, they raise OtherTopicError."""
+        self._topic_id, self._is_described = topic_id, False
+
+    def forget_leaders(self) -> None:
+        """Describe the topic again before the next request, which names the topic by its name."""
+        self._is_described = False
+
+    def epochs(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the epochs of the leaders, as of the last answer. Raises as `epoch_ends` if a leader is not known."""
+        wanted = list(partitions)
+        if not self._is_described:
+            self.epoch_ends(dict.fromkeys(wanted, 0))
+        return {partition: self._reader.topics[self._topic].epochs[partition] for partition in wanted}
+
+    def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
+        """Return the end offsets of these epochs, by partition. Waits for elections for up to half a minute.
+
+        Also raises SecurityError for properties that kafka-python does not support.
+        """
+        found: dict[int, EpochEnd] = {}
+        deadline, timeout_ms = time.monotonic() + _ELECTION_SECONDS, _FIRST_ANSWER_MS
+        while missing := {partition: epoch for partition, epoch in epochs.items() if partition not in found}:
+            answers = self._fetch_epoch_ends(missing, timeout_ms)
+            found |= {partition: one for partition, one in answers.items() if isinstance(one, EpochEnd)}
+            failures = {partition: one for partition, one in answers.items() if isinstance(one, str)}
+            self._is_described = not failures
+            if any(map(is_denied, failures.values())):
+                raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", self._topic))
+            if failures and (time.monotonic() > deadline or self._stop.wait(_PAUSE_SECONDS)):
+                partition, reason = min(failures.items())
+                raise UnreachableError(f"No leader of partition {partition} of {self._topic} answers: {reason}.")
+            timeout_ms = min(2 * timeout_ms, ANSWER_MS)
+        return found
+
+    def _fetch_epoch_ends(self, epochs: Mapping[int, int], timeout_ms: int) -> dict[int, EpochEnd | str]:
+        """Return the answer about each partition, or why there is none."""
         try:
-            return call(self._connection.get())
-        except JobError:
-            raise
-        except Exception as error:  # if the connection's thread has ended, any kind of error
-            self.close()
-            if isinstance(error, REQUEST_ERRORS):
-                raise to_job_error(error, self._properties) from None
-            raise
+            with self._connection.use() as admin:
+                if not self._is_described:
+                    self._reader.describe(admin, [self._topic])
+                    if topic_id := self._reader.topics[self._topic].topic_id:
+                        check_topic_id(self._topic, self._topic_id, topic_id)
+                answers = self._reader.epoch_ends(admin, self._topic, epochs, timeout_ms)
+        except (KafkaError, OSError) as error:
+            return dict.fromkeys(epochs, type(error).__name__)
+        return {partition: one for (_, partition), one in answers.items()}
+
+    def _request(self, call: Callable[[Admin], T]) -> T:
+        try:
+            with self._connection.use() as admin:
+                return call(admin)
+        except REQUEST_ERRORS as error:
+            raise to_job_error(error, self.properties) from None
+
+    def _describe(self, admin: Admin, *, to_read: bool) -> OffsetsTopic:
+        topic = self._topic
+        known = self._check(partial(read_offsets, admin, topic, LATEST, EARLIEST, in_detail=True))
+        if not to_read:
+            return known
+        retention, group_id = _delete_retention_ms(admin, topic), _answering_group(admin, topic, known.partitions)
+        return known._replace(delete_retention_ms=retention, group_id=group_id)
+
+    def _check(self, read: Callable[[], tuple[DescribedTopic, list[dict[int, int]]]]) -> OffsetsTopic:
+        """Return what `read` finds, if the topic can be read."""
+        topic, servers = self._topic, self.properties["bootstrap.servers"]
+        try:
+            described, (ends, starts) = read()
+        except GroupError:
+            raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic)) from None
+        if described.error == UNKNOWN_TOPIC:
+            because = "no group has committed offsets there yet, or --topic is wrong"
+            raise MissingTopicError(f"{servers} has no topic {topic}: {because}")
+        if described.error == _INVALID_TOPIC:
+            raise JobError(f"--topic {topic}: Kafka does not allow this topic name")
+        if described.error:
+            raise UnreachableError(f"{servers}: {topic}: {described.error}.")
+        if described.rights is not None and _READ not in described.rights:
+            raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
+        if not ends:
+            raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
+        return OffsetsTopic(topic, described.topic_id or "", described.cluster_id, ends, starts)
 
 
 def check_topic_id(name: str, expected: str, found: str) -> None:
@@ -130,55 +208,6 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
             f"Topic {name} was deleted and created again while the job ran: start it with --reset to drop the rows of "
             "the groups and read from the beginning; the history stays"
         )
-
-
-def _describe(properties: Mapping[str, str], topic: str, admin: Admin, *, to_read: bool) -> OffsetsTopic:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        described = admin.describe_topics([topic])[0]
-        _raise_unless_readable(properties, topic, described)
-        leaders = {one["partition_index"]: one["leader_id"] for one in described["partitions"]}
-        partitions, led = [(topic, one) for one in leaders], {topic: TopicLeaders(None, leaders)}
-        found = [list_offsets(admin, partitions, led, at) for at in (LATEST, EARLIEST)]
-        ends, starts = ({key[1]: one.offset for key, one in some.items() if isinstance(one, Offset)} for some in found)
-        if len(ends) == len(starts) == len(leaders):
-            break
-        if time.monotonic() > deadline:
-            raise KafkaTimeoutError(f"a partition of {topic} has no leader that answers")
-        time.sleep(_PAUSE_SECONDS)
-    topic_id = format_topic_id(uuid.UUID(described["topic_id"])) or ""
-    return OffsetsTopic(
-        topic,
-        topic_id,
-        admin.describe_cluster()["cluster_id"],
-        ends,
-        starts,
-        _delete_retention_ms(admin, topic),
-        _answering_group(admin, topic, len(leaders)) if to_read else GROUP_PREFIX,
-    )
-
-
-def _raise_unless_readable(properties: Mapping[str, str], topic: str, described: Mapping[str, Any]) -> None:
-    servers, code = properties["bootstrap.servers"], described["error_code"]
-    if code == TOPIC_AUTHORIZATION_FAILED:
-        raise NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
-    if code == _UNKNOWN_TOPIC:
-        raise _missing(servers, topic)
-    if code == _INVALID_TOPIC:
-        raise JobError(f"--topic {topic}: Kafka does not allow this topic name")
-    if code:
-        raise UnreachableError(f"{servers}: {topic}: {error_name(code)}.")
-    operations = described.get("authorized_operations")
-    if operations is not None and _READ not in operations:
-        raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
-    if not described["partitions"]:
-        raise JobError(f"Topic {topic} has no partitions: is this the cluster you mean?")
-
-
-def _missing(servers: str, topic: str) -> MissingTopicError:
-    return MissingTopicError(
-        f"{servers} has no topic {topic}: no group has committed offsets there yet, or --topic is wrong"
-    )
 
 
 def _delete_retention_ms(admin: Admin, topic: str) -> int:
@@ -225,28 +254,29 @@ def _first_answering(admin: Admin, group_ids: Collection[str]) -> str | None:
 # --- Kafka's own client, for properties that kafka-python does not support --------------------------------------------
 
 
-def _describe_in_java(
+def _read_in_java(
     spark: SparkSession, properties: Mapping[str, str], topic: str, refused: SecurityError
-) -> OffsetsTopic:
+) -> tuple[DescribedTopic, list[dict[int, int]]]:
+    """Return what `read_offsets` does, as far as it is needed. Raises JobError."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is loaded only where it is needed
 
     jvm: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
     clients, settings = jvm.org.apache.kafka.clients.admin, jvm.java.util.Properties()
-    timeouts = {"default.api.timeout.ms": str(_TIMEOUT_MS), "request.timeout.ms": str(_TIMEOUT_MS // 3)}
+    timeouts = {"default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS // 3)}
     for name, value in {**properties, **timeouts}.items():
         settings.setProperty(name, value)
     try:
         admin = clients.AdminClient.create(settings)
     except Py4JJavaError as error:
         if "LoginException" in _java_causes(error.java_exception)[0]:  # the login server may only be down
-            raise _java_job_error(error.java_exception, properties, topic) from None
+            raise _java_error(error.java_exception, properties, topic) from None
         raise JobError(f"--command-config: {refused}") from None  # Kafka's client does not support them, either
     try:
         options = clients.DescribeTopicsOptions().includeAuthorizedOperations(True)  # noqa: FBT003 - Java's
         described = admin.describeTopics(jvm.java.util.List.of(topic), options).allTopicNames().get().get(topic)
-        operations = described.authorizedOperations()
-        if operations is not None and _READ not in {one.toString() for one in operations}:
-            raise NotAuthorizedError(missing_acl_message(_READ, "Topic", topic))
+        operations, cluster_id = described.authorizedOperations(), admin.describeCluster().clusterId().get()
+        rights = None if operations is None else {one.toString() for one in operations}
+        known = DescribedTopic(described.topicId().toString(), {}, cluster_id=cluster_id, rights=rights)
         found = []
         for spec in (clients.OffsetSpec.latest(), clients.OffsetSpec.earliest()):
             specs = jvm.java.util.HashMap()
@@ -254,21 +284,20 @@ def _describe_in_java(
                 specs.put(jvm.org.apache.kafka.common.TopicPartition(topic, one.partition()), spec)
             offsets = admin.listOffsets(specs).all().get()
             found.append({partition.partition(): one.offset() for partition, one in offsets.items()})
-        topic_id, cluster_id = described.topicId().toString(), admin.describeCluster().clusterId().get()
-        ends, starts = found
-        return OffsetsTopic(topic, topic_id, cluster_id, ends, starts, group_id=f"{GROUP_PREFIX}-{uuid.uuid4()}")
     except Py4JJavaError as error:
-        raise _java_job_error(error.java_exception, properties, topic) from None
+        if _java_causes(error.java_exception)[0][-1] == "UnknownTopicOrPartitionException":
+            return DescribedTopic(None, {}, UNKNOWN_TOPIC), [{}, {}]
+        raise _java_error(error.java_exception, properties, topic) from None
+    else:
+        return known, found
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
 
 
-def _java_job_error(error: Any, properties: Mapping[str, str], topic: str) -> JobError:  # noqa: ANN401 - a Java exception
+def _java_error(error: Any, properties: Mapping[str, str], topic: str) -> Exception:  # noqa: ANN401 - a Java exception
     servers, (names, message) = properties["bootstrap.servers"], _java_causes(error)
-    if names[-1] == "UnknownTopicOrPartitionException":
-        return _missing(servers, topic)
     if names[-1] == "TopicAuthorizationException":
-        return NotAuthorizedError(missing_acl_message("DESCRIBE", "Topic", topic))
+        return GroupError(TOPIC_AUTHORIZATION_FAILED, topic)
     if "SslAuthenticationException" in names:
         line = diagnose.tls_cause(" ".join([*names, message])).format(server=servers, detail=message)
         return JobError(line)

@@ -5,7 +5,7 @@ supported versions of requests decide: a broker with `unstable.feature.versions.
 metadata (a 4.2 broker with this setting counts as 4.3, which makes no difference here). The values were read from
 brokers of 4.1.2, 4.2.1, 4.3.1 and 4.4.0.
 
-Only `ask` loads kafka-python: commands that read the tables use the other functions.
+Only `fetch` loads kafka-python: commands that read the tables use the other functions.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def release_of(metadata: int, requests: Mapping[int, int]) -> str:
     return _OLDER
 
 
-def ask(admin: Admin) -> list[BrokerRelease]:
+def fetch(admin: Admin) -> list[BrokerRelease]:
     """Return the releases of the brokers that answer. Raises KafkaError if none does. Needs no ACL."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - see above
     from kafka.protocol.metadata import ApiVersionsRequest  # noqa: PLC0415 - as above

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.model import Commit, GroupPass, GroupTasks, LagRow
-from streaming_app.lag.status import AHEAD, LOST, RECREATED, UNKNOWN
+from streaming_app.lag.statuses import AHEAD, LOST, RECREATED, UNKNOWN
 
 MARKER = 1  # offsets: the commit or abort marker of a transaction after the last record
 ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: all its records wait

@@ -6,13 +6,13 @@ subtopology. A topic belongs to one subtopology, because Kafka Streams does not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import NOT_READY, STABLE
-from streaming_app.lag.status import UNKNOWN
+from streaming_app.lag.statuses import UNKNOWN
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]
@@ -93,6 +93,8 @@ class GroupTasks:
     """False while the group is NotReady: then its members have no tasks."""
     members_since: float | None = None
     """When the longest-standing member joined, by the broker's clock; None if it is not known."""
+    joined: Sequence[float] = ()
+    """When its members joined, likewise; only of groups with stateful tasks."""
     repartition: frozenset[str] = frozenset()
     """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
 
@@ -173,17 +175,20 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     since = group["state_since"].timestamp() if group["state_since"] else None
     is_rebalancing = group["state"] in REBALANCING
     subtopologies = group["subtopologies"] or ()
+    stateful = frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"])
+    joined = (one.get("joined_at") for one in (group["members"] or () if stateful else ()))
     return GroupTasks(
         subtopology_of=_subtopologies(subtopologies, match_topics),
         owners=_owners(group["members"] or (), group["assignments"] or ()),
         rebalancing_since=(since or 0.0) if is_rebalancing else None,
         has_members=bool(group["member_count"]),
-        stateful=frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"]),
+        stateful=stateful,
         stable_since=since if group["state"] == STABLE else None,
         source_partition=group.get("source_partition"),
         content=_content(group["group_id"], subtopologies),
         is_ready=group["state"] != NOT_READY,
         members_since=members_since.timestamp() if (members_since := group.get("members_since")) else None,
+        joined=[at.timestamp() for at in joined if at],
         repartition=frozenset(
             name
             for one in subtopologies

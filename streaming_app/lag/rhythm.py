@@ -62,6 +62,11 @@ class LagTrend:
     def __init__(self) -> None:
         self._window = array("d")  # pairs of time and lag
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there are two entries to compare."""
+        return len(self._window) > 2  # noqa: PLR2004
+
     def clear(self) -> None:
         """Remove all entries, because there is no lag."""
         del self._window[:]

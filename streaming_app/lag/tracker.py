@@ -9,7 +9,7 @@ from types import MappingProxyType
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
 from streaming_app.lag.measure import is_recreated, owned_from
 from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupPass, GroupTasks, LagRow, ReadUntil
-from streaming_app.lag.progress import STALLED_SECONDS, Standing
+from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 LATE_SECONDS = 60.0
@@ -61,10 +61,12 @@ class LagTracker:
                     now, until, tasks, allowed, patience, self.late_seconds, group_id in self.read_uncommitted
                 )
             before = self._standings.get(key)
+            if before is not None and before.is_of_former_members(commit, one.tasks):
+                before = None
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
             if at in recreated:
                 standing.forget_log()
-            standing.take(commit, ends.get(at, NO_ENDS), self._samples.get(at), one, rests=at not in moved)
+            standing.update(commit, ends.get(at, NO_ENDS), self._samples.get(at), one, rests=at not in moved)
             of_groups[group_id].append(standing)
         self._standings = standings
         self.work = {

@@ -1,7 +1,7 @@
 """Whether work waits for a group, and whether the group does it: the input of verdicts and alerts, once a pass.
 
 Partitions that the topology does not read are left out. While a group rebalances, the statuses that follow from
-behaviour stay as they were, so the time of slow partitions counts from the first pass after it (`settled_at`).
+behaviour stay as they were, so the time of slow partitions counts from its end (`settled_at`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from operator import attrgetter
 
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import NO_TASKS, GroupPass, GroupTasks, LagRow
-from streaming_app.lag.progress import STALLED_SECONDS, Standing
-from streaming_app.lag.status import LEFT_OVER, LOST, REWOUND, UNKNOWN
+from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
+from streaming_app.lag.statuses import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
 _FORGETS = 0.99  # the factor by which the longest time between records falls, each time that records come
 _NAMED = 20
@@ -37,6 +37,8 @@ class Partitions:
     """How many of them belong to tasks that no member has."""
     tasks: frozenset[str | None] = frozenset()
     """The tasks of all of them."""
+    newest: float = 0.0
+    """Since when the last of them has it."""
     is_older: bool = False
     """Whether the problem may be older than `since`: it existed when the job first looked."""
 
@@ -95,7 +97,7 @@ class GroupWork:
     is_held: bool = False
     """Whether statuses stay as they were, because the group rebalances or the job reads late."""
     settled_at: float = 0.0
-    """The first pass after the last rebalance; 0 if this run saw none."""
+    """Since when the group is Stable, so that statuses do not stay as they were; 0 if it is not known."""
     without_status: frozenset[TopicPartition] = frozenset()
     """The partitions with a commit and with status UNKNOWN."""
     catch_up_seconds: float | None = None
@@ -138,7 +140,7 @@ def group_work(
         gap = max(arrived_at - before.arrived_at, gap * _FORGETS)
     catch_up = [one.row.catch_up_seconds for one in working]
     without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
-    not_judged = [one for one in committed if one.row.status == UNKNOWN and one.waits is not None]
+    not_judged = [one for one in committed if one.row.status == UNKNOWN and (one.waits is not None or one.waits_since)]
     ever_slow = [one for one in found if one.slow_at is not None]
     slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
     is_held = any(one.row.held_since is not None for one in found)
@@ -168,7 +170,7 @@ def group_work(
         lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
         held={one.row[1:3]: one.held_since for one in found if one.held_since is not None},
         is_held=is_held,
-        settled_at=now if before.is_held and not is_held else before.settled_at,
+        settled_at=before.settled_at if is_held else min(now, tasks.stable_since or before.settled_at),
         without_status=without_status,
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
         progress={one.row[1:3]: one for one in found},
@@ -191,6 +193,7 @@ def _partitions(found: Sequence[Standing], since: str, offsets: str = "unread") 
         max((row.lag_seconds for row in rows if row.lag_seconds is not None), default=None),
         sum(row.is_unowned for row in rows),
         frozenset(row.task_id for row in rows),
+        max(map(since_of, found)),
         first.is_older(since_of(first)),
     )
 

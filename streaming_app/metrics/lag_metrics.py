@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.status import LEFT_OVER
+from streaming_app.lag.statuses import LEFT_OVER
 from streaming_app.metrics.metric import Metric, Sample, has_short_id
 from streaming_app.text import EPOCH
 

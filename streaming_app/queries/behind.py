@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from streaming_app.lag.model import HISTORY_REST_SECONDS
-from streaming_app.lag.status import LEFT_OVER
+from streaming_app.lag.statuses import LEFT_OVER
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH
 

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
 from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
@@ -159,7 +160,7 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
     if row["evidence"].get(PLANNED):
-        yield "  Somebody ended the problem as planned. Another bad verdict opens a new problem."
+        yield "  Somebody ended its problem. Another bad verdict opens a new problem."
     for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
         yield f"  Before, it was {one['verdict']} since {utc(datetime.fromisoformat(one['since']))}: {one['why']}."
     if row["evidence"].get("not_over"):
@@ -191,7 +192,7 @@ def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> 
     return f"{lines}{lasted(ended_at - opened_at)}{by}: {problem.summary}"
 
 
-def next_step(problem: Problem, row: Row) -> tuple[str, str]:
+def next_step(problem: Problem, row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the rule whose runbook applies, and its first step that fits the verdict; empty for an unknown rule.
 
     While the verdict is a good one, the problem may not be over yet: then the step fits its last bad verdict.

@@ -34,14 +34,14 @@ from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, LogRecord
+from streaming_app.groups.marked_rows import carry_over, is_marked, known_before
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import carry_over, is_marked, known_before
 from streaming_app.groups.row import from_row, to_row
+from streaming_app.stream.appended_tables import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.failures import NOT_OF_RECORDS
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome, LeftoverRecord, LogRow, UnfoldableRecord
-from streaming_app.stream.outputs import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
+from streaming_app.stream.group_result import FoldOptions, GroupResult, LeftoverRecord, LogRow, UnfoldableRecord
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
@@ -162,7 +162,7 @@ class Folded(NamedTuple):
 
     rows: RowsByTable
     counts: Counter[str]
-    """As in `GroupOutcome`."""
+    """As in `GroupResult`."""
     size: int
     """The approximate size of the rows in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
@@ -263,7 +263,7 @@ class _Group:
         self._newest: LogRow | None = None
         self.is_set_aside = False
         self._error: Exception | None = None  # the reason why the fold has failed as a whole
-        self.outcome = GroupOutcome(options)
+        self.outcome = GroupResult(options)
 
     def read(self, row: LogRow) -> None:
         """Take the stored row, or a record; a group that is set aside does not change. Raises `NOT_OF_RECORDS`."""
@@ -302,7 +302,7 @@ class _Group:
 
     def undecodable(self) -> Folded:
         """Return the undecodable records and the counts so far, and drop them."""
-        outcome, self.outcome = self.outcome, GroupOutcome(self._options)
+        outcome, self.outcome = self.outcome, GroupResult(self._options)
         return Folded({QUARANTINE: outcome.undecodable}, outcome.counts, outcome.undecodable_bytes)
 
     def _restore(self, stored: dict[str, Any]) -> None:

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 If a partition has no replica in the ISR, an unclean election gives it a leader that lacks records. The other replicas
 truncate their logs, and new records get the offsets of lost ones. The leader epoch of a record tells the two apart; the
-offset alone does not. So a file next to the checkpoint has a chain for each partition: up to which offset records may
-be in the tables, and their leader epochs. It is written before the first row of a batch. A leader epoch also rises at
+offset alone does not. So the state of the stream has a chain for each partition: up to which offset records may be in
+the tables, and their leader epochs. It is written before the first row of a batch. A leader epoch also rises at
 every restart of a broker, so only the leader's answer to OffsetForLeaderEpoch tells whether the log still has the
 records.
 
@@ -22,40 +22,35 @@ records.
   nothing of it was written. So as long as the query runs, the end of the log after a read counts as read.
 - If the log begins after the stream's position, records were deleted before the stream read them, by retention or by
   DeleteRecords, and Spark could never read on. That is also a `Cut`, but these records did exist: no history is void.
-- A warehouse of an older release has no chains. Then the log counts as read, unless it ends earlier.
+- If there are no chains, the log counts as read, unless it ends earlier.
 
 With client properties that kafka-python does not support, the job works without these checks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from threading import Event, RLock
+from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
-from streaming_app.kafka.leader_epochs import EpochEnd, LeaderEpochs
 from streaming_app.kafka.log_reader import LogReader
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
-from streaming_app.tables.location import Location
+from streaming_app.stream.stream_state import StreamState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
+    from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+    from streaming_app.stream.stream_state import StateFile
     from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
-
-_CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -127,19 +122,16 @@ class LogPositions(NoPositions):
 
     def __init__(
         self,
-        properties: Mapping[str, str],
-        checkpoint: Location,
+        leaders: OffsetsTopicClient,
+        state: StateFile,
         report: Callable[[str], None],
-        stop: Event,
         *,
         on_cut: Callable[[Cut], None] = lambda _: None,
     ) -> None:
-        """Prepare; `on_cut` is called with each cut. Once `stop` is set, no call waits."""
-        self._stop = stop
-        self._properties, self._report, self._on_cut = properties, report, on_cut
-        self._file = Location(f"{checkpoint}.epochs.json")
+        """Prepare; `on_cut` is called with each cut."""
+        self._leaders, self._state = leaders, state
+        self._report, self._on_cut = report, on_cut
         self._lock = RLock()
-        self._connected: LeaderEpochs | None = None
         self._topic = self._topic_id = ""
         self.chains: dict[int, Chain] = {}
         """By partition, the known epochs of its log. Changes with the log."""
@@ -153,12 +145,10 @@ class LogPositions(NoPositions):
         Raises UnreachableError if a partition has no leader for half a minute, or cannot be read.
         """
         with self._lock:
-            self.close()
             self._topic, self._topic_id = topic.name, topic.topic_id
-            self._connected = LeaderEpochs(self._properties, topic.name, topic.topic_id, self._stop)
-            known = self._read()
+            self._leaders.expect(topic.topic_id)
             try:
-                found = self._compare(range(topic.partitions), known, batches)
+                found = self._compare(range(topic.partitions), batches)
             except SecurityError as error:
                 if self._is_known:
                     self._report(f"Cannot check whether a log was cut: {error}")
@@ -225,9 +215,9 @@ class LogPositions(NoPositions):
         with self._lock:
             if not (self._is_known and self._seen):
                 return True
-            self._leaders.forget()
+            self._leaders.forget_leaders()
             asked = {partition: one.epoch for partition, one in self._seen.items()}
-            found = self._leaders.ends(asked)
+            found = self._leaders.epoch_ends(asked)
             if self._leaders.epochs(asked) != asked:
                 return False
             ends = {partition: end for partition, end in (ends or {}).items() if partition in found}
@@ -239,28 +229,13 @@ class LogPositions(NoPositions):
                 self._write()
             return True
 
-    def close(self) -> None:
-        """Close the connection, unless a daemon thread still waits for an answer on it."""
-        if self._connected is None or not self._lock.acquire(timeout=_CLOSE_SECONDS):
-            return
-        with suppress(Exception):  # kafka-python raises several kinds
-            self._connected.close()
-        self._lock.release()
-
-    @property
-    def _leaders(self) -> LeaderEpochs:
-        assert self._connected is not None  # noqa: S101 - `open` made it
-        return self._connected
-
-    def _compare(
-        self, partitions: Iterable[int], known: Mapping[int, tuple[Chain, int]], batches: BatchEnds
-    ) -> LogCheck:
+    def _compare(self, partitions: Sequence[int], batches: BatchEnds) -> LogCheck:
         """Set the positions, and return their differences from the log."""
-        partitions = list(partitions)
+        known = self._state.state if self._state.state.topic_id == self._topic_id else StreamState()
         epochs, log = self._ask_ends(partitions)
         self.chains, self._ends, cuts = {}, {}, []
         for partition in partitions:
-            chain, end = known.get(partition) or ((), 0)
+            chain, end = known.epochs.get(partition, ()), known.ends.get(partition, 0)
             parting = self._find_parting(partition, chain, end) if chain else end
             if parting == end and batches.committed.get(partition, 0) > end:  # a release without chains committed it
                 end = batches.committed[partition]
@@ -281,14 +256,14 @@ class LogPositions(NoPositions):
         """Return the epochs of the leaders and the ends of the logs, as of one moment."""
         while True:
             epochs = self._leaders.epochs(partitions)
-            log = self._leaders.ends(epochs)
+            log = self._leaders.epoch_ends(epochs)
             if self._leaders.epochs(partitions) == epochs:
                 return epochs, log
 
     def _raise_if_cut(self) -> None:
         """Raise TruncatedLogError if the log may lack records up to the positions: `open` then finds out."""
         if self._find_lost():
-            self._leaders.forget()  # another topic may have the name by now
+            self._leaders.forget_leaders()  # another topic may have the name by now
             if lost := self._find_lost():
                 partition, what = min(lost.items())
                 raise TruncatedLogError(f"The log of partition {partition} of {self._topic} {what}")
@@ -296,7 +271,7 @@ class LogPositions(NoPositions):
     def _find_lost(self) -> dict[int, str]:
         """Return how the log differs from the position, for partitions that may lack records."""
         lost = {}
-        found = self._leaders.ends({partition: one.epoch for partition, one in self._seen.items()})
+        found = self._leaders.epoch_ends({partition: one.epoch for partition, one in self._seen.items()})
         for partition, (epoch, end) in found.items():
             seen = self._seen[partition].start
             newest = epoch_at(self.chains.get(partition, ()), seen - 1)
@@ -314,12 +289,13 @@ class LogPositions(NoPositions):
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
         def ask(epoch: int) -> EpochEnd:
-            return self._leaders.ends({partition: epoch})[partition]
+            return self._leaders.epoch_ends({partition: epoch})[partition]
 
         def has_record(first: int, end: int) -> bool:
             try:
-                with LogReader(self._properties, self._topic) as log:
-                    first = max(first, log.start_offsets([partition])[partition])
+                begins = self._leaders.describe(to_read=False).start_offsets
+                with LogReader(self._leaders.properties, self._topic) as log:
+                    first = max(first, begins[partition])
                     return any(True for _ in log.read({partition: (first, end)}))
             except UnsupportedCodecError:
                 return True  # of a record that kafka-python cannot decompress
@@ -336,7 +312,7 @@ class LogPositions(NoPositions):
             upper = {one: epoch for one, epoch in upper.items() if epoch > self._last_epoch(one)}
             if not upper:
                 break
-            below = self._leaders.ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
+            below = self._leaders.epoch_ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
             for partition, (epoch, start) in below.items():
                 upper[partition] = self._add(found[partition], upper[partition], epoch, start)
         for partition, chain in found.items():
@@ -357,23 +333,11 @@ class LogPositions(NoPositions):
         found.insert(0, EpochStart(upper, start))
         return below
 
-    def _read(self) -> dict[int, tuple[Chain, int]]:
-        """Return the stored positions; empty if they are of another topic."""
-        try:
-            stored = json.loads(self._file.find_text() or "")
-            if stored["topic_id"] != self._topic_id:
-                return {}
-            return {int(name): _position(one) for name, one in stored["partitions"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return {}  # the file is missing or damaged
-
     def _write(self) -> None:
-        partitions = {
-            str(partition): {"end": end, "epochs": up_to(self.chains.get(partition, ()), end)}
-            for partition, end in self._ends.items()
-            if end
-        }
-        self._file.write_text(json.dumps({"topic_id": self._topic_id, "partitions": partitions}))
+        ends = {partition: end for partition, end in self._ends.items() if end}
+        self._state.write(
+            ends=ends, epochs={partition: up_to(self.chains.get(partition, ()), end) for partition, end in ends.items()}
+        )
 
 
 def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
@@ -383,13 +347,3 @@ def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int,
         found = read()
         if positions.after_read(ends):
             return found
-
-
-def read_again(records: DataFrame) -> DataFrame:
-    """Drop the cached copy of records; the next read caches them again with the same storage level."""
-    level = records.storageLevel
-    return records.unpersist(blocking=True).persist(level)
-
-
-def _position(stored: Mapping[str, Any]) -> tuple[Chain, int]:
-    return tuple(EpochStart(epoch, start) for epoch, start in stored["epochs"]), int(stored["end"])

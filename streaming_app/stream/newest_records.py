@@ -1,32 +1,30 @@
-"""Finds the newest record of each key of a batch in the JVM, and makes rows of these records, also in Spark's workers.
+"""Finds the newest record of each key of a batch, and makes rows of these records: here, or in Spark's workers.
 
-Among millions of commits, Python decodes only the newest of each key.
+Among millions of commits, Python decodes only the newest of each key; Arrow finds them. All records of a key are in one
+partition of the topic, and a worker reads whole partitions.
 
 The key of an offset commit names group, topic and partition, and its newest record has all that is needed. The same is
 true for the records about the types, epochs and members of groups. For the types in `KEY_ONLY` the key is enough: their
 values hold subscriptions and user data, and stay in the JVM. Large values of members of consumer groups also stay
 there. For a classic group without members, the newest record with members is also read (see `LAST_PROTOCOL`).
-
-Spark groups by sorting, since values have no fixed size. For one column of 8 bytes this is a radix sort. Keys of a
-topic begin alike, so a comparison of two keys would read both: for 10,000,000 commits in random order it took twice as
-long.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from struct import error as struct_error
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
 from streaming_app.stream.batch_rows import BatchRows, schema_of
-from streaming_app.stream.outcome import FoldOptions, quarantine_row
+from streaming_app.stream.group_result import FoldOptions, quarantine_row
 from streaming_app.stream.source import SIZE, type_condition
 from streaming_app.tables.arrow import microseconds, to_table
 
@@ -66,40 +64,9 @@ _LARGE = 4_096  # bytes of a member record, most of them a subscription
 _STAYS = f"{type_condition(KEY_ONLY)} OR ({type_condition({CONSUMER_MEMBER})} AND length(value) > {_LARGE})"
 _VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
-_NEWEST = "max_by(struct(offset, timestamp, value), offset) AS newest"
 # The positions hold for every version that brokers have written (0 to 3): protocol type, generation, protocol length.
-_TYPE_BYTES, _PROTOCOL_BYTES = slice(2, 12), slice(16, 18)
+_TYPE_BYTES, _PROTOCOL_BYTES = (2, 12), (16, 18)
 _OF_CONSUMERS, _NO_PROTOCOL = b"\x00\x08consumer", b"\xff\xff"
-_HAS_PROTOCOL = (
-    f"{type_condition({CLASSIC_METADATA})} AND substring(value, 3, 10) = X'{_OF_CONSUMERS.hex()}' "
-    f"AND substring(value, 17, 2) <> X'{_NO_PROTOCOL.hex()}'"
-)
-_AGREED = f"max_by(struct(offset, timestamp, value), offset) FILTER (WHERE {_HAS_PROTOCOL}) AS agreed"
-_BOTH = "inline(IF(agreed.offset < newest.offset, array(newest, agreed), array(newest)))"
-HASH, KEY = ("xxhash64(partition, key) AS hash",), ("partition", "key")
-"""What `find_newest` groups by: `HASH` takes half the time, but two keys may have the same hash."""
-IS_OF_ONE_KEY = "is_of_one_key"
-"""A column of `find_newest`: whether all records of the row have the same key."""
-
-
-def find_newest(wanted: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return the newest record of each key among `wanted_records`, with `COLUMNS` and `IS_OF_ONE_KEY`.
-
-    If partitions were added, a group may be in two partitions: its keys then count in each of them.
-    """
-    from pyspark.sql.functions import expr  # noqa: PLC0415 - Spark is loaded by those who need it
-
-    ends = [f"{end}({one}) AS {end}_{one}" for one in ("partition", "key") for end in ("min", "max")]
-    return (
-        wanted.groupBy(*map(expr, by))
-        .agg(*map(expr, (_NEWEST, _AGREED, *ends)))
-        .selectExpr(
-            "min_partition AS partition",
-            _BOTH,
-            "min_key AS key",
-            f"min_partition = max_partition AND min_key = max_key AS {IS_OF_ONE_KEY}",
-        )
-    )
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
@@ -108,23 +75,24 @@ def wanted_records(batch: DataFrame) -> DataFrame:
     return batch.where(WANTED).selectExpr(*columns).selectExpr("*", f"{SIZE} AS size")
 
 
-def take_newest(records: pa.Table) -> pa.Table:
-    """The same as `find_newest`, in Python, for few `wanted_records`."""
-    columns = (records[name].to_pylist() for name in ("partition", "key", "offset", "value"))
-    newest: dict[tuple[int, bytes], tuple[int, int]] = {}
-    agreed: dict[tuple[int, bytes], tuple[int, int]] = {}
-    for place, (partition, key, offset, value) in enumerate(zip(*columns, strict=True)):
-        for found in (newest, agreed) if _has_protocol(key, value) else (newest,):
-            found[partition, key] = max(found.get((partition, key), (-1, -1)), (offset, place))
-    places = {place for found in (newest, agreed) for _, place in found.values()}
-    return records.select(COLUMNS).take(pa.array(sorted(places), pa.int64()))
+def find_newest(records: pa.Table) -> pa.Table:
+    """Return the newest record of each key among `wanted_records`, and of classic groups also the `LAST_PROTOCOL`.
+
+    If partitions were added, a group may be in two partitions: its keys then count in each of them.
+    """
+    ordered = records.select(COLUMNS).sort_by("offset")
+    placed = ordered.select(("partition", "key")).append_column("place", pa.array(range(ordered.num_rows), pa.int64()))
+    kinds = (placed, placed.filter(_have_protocol(ordered)))
+    newest = [one.group_by(["partition", "key"]).aggregate([("place", "max")])["place_max"] for one in kinds]
+    return ordered.take(pc.unique(pa.chunked_array([*newest[0].chunks, *newest[1].chunks], pa.int64())))
 
 
-def _has_protocol(key: bytes, value: bytes | None) -> bool:
-    """The same as `_HAS_PROTOCOL`: return whether the members of a classic group have agreed on a protocol."""
-    is_of_consumers = value is not None and value[_TYPE_BYTES] == _OF_CONSUMERS
-    is_classic = key[:2] == CLASSIC_METADATA.to_bytes(2, "big")
-    return is_classic and is_of_consumers and value is not None and value[_PROTOCOL_BYTES] != _NO_PROTOCOL
+def _have_protocol(records: pa.Table) -> pa.ChunkedArray:
+    """Return whether the members of a classic group have agreed on a protocol, for each record."""
+    is_classic = pc.starts_with(records["key"], pattern=CLASSIC_METADATA.to_bytes(2, "big"))
+    is_of_consumers = pc.equal(pc.binary_slice(records["value"], *_TYPE_BYTES), _OF_CONSUMERS)
+    has_one = pc.not_equal(pc.binary_slice(records["value"], *_PROTOCOL_BYTES), _NO_PROTOCOL)
+    return pc.fill_null(pc.and_(pc.and_(is_classic, is_of_consumers), has_one), fill_value=False)
 
 
 Row = dict[str, Any]
@@ -136,6 +104,7 @@ _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
 _MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # kept of a record; the names in characters
 _MICROSECONDS = 1_000
+_HELD, _ROWS = 200_000, 20_000  # records that a worker holds to find the newest of their keys, and makes rows of
 
 
 class Rows(NamedTuple):
@@ -183,13 +152,32 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     return rows._replace(drifted=drifted)
 
 
-def make_rows(batches: Iterable[pa.RecordBatch | pa.Table], *, options: FoldOptions) -> Iterator[BatchRows]:
-    """Yield the results of `to_rows`, for some records at a time."""
+def make_rows(batches: Iterable[pa.RecordBatch], *, options: FoldOptions) -> Iterator[BatchRows]:
+    """Yield the rows of the newest record of each key, for some records at a time.
+
+    Where a worker reads very many keys, a key may come more than once, each time with a later record.
+    """
+    for newest in _find_newest_of_all(batches):
+        for start in range(0, newest.num_rows, _ROWS):
+            rows = to_rows(microseconds(newest.slice(start, _ROWS)).to_pylist(), options)
+            own: dict[str, list[Row]] = {name: listed for name in TABLES if (listed := getattr(rows, name))}
+            counts = Counter({DRIFTED: rows.drifted, **{name: len(listed) for name, listed in own.items()}})
+            yield BatchRows({name: to_table(listed, schema_of(name)) for name, listed in own.items()}, counts=counts)
+
+
+def _find_newest_of_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held, count = list[pa.Table](), 0
     for batch in batches:
-        rows = to_rows(microseconds(batch).to_pylist(), options)
-        own: dict[str, list[Row]] = {name: listed for name in TABLES if (listed := getattr(rows, name))}
-        counts = Counter({DRIFTED: rows.drifted, **{name: len(listed) for name, listed in own.items()}})
-        yield BatchRows({name: to_table(listed, schema_of(name)) for name, listed in own.items()}, counts=counts)
+        held.append(pa.table(batch).select(COLUMNS))
+        count += batch.num_rows
+        if count >= _HELD:
+            newest = find_newest(pa.concat_tables(held))
+            held, count = [newest], newest.num_rows
+            if count > _HELD // 2:
+                yield newest
+                held, count = [], 0
+    if held:
+        yield find_newest(pa.concat_tables(held))
 
 
 def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:

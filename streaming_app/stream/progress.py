@@ -1,4 +1,4 @@
-"""Reports each batch: a log line and an update of `Health`, from Spark's progress and the counts of the batch.
+"""Reports each batch: a log line and an update of `JobState`, from Spark's progress and the counts of the batch.
 
 The job asks the query for its progress once a second. The query has it at once, also for triggers that found nothing.
 Listeners would get it as events, which may arrive minutes late while other events hold them up, and PySpark takes some
@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.stream.batch_outcome import Outcome, all_phases
-from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.batch_counts import BatchCounts, all_phases
+from streaming_app.stream.job_state import CommittedBatch, JobState
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -30,12 +30,12 @@ class Progress:
     end_known_at: datetime | None = None
     """When the end of the topic up to which all batches read was determined; None if each batch determines it."""
 
-    def __init__(self, write: Callable[[str], None], health: Health) -> None:
+    def __init__(self, write: Callable[[str], None], health: JobState) -> None:
         """Report the queries of one stream, one after the other."""
         self._write = write
         self._health = health
         self._has_caught_up = False
-        self._outcomes: dict[int, tuple[Outcome, datetime]] = {}  # by batch, with the time at which it was written
+        self._outcomes: dict[int, tuple[BatchCounts, datetime]] = {}  # by batch, with the time at which it was written
         self._last: tuple[StreamingQuery, str] | None = None  # the last reported trigger, by its start time
         self._lock = Lock()
         self.starting()
@@ -49,7 +49,7 @@ class Progress:
         self.has_ended_trigger = False
         """Whether the query has ended a trigger, with or without a batch."""
 
-    def on_done(self, batch_id: int, outcome: Outcome) -> None:
+    def on_done(self, batch_id: int, outcome: BatchCounts) -> None:
         """Receive the counts of a batch; Spark's progress of the batch follows."""
         self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
 
@@ -93,7 +93,7 @@ class Progress:
         written = max(0.0, (written_at - began_at).total_seconds())
         seconds, behind = written + trigger["durationMs"].get("commitOffsets", 0) / 1000, _behind(trigger)
         phases = all_phases(outcome.seconds, trigger["durationMs"], seconds)
-        batch = Batch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
+        batch = CommittedBatch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
         self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
             self._write(batch_line(trigger["batchId"], seen, seconds, outcome, sum(behind.values())))
@@ -137,7 +137,7 @@ def _offsets(topics: Mapping[str, Mapping[str, int]] | None) -> dict[int, int]:
     }
 
 
-def batch_line(batch_id: int, seen: int, seconds: float, outcome: Outcome, behind: int) -> str:
+def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchCounts, behind: int) -> str:
     """Return the log line of a batch: records read, counts, duration, offsets left."""
     parts = [
         f"{seen:,} records seen",

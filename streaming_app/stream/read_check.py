@@ -46,7 +46,8 @@ def require_records(
 
     `starts` and `ends` are by partition; a partition that is not in `starts` was read from its beginning.
     """
-    ranges = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
+    begins = topic.start_offsets
+    ranges = {one: (max(starts.get(one, 0), begins.get(one, 0)), end) for one, end in ends.items()}
     ranges = {partition: one for partition, one in ranges.items() if one[0] < one[1]}
     found = _find_record(properties, topic.name, ranges) if ranges else None
     if found:
@@ -66,8 +67,6 @@ def _find_record(
     """
     try:
         with LogReader(properties, topic) as log:
-            starts = log.start_offsets(ranges)
-            ranges = {partition: (max(start, starts[partition]), end) for partition, (start, end) in ranges.items()}
             return next(((one.partition, one.offset) for one in log.read(ranges)), None)
     except (KafkaError, SecurityError):
         return None

@@ -8,9 +8,9 @@ slices, one after the other. Slices are intervals of the records in the order of
 group are in one partition, so each slice continues the rows that the previous slice wrote.
 
 A repeated batch must write nothing twice. So the ends of the slices are stored before the first slice is written (see
-`SlicePlans`), and a repeated batch uses the same slices. Every slice has a version: Delta skips an append whose version
-it already has. The version of a half is between those of its neighbors. So if a slice was written before, both of its
-halves are skipped.
+`BatchPlans`), and a repeated batch uses the same slices. Every slice has a version: Delta skips an append whose
+version it already has. The version of a half is between those of its neighbors. So if a slice was written before, both
+of its halves are skipped.
 
 A slice that fails is halved: at once if the process goes on, else when the batch is repeated. So before each slice the
 job stores what the next attempt has to do, should the process end: the slices, with this one halved. If the error has
@@ -26,20 +26,22 @@ this group in this batch were written.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.stream.stream_state import POSITIONS, BatchPlan, Slice, StateFile
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
-from streaming_app.tables.location import Location
+
+if TYPE_CHECKING:
+    from streaming_app.tables.location import Location
 
 LARGE_RECORD = 16 << 10
 """Bytes. Where a number of records is the limit, records up to this size take at most some 100 MB."""
@@ -48,35 +50,18 @@ SLICE_BYTES = 8 << 20
 TRIES = 2
 """How often a single record fails alone before it is hopeless: memory may be short for another reason."""
 _MOST_HALVINGS = 4  # of a whole batch, because of failures in the one before
-_POSITIONS = 1 << 32  # the number of positions in a batch
 _MAX_SLICES = 4_096
 _END = (1 << 31, 0)  # a place after every record
 _APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch may be written after all others
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
-
-    end: tuple[int, int] | None
-    """Partition and offset: the slice ends before it. Lower partitions come before it, too."""
-    position: int
-    """Orders the slices of a batch; the last one has the highest."""
-    is_apart: bool = False
-    """It has only the groups that are written apart; earlier slices have all others."""
-
-    def version(self, batch: int) -> int:
-        """Return the version of an append of this slice: it increases with each slice and batch."""
-        return batch * _POSITIONS + self.position
-
-
 def batch_of(version: int) -> int:
     """Return the batch of an append's version; -1 for -1, which means that there is none."""
-    return version // _POSITIONS
+    return version // POSITIONS
 
 
-WHOLE = (Slice(None, _POSITIONS - 1),)
+WHOLE = (Slice(None, POSITIONS - 1),)
 """The slices of a batch that is not divided."""
 
 
@@ -89,7 +74,7 @@ class Part(NamedTuple):
 
     slice: Slice
     records: pa.Table
-    """The columns that `SlicePlans.divide` got."""
+    """The columns that `BatchPlans.divide` got."""
     condition: str = "true"
     """SQL condition for these records of the batch."""
 
@@ -101,47 +86,26 @@ class Part(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether the driver folds them."""
-        return _is_small(self.records) and fits_driver(GROUPS, groups=pc.count_distinct(self.records["hash"]).as_py())
+        return _are_few(self.records) and fits_driver(GROUPS, groups=pc.count_distinct(self.records["hash"]).as_py())
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """An attempt to write a batch: the number of attempts including this one, and the slices."""
+def next_plan(last: BatchPlan | None, writer: str, batch: int, *, begun: bool = False) -> BatchPlan:
+    """Return the plan of a batch after `last`, which is stored; `begun`: the checkpoint has begun the batch before.
 
-    writer: str
-    batch: int
-    number: int = 1
-    halvings: int = 0
-    """How often the whole batch is to be halved if there are no slices yet; with them, it counts for later batches."""
-    slices: tuple[Slice, ...] = ()
-    """Empty until the batch was read, and if it is not divided."""
-    apart: tuple[int, ...] = ()
-    """The groups that are written apart, each as the hash of its id; a group with the same hash is also apart."""
-    alone: tuple[int, int, int] | None = None
-    """Partition and offset of a record that has failed alone, and how often."""
-
-
-def next_attempt(last: Attempt | None, writer: str, batch: int, *, begun: bool = False) -> Attempt:
-    """Return the attempt that follows `last`, which is stored; `begun`: the checkpoint has begun this batch before.
-
-    | last attempt                         | halvings of the whole batch    | slices       |
-    | ------------------------------------ | ------------------------------ | ------------ |
-    | none, or of another query            | none; one if it was begun      | to be chosen |
-    | of an earlier batch, which succeeded | one less; the same if begun    | to be chosen |
-    | of this batch, without slices        | one more                       | to be chosen |
-    | of this batch, with slices           |                                | the same     |
+    A batch that has slices keeps them. Any other is halved as often as the one before it, less once for its success;
+    and from its first repetition on once more.
     """
     if last is None or last.writer != writer or last.batch > batch:
-        return Attempt(writer, batch, 1 + begun, int(begun))
-    if last.batch < batch:
-        return Attempt(writer, batch, 1 + begun, max(0, min(last.halvings, _MOST_HALVINGS) - 1) + begun)
-    return replace(last, number=last.number + 1, halvings=last.halvings + (not last.slices))
+        return BatchPlan(writer, batch, int(begun))
+    if last.batch == batch and last.slices:
+        return last
+    return BatchPlan(writer, batch, max(0, min(last.halvings, _MOST_HALVINGS) - 1) + begun)
 
 
-def divide(attempt: Attempt, records: Ordered) -> tuple[Slice, ...]:
-    """Return the slices of an attempt."""
-    slices = attempt.slices or _first_slices(records)
-    for _ in range(0 if attempt.slices else attempt.halvings):
+def divide(plan: BatchPlan, records: Ordered) -> tuple[Slice, ...]:
+    """Return the slices of a plan."""
+    slices = plan.slices or _first_slices(records)
+    for _ in range(0 if plan.slices else plan.halvings):
         if 2 * len(slices) <= _MAX_SLICES:
             slices = tuple(half for pair in pairwise((_START, *slices)) for half in _halves(*pair, records))
     return slices
@@ -155,8 +119,8 @@ def find_heavy(records: pa.Table) -> tuple[int, ...]:
     )
     left, heavy = sums.filter(pc.invert(is_heavy)), sums.filter(is_heavy)["hash"].to_pylist()
     count, size = (pc.sum(left[name]).as_py() or 0 for name in ("size_count", "size_sum"))
-    are_few = size <= SLICE_BYTES and fits_driver(GROUPS, records=count)
-    return tuple(sorted(heavy)) if are_few and len(heavy) <= _MOST_APART else ()
+    is_little = size <= SLICE_BYTES and fits_driver(GROUPS, records=count)
+    return tuple(sorted(heavy)) if is_little and len(heavy) <= _MOST_APART else ()
 
 
 class Ordered:
@@ -248,7 +212,7 @@ def _first_slices(records: Ordered) -> tuple[Slice, ...]:
         is_few = count - light <= _MOST_CUTS * most
         rows += [light, *records.cuts(light, count, most if is_few else count)]
     rows = rows[: _MAX_SLICES - 2]
-    step = (_POSITIONS - 1) // (len(rows) + 1)
+    step = (POSITIONS - 1) // (len(rows) + 1)
     ending = (records.ending(row, (number + 1) * step) for number, row in enumerate(rows))
     return *ending, replace(WHOLE[0], is_apart=light < count)
 
@@ -260,122 +224,102 @@ def _halves(before: Slice, one: Slice, records: Ordered) -> tuple[Slice, ...]:
     return (records.ending(middle, position), one) if middle and before.position < position else (one,)
 
 
-def _is_small(records: pa.Table) -> bool:
+def _are_few(records: pa.Table) -> bool:
     return fits_driver(GROUPS, records=records.num_rows, size=pc.sum(records["size"]).as_py() or 0)
 
 
-class SlicePlans:
-    """The attempts at the batches of one stream. For each batch: `begin`, `divide`, and for each part `trying`.
+class BatchPlans:
+    """The plans of the batches of one stream. For each batch: `begin`, `divide`, and for each part `trying`.
 
-    The file is written for batches that are large, repeated, or divided. So the many small batches of a running job
-    cost nothing: that one was begun before, is in the checkpoint.
+    A plan is stored for batches that are large, repeated, or divided. The many small batches of a running job have
+    none: that one was begun before, is in the checkpoint.
     """
 
-    def __init__(self, checkpoint: Location) -> None:
+    def __init__(self, checkpoint: Location, state: StateFile) -> None:
         """Take the checkpoint before its query starts. Raises OSError."""
-        self._file = Location(f"{checkpoint}.slices.json")
+        self._state = state
         begun, done = (newest_batch(checkpoint / name) for name in ("offsets", "commits"))
         self._begun = begun if begun > done else None
-        self._current: Attempt | None = None
+        self._current: BatchPlan | None = None
         self._records: pa.Table | None = None  # of the current batch
         self._ordered: Ordered | None = None
-        self._is_stored = False  # whether the file is about the current batch
+        self._is_stored = False  # whether the state has a plan of the current batch
 
     def begin(self, writer: str, batch: int) -> None:
         """Note that an attempt at a batch of the query `writer` starts."""
-        is_first = self._current is None
-        last = self._read() if is_first else self._current
-        self._current = next_attempt(last, writer, batch, begun=is_first and batch == self._begun)
+        is_first, last = self._current is None, self._current or self._state.state.plan
+        self._current = next_plan(last, writer, batch, begun=is_first and batch == self._begun)
         self._records = self._ordered = None
         self._is_stored = False
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether this batch was started before, or others have failed recently."""
-        return self._attempt.number > 1 or self._attempt.halvings > 0
+        if last and last.batch < batch:  # it is done: of its plan only the number of halvings still counts
+            self._state.note(plan=replace(last, slices=(), apart=(), alone=None) if last.halvings else None)
 
     def divide(self, records: pa.Table) -> list[Part]:
-        """Return the parts of the batch. A batch is divided if it is large, was begun before, or others have failed."""
-        self._records, current = records, self._attempt
+        """Return the parts of the batch. A batch is divided if it is large, was begun before, or others have failed.
+
+        Raises OSError.
+        """
+        self._records, plan = records, self._plan
         if not records.num_rows:
             return []
         large = pc.sum(records["size"].filter(pc.greater_equal(records["size"], LARGE_RECORD))).as_py() or 0
-        is_small = _is_small(records) and large <= SLICE_BYTES
-        if not (current.slices or is_small):
-            current = self._current = replace(current, apart=find_heavy(records))
-        if large <= SLICE_BYTES and not (current.slices or current.halvings or current.apart):
-            self._is_stored = not is_small
+        if not (plan.slices or (_are_few(records) and large <= SLICE_BYTES)):
+            plan = replace(plan, apart=find_heavy(records))
+        if large <= SLICE_BYTES and not (plan.slices or plan.halvings or plan.apart):
             return [Part(WHOLE[0], records)]
+        self._current = plan
+        self._current = replace(plan, slices=divide(plan, self._in_order))
         self._is_stored = True
-        self._current = replace(current, slices=divide(current, self._in_order))
+        self._state.write(plan=self._current)  # and once more by `trying`: then both copies of the state have it
         return list(self._in_order.parts(self._current.slices))
 
     def trying(self, part: Part) -> None:
         """Store what the next attempt has to do, should the process end while this part is written. Raises OSError."""
         if self._is_stored:
-            self._write(self._without(part) if self._attempt.slices else self._attempt)
+            self._state.write(plan=self._without(part))
 
     def failed(self, part: Part) -> list[Part]:
         """Return the halves to write instead of a part that failed; none for a single record. Raises OSError."""
-        slices = self._attempt.slices or WHOLE
+        slices = self._plan.slices or WHOLE
         before = next((one for one in reversed(slices) if one.position < part.slice.position), _START)
         self._current = self._without(part)
         self._is_stored = True
-        self._write(self._current)
+        self._state.write(plan=self._current)
         found = self._in_order.parts(self._current.slices)
-        halves = [one for one in found if before.position < one.slice.position <= part.slice.position]
-        return halves if len(halves) > 1 else []
+        parts = [one for one in found if before.position < one.slice.position <= part.slice.position]
+        return parts if len(parts) > 1 else []
 
     def failed_otherwise(self) -> None:
         """Note that an attempt has failed for a reason that fewer records do not cure."""
         if self._is_stored:
             with suppress(OSError):  # perhaps just this was the reason; then the next attempt has a slice more
-                self._write(self._attempt)
+                self._state.write(plan=self._plan)
 
     def is_hopeless(self, part: Part) -> bool:
         """Return whether a part is a single record that has failed alone too often."""
         return self._failures(part) >= TRIES
 
-    def _without(self, part: Part) -> Attempt:
+    def _without(self, part: Part) -> BatchPlan:
         """Return what the next attempt does if this part fails: it has halves instead, or knows the single record."""
-        current = self._attempt
+        plan = self._plan
         if part.records.num_rows == 1:
-            current = replace(current, alone=(*part.first, self._failures(part) + 1))
-        slices = current.slices or WHOLE
-        pairs = pairwise((_START, *slices))
+            plan = replace(plan, alone=(*part.first, self._failures(part) + 1))
+        pairs = pairwise((_START, *(plan.slices or WHOLE)))
         halved = (_halves(*pair, self._in_order) if pair[1] == part.slice else pair[1:] for pair in pairs)
-        return replace(current, slices=tuple(chain.from_iterable(halved)), halvings=current.halvings + 1)
+        return replace(plan, slices=tuple(chain.from_iterable(halved)), halvings=plan.halvings + 1)
 
     def _failures(self, part: Part) -> int:
         """Return how often a part has failed as a single record."""
-        alone = self._attempt.alone
+        alone = self._plan.alone
         return alone[2] if alone and part.records.num_rows == 1 and part.first == alone[:2] else 0
 
     @property
-    def _attempt(self) -> Attempt:
+    def _plan(self) -> BatchPlan:
         assert self._current is not None  # noqa: S101 - `begin` comes first
         return self._current
 
     @property
     def _in_order(self) -> Ordered:
         if self._ordered is None:
-            self._ordered = Ordered(self._records, self._attempt.apart)
+            self._ordered = Ordered(self._records, self._plan.apart)
         return self._ordered
-
-    def _read(self) -> Attempt | None:
-        text = self._file.find_text()
-        try:
-            fields = json.loads(text or "")
-            slices = tuple(Slice(end and tuple(end), *rest) for end, *rest in fields.pop("slices"))
-            alone = fields.get("alone")
-            given = {**fields, "apart": tuple(fields.get("apart", ())), "alone": alone and tuple(map(int, alone))}
-            return Attempt(**given, slices=slices)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None  # the file is missing or damaged
-
-    def _write(self, attempt: Attempt) -> None:
-        slices = [(one.end, one.position, one.is_apart) for one in attempt.slices]
-        fields = {
-            name: value for name, value in asdict(attempt).items() if value is not None
-        }  # `alone` is new in 0.3.1
-        self._file.write_text(json.dumps({**fields, "slices": slices}))

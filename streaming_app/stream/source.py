@@ -6,16 +6,13 @@ Spark's workers load this module, so nothing here may load kafka-python.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from offsets_decoder.definitions import records
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.tables.arrow import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,11 +54,6 @@ Offset commits and the records of other groups are most of the topic, and never 
 # it may be invalid UTF-8.
 RECORD_TYPE = "coalesce(cast(conv(hex(substring(key, 1, 2)), 16, 10) AS int), -1)"  # -1: there is no key
 GROUP_BYTES = "substring(key, 5, cast(conv(hex(substring(key, 3, 2)), 16, 10) AS int))"
-
-
-def group_bytes(key: bytes | None) -> bytes | None:
-    """The same as `GROUP_BYTES`, in Python; None if the key has no length of the id."""
-    return key[4 : 4 + int.from_bytes(key[2:4], "big")] if key and key[2:] else None
 
 
 def read_stream(
@@ -116,25 +108,9 @@ RAW = ("group_bytes", "offset", "partition", "timestamp", "key", "value")
 """The columns of a record that the fold gets."""
 MEASURES = ("partition", "offset", "type", "size", "hash")
 """The position, type and size of a record, and the hash of its group: a batch is divided by these."""
-_RAW_SCHEMA = pa.schema(
-    {
-        "group_bytes": pa.binary(),
-        "offset": pa.int64(),
-        "partition": pa.int32(),
-        "timestamp": TIMESTAMP,
-        "key": pa.binary(),
-        "value": pa.binary(),
-    }
-)
 
 
 def wanted_records(batch: DataFrame) -> DataFrame:
     """Return the records of the Kafka source that leave the JVM: `RAW`, with their `MEASURES`."""
     raw = batch.where(WANTED_RECORDS).selectExpr(f"{GROUP_BYTES} AS group_bytes", *RAW[1:])
     return raw.selectExpr(*RAW, f"{RECORD_TYPE} AS type", f"{SIZE} AS size", "xxhash64(group_bytes) AS hash")
-
-
-def raw_table(rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Return rows with the columns `RAW`; times are in microseconds since 1970."""
-    values = list(zip(*rows, strict=True)) or [()] * len(RAW)
-    return pa.table(list(map(pa.array, values, _RAW_SCHEMA.types)), _RAW_SCHEMA)

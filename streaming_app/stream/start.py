@@ -2,53 +2,49 @@
 
 Theory of operation
 -------------------
-A record next to the checkpoint names the topic and the `groups` table. Offsets of a topic that was deleted and created
-again start from 0. So the job refuses another topic than the one in the record, unless `--reset` is given. If nothing
-has changed, the job resumes from the checkpoint. Otherwise it reads again:
+The state of the stream (see `stream_state`) names the topic and the `groups` table. Offsets of a topic that was deleted
+and created again start from 0. So the job refuses another topic than the one in the state, unless `--reset` is given.
+If nothing has changed, the job resumes from the checkpoint. Otherwise it reads again:
 
 | what the start finds | partitions to read | rows that no longer count |
 | --- | --- | --- |
-| no record, or it names other tables or another topic | all | all |
-| no checkpoint, or it is damaged or does not fit the tables (see `table_versions`) | all | all |
-| more partitions than before | all | all |
-| the job was away for so long that tombstones may be gone | all | all |
+| state, checkpoint, tables and topic do not fit together (see `start_answers`) | all | all |
 | the log was cut (see `log_positions`) | that partition | rows of records that no longer exist |
 | records were deleted before the job read them | that partition | all of the partition |
 | groups differ from the brokers', or are released after they were set aside | of these groups | of these groups |
 
 A new query with a new checkpoint reads these partitions from their start, and continues in the others. A row that
 counts skips the records that it contains. A row that does not count is marked by `READ_AGAIN`. It stays until the first
-record of its group replaces it; the new row keeps the facts that only the old row proves (see `groups.read_again`).
+record of its group replaces it; the new row keeps the facts that only the old row proves (see `groups.marked_rows`).
 When the query reaches the ends of the partitions, it deletes the remaining marked rows: their groups have no records
 any more. Rows of records that no longer exist are deleted at once.
 
 The history (`history_tables`) stays, except for the rows that `truncation` marks as void. It reaches up to
-`StartPosition.history_offsets`. Up to there the query writes no events again, since the compacted log may give others.
+`StreamState.history`. Up to there the query writes no events again, since the compacted log may give others.
 
-The job may die after each step. From before the first change until after the last one the record names no rows. So a
+The job may die after each step. From before the first change until after the last one the state names no rows. So a
 job that was killed in between reads everything again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
+from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.groups.read_again import marked
-from streaming_app.job_status import is_too_long
-from streaming_app.kafka.offsets_topic import check_topic_id
 from streaming_app.stream.log_positions import NO_CUT, LogCheck
 from streaming_app.stream.source import EARLIEST
+from streaming_app.stream.start_answers import ANSWERS, Found
+from streaming_app.stream.stream_state import Offsets, StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
-from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
+from streaming_app.tables.checkpoint_offsets import newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.group_files import group_files, ranges
 from streaming_app.tables.location import Location
@@ -61,11 +57,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.writer import TableWriter
 
-_ROWS = "groups"  # a key of the record: the identity of the groups table
-_NO_ROWS = ""  # its value while the start is being prepared
-_SOURCE = ("cluster_id", "topic", "topic_id")
-_STARTING = "starting"  # a key of the record: where a query without a checkpoint starts
-_UNTIL = "until"  # a key of the record, see `StartPosition`
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
@@ -73,30 +64,20 @@ _OWN_ROWS = {
 """The history rows that the query of the groups wrote: the other query may be further in the topic."""
 _ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
 _MARKED_BYTES = 16 << 20  # of files per commit
-_STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
-Offsets = Mapping[int, int]
-"""By partition of the topic."""
 
-
-@dataclass(frozen=True)
-class StartPosition:
-    """Where a query starts; `message` is for users."""
+class StartPosition(NamedTuple):
+    """Where a query starts."""
 
     message: str
+    """For users."""
+    state: StreamState
+    """As it is then."""
     from_beginning: bool = False
     """Everything is read again, and no record has been read yet."""
-    history_offsets: Mapping[str, Offsets] = field(default_factory=dict)
-    """By table, the highest offsets in it."""
-    partitions_grew: bool = False
-    """The topic once had fewer partitions, see `FoldOptions`."""
     read_again: frozenset[int] = frozenset()
     """The partitions to read from their start."""
-    starting: Offsets = field(default_factory=dict)
-    """Where to begin in each partition if there is no checkpoint; empty: at the start of all."""
-    until: dict[int, int] = field(default_factory=dict)
-    """Rows that are still marked when these offsets are reached are deleted: nothing has replaced them."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +85,11 @@ class QueryTables:
     """The tables that a query writes, and their properties that its start needs."""
 
     name: str
-    """The table with rows of this topic; its identity is in the record."""
+    """The table with rows of this topic; its identity is in the state."""
     has_rows: Callable[[], bool]
     delete: Callable[[str], object]
     """Deletes the rows that match a condition."""
-    outdate: Callable[[str], object]
+    mark: Callable[[str], object]
     """Marks the rows that match a condition: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
@@ -117,12 +98,17 @@ class QueryTables:
     """The tables with a row for the newest records of a key, and their offset columns."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
-    """Rows skip the records that they contain. If False, records that are read again are appended again."""
-    finish: Callable[[], object] = lambda: None
+    """Rows skip the records that they contain. If False, all rows whose records will be read again are marked."""
+    also_finish: Callable[[], object] = lambda: None
     """Called once the query has read again all records from which the earlier rows were made."""
 
+    def finish(self) -> None:
+        """Delete the remaining marked rows: their records are gone."""
+        self.delete(_IS_MARKED)
+        self.also_finish()
 
-def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
+
+def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) -> QueryTables:
     """Return the tables of the query that folds streams groups."""
     groups = writer.table("groups")
 
@@ -130,9 +116,9 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
         name="groups",
         has_rows=lambda: not groups.is_empty(),
         delete=groups.delete,
-        outdate=partial(_mark, groups),
-        finish=partial(_finish, groups),
-        versions=TableVersions(writer, checkpoint),
+        mark=partial(_mark, groups),
+        also_finish=partial(_forget_facts, groups),
+        versions=TableVersions(writer, checkpoint, state),
         own_rows=_OWN_ROWS,
         state=("groups",),
         history=history_tables(),
@@ -143,6 +129,7 @@ def group_tables(writer: TableWriter, checkpoint: Location) -> QueryTables:
 def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     writer: TableWriter,
     checkpoint: Location,
+    state: StateFile,
     topic: OffsetsTopic,
     *,
     reset: bool,
@@ -151,90 +138,84 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     log: LogCheck = NO_CUT,
     groups: Collection[str] = (),
 ) -> StartPosition:
-    """Make checkpoint, tables and topic consistent. By default `tables` are those of the groups.
+    """Make checkpoint, state, tables and topic consistent. By default `tables` are those of the groups.
 
     `log` says whether the log still has all that was read. `groups` are read again. `away` is how long ago the job was
     last at the end of the topic; None (not known) counts as too long. Raises OtherTopicError if the topic is not the
     earlier one and `reset` is not given.
     """
-    tables = tables or group_tables(writer, checkpoint)
-    file = _record_file(checkpoint)
-    known = _read(file) or {}
-    record: dict[str, Any] = {"cluster_id": topic.cluster_id, "topic": topic.name, "topic_id": topic.topic_id}
-    is_other = bool(known) and any(known.get(name) != record[name] for name in _SOURCE)
-    if is_other and not reset:
+    tables = tables or group_tables(writer, checkpoint, state)
+    known, identity = state.state, writer.identity(tables.name)
+    found = Found(known, topic, checkpoint, tables.versions, identity, away, reset)
+    if found.is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
-        raise OtherTopicError(f"{_difference(known, record)} {advice}; the history stays")
-    before = {} if is_other else known
-    grew = topic.partitions > before.get("partitions", topic.partitions)
-    record |= {"partitions": topic.partitions, "partitions_grew": grew or bool(before.get("partitions_grew"))}
-    identity, restored = writer.identity(tables.name), tables.versions.restored()
-    reason: str | None = ""
-    if is_other:
-        reason = "another topic than before, reading from the beginning"
-    elif not reset and before.get(_ROWS) == identity and _is_complete(checkpoint):
-        grown = f"the topic now has {topic.partitions} partitions, {_STAYS}" if grew else None
-        reason = grown or _mismatch(tables.versions, restored, checkpoint) or _too_long(away, topic)
+        raise OtherTopicError(f"{found.difference} {advice}; the history stays")
+    reason = next((text for answer in ANSWERS.values() if (text := answer(found)) is not None), None)
     if reason is None and log.is_whole and not groups:
         writer.check_owner()
-        record |= {_ROWS: identity, _UNTIL: _until(known, topic)}
-        return _resume(file, checkpoint, {**known, **record}, tables)
+        return _resume(state, checkpoint, topic, tables)
 
-    cuts = () if is_other else log.cuts
+    before, cuts = (StreamState(), ()) if found.is_other else (known, log.cuts)
     read_again = frozenset(range(topic.partitions))
     if reason is None:
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
     tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
-    committed = log.committed if before.get(_ROWS) == identity else {}
-    record |= (
-        {"history": {}, "history_after": _newest(writer, tables.history)}
-        if is_other
-        else _history(writer, tables.history, known, topic, restored=restored, cuts=cuts, committed=committed)
-    )
+    committed = log.committed if before.rows == identity else {}
+    history: Mapping[str, Offsets] = {}
+    if not found.is_other:
+        history = _history(
+            writer, tables.history, known, topic, restored=found.restored, cuts=cuts, committed=committed
+        )
     had_rows = tables.has_rows()
-    is_kept = had_rows and not reset and tables.skips_known
-    until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
-    record[_UNTIL] = until
-    record[_STARTING] = {}
-    if reason is None:
-        record[_STARTING] = _starting(log, before, topic, read_again)
-        record[_UNTIL] = {**_until(before, topic), **until}  # keep ends that an earlier reading has not reached yet
+    is_kept = had_rows and not reset
+    marked_until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
+    following = StreamState(
+        topic.cluster_id,
+        topic.name,
+        topic.topic_id,
+        topic.partitions,
+        found.has_grown or before.partitions_grew,
+        history=history,
+        history_after=_newest(writer, tables.history) if found.is_other else known.history_after,
+        starting={} if reason is not None else _starting(log, before, topic, read_again),
+        # Keep ends that an earlier reading has not reached yet.
+        until=marked_until if reason is not None else {**_until(before, topic), **marked_until},
+        ends=before.ends,
+        epochs=before.epochs,
+    )
     writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
-    _write(file, {**record, _ROWS: _NO_ROWS})
-    tables.versions.forget()
+    state.replace(following)
     checkpoint.remove_directory()
     if had_rows:
-        _outdate(tables, cuts, groups, reason, at_once=not until)
+        _outdate(tables, cuts, groups, reason, following, at_once=not marked_until)
+    state.note(rows=identity)
     tables.versions.write()  # so that the loss of a table during the first batch is also noticed
-    _write(file, {**record, _ROWS: identity})
     if reason is None:
-        return _position(record, _partly(cuts, groups), read_again=read_again)
+        return StartPosition(_partly(cuts, groups), state.state, read_again=read_again)
     message = reason or "reading from the beginning"
-    if not reason and (had_rows or any(record["history"].values())):
+    if not reason and (had_rows or any(history.values())):
         message += " again; the history stays"
     message = f"{_lost(cuts)}; {message}" if cuts else message
-    return _position(record, message, from_beginning=True, read_again=read_again)
+    return StartPosition(message, state.state, from_beginning=True, read_again=read_again)
 
 
-def finish_reading(writer: TableWriter, checkpoint: Location, position: StartPosition, ends: Offsets | None) -> bool:
+def finish_reading(tables: QueryTables, state: StateFile, ends: Offsets | None) -> bool:
     """If a batch with these ends finishes the reading, delete the remaining marked rows; return whether it does."""
-    if not position.until or not _is_reached(position.until, ends):
+    until = state.state.until
+    if not until or ends is None or any(ends.get(partition, 0) < end for partition, end in until.items()):
         return False
-    _finish(writer.table("groups"))
-    file = _record_file(checkpoint)
-    _write(file, {**(_read(file) or {}), _UNTIL: {}})
+    tables.finish()
+    state.write(until={})
     return True
 
 
-def _resume(file: Location, checkpoint: Location, record: dict[str, Any], tables: QueryTables) -> StartPosition:
-    if (until := _offsets(record, _UNTIL)) and _is_reached(until, newest_batch_ends(checkpoint).committed):
-        tables.finish()  # the earlier job ended before this step
-        record[_UNTIL] = {}
-    _write(file, record)
+def _resume(state: StateFile, checkpoint: Location, topic: OffsetsTopic, tables: QueryTables) -> StartPosition:
+    state.write(partitions=topic.partitions, until=_until(state.state, topic))
+    finish_reading(tables, state, newest_batch_ends(checkpoint).committed)  # the earlier job ended before this step
     begun = "commits" in checkpoint.names()
-    return _position(record, "resuming from the checkpoint" if begun else "reading from the beginning")
+    return StartPosition("resuming from the checkpoint" if begun else "reading from the beginning", state.state)
 
 
 def _mark(groups: RustTable, condition: str) -> None:
@@ -247,30 +228,44 @@ def _mark(groups: RustTable, condition: str) -> None:
     groups.update(mark, left)  # the rows in files whose ranges are shortened in the log
 
 
-def _finish(groups: RustTable) -> None:
-    """Delete the remaining marked rows, and the facts kept of rows whose offset the log does not reach."""
-    groups.delete(_IS_MARKED)
+def _forget_facts(groups: RustTable) -> None:
+    """Delete the facts kept of rows whose offset the log does not reach."""
     groups.update({"known_before": "NULL"}, "known_before IS NOT NULL")
 
 
-def _outdate(
-    tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], reason: str | None, *, at_once: bool
+def _outdate(  # noqa: PLR0913 - each is one thing it needs
+    tables: QueryTables,
+    cuts: Sequence[Cut],
+    groups: Collection[str],
+    reason: str | None,
+    following: StreamState,
+    *,
+    at_once: bool,
 ) -> None:
     """Mark the rows that no longer count; with `at_once` delete them."""
-    lost = [rows_of(cut) if tables.skips_known else of_partition(cut) for cut in cuts if not cut.unread]
-    if lost:
+    if lost := [rows_of(cut, tables.name) for cut in cuts if not cut.unread]:
         tables.delete(" OR ".join(lost))
     outdated = [of_partition(cut) for cut in cuts if cut.unread]
     if groups:
         outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
-    condition = _ALL if reason is not None else " OR ".join(outdated)
+    condition = " OR ".join(outdated)
+    if reason is not None:
+        condition = _ALL
+    elif not tables.skips_known:
+        condition = _read_from(following.starting, following.partitions)
     if condition:
-        (tables.delete if at_once else tables.outdate)(condition)
+        (tables.delete if at_once else tables.mark)(condition)
 
 
-def _starting(log: LogCheck, known: Mapping[str, Any], topic: OffsetsTopic, again: Collection[int]) -> Offsets:
+def _read_from(starting: Offsets, partitions: int) -> str:
+    """Return the SQL condition for the rows of records that a query reads which starts there."""
+    places = ((one, max(0, starting.get(one, 0))) for one in range(partitions))
+    return " OR ".join(f"(source_partition = {one} AND last_offset >= {offset})" for one, offset in places)
+
+
+def _starting(log: LogCheck, known: StreamState, topic: OffsetsTopic, again: Collection[int]) -> Offsets:
     """Return where to begin: at the start of partitions to read again, after the last commit in the others."""
-    ends = log.committed or _offsets(known, _STARTING)
+    ends = log.committed or known.starting
     return {one: EARLIEST if one in again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
 
 
@@ -289,38 +284,6 @@ def _lost(cuts: Sequence[Cut]) -> str:
     return f"the log no longer has {shorten('; '.join(map(str, cuts)), 500)}"
 
 
-def check_same_topic(checkpoint: Location, topic: OffsetsTopic) -> None:
-    """Raise OtherTopicError if the topic is not the one with which the job started."""
-    if known := _read(_record_file(checkpoint)):
-        check_topic_id(topic.name, known["topic_id"], topic.topic_id)
-
-
-def _is_complete(checkpoint: Location) -> bool:
-    """Return whether a checkpoint is complete: if it was deleted while the job ran, it has only newer files."""
-    return {"metadata", "offsets"} <= set(checkpoint.names())
-
-
-def _mismatch(versions: TableVersions, restored: Sequence[str], checkpoint: Location) -> str | None:
-    """Return why checkpoint and tables do not fit together; None if they do."""
-    if damage := find_damage(checkpoint):
-        return f"the checkpoint is damaged, {damage}; {_STAYS}"
-    if restored:
-        return f"lost or restored since: {', '.join(restored)}; {_STAYS}"
-    beyond = versions.beyond()
-    return f"the checkpoint is older than {', '.join(beyond)}; {_STAYS}" if beyond else None
-
-
-def _too_long(away: timedelta | None, topic: OffsetsTopic) -> str | None:
-    """Return a text if tombstones that the job has not read may be gone; else None."""
-    retention = timedelta(milliseconds=topic.delete_retention_ms)
-    if not is_too_long(away, retention):
-        return None
-    if away is None:
-        return f"not known when the job was last at the end of the topic: {_STAYS}"
-    why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
-    return f"{why}: {_STAYS}"
-
-
 def _newest(writer: TableWriter, tables: Sequence[Table]) -> str | None:
     """Return the newest time in the history: offsets of a deleted topic mean nothing for a new topic of that name."""
     ends = (writer.table(one.name).select(f"max({one.expires_by})").column(0)[0].as_py() for one in tables)
@@ -331,24 +294,24 @@ def _newest(writer: TableWriter, tables: Sequence[Table]) -> str | None:
 def _history(  # noqa: PLR0913 - each is one thing it needs
     writer: TableWriter,
     tables: Sequence[Table],
-    known: Mapping[str, Any],
+    known: StreamState,
     topic: OffsetsTopic,
     *,
     restored: Sequence[str],
     cuts: Sequence[Cut],
     committed: Offsets,
-) -> dict[str, Any]:
-    """Return up to where the history reaches, and since when it belongs to this topic.
+) -> dict[str, Offsets]:
+    """Return up to where the history reaches.
 
     In a partition that was cut no table reaches further than the records that are left. In others it reaches up to the
     `committed` batches: a record may leave no event, so the highest offset in a table may be lower than what was read,
     and a copy of a record that compaction left beyond it would give its events once more.
 
-    If the record was lost, offsets beyond the end of the topic are those of another topic.
+    If the state was lost, offsets beyond the end of the topic are those of another topic.
     """
-    after = known.get("history_after")
-    kept = {name: reached for name, reached in known.get("history", {}).items() if name not in restored}
-    offsets = {}
+    after = known.history_after
+    kept = {name: reached for name, reached in known.history.items() if name not in restored}
+    offsets: dict[str, Offsets] = {}
     left = {cut.partition: cut.start - 1 for cut in cuts if not cut.unread}
     whole = {p: end - 1 for p, end in committed.items() if end and p not in {cut.partition for cut in cuts}}
     for one in tables:
@@ -359,70 +322,17 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
         reached = writer.table(one.name).select(columns, " AND ".join(conditions), "GROUP BY 1").columns
         pairs = zip(*(column.to_pylist() for column in reached), strict=True)
         fits = {p: offset for p, offset in pairs if offset < topic.end_offsets.get(p, 0)}
-        earlier = {int(p): offset for p, offset in kept.get(one.name, {}).items()}
+        earlier = kept.get(one.name, {})
         known_ends = (fits, earlier, {} if one.name in restored else whole)
         highest = {p: max(ends.get(p, -1) for ends in known_ends) for p in set().union(*known_ends)}
         offsets[one.name] = {p: min(offset, left.get(p, offset)) for p, offset in highest.items()}
-    return {"history": offsets, "history_after": after}
+    return offsets
 
 
-def _position(
-    record: Mapping[str, Any], message: str, *, from_beginning: bool = False, read_again: frozenset[int] = frozenset()
-) -> StartPosition:
-    return StartPosition(
-        message,
-        from_beginning,
-        {name: _offsets(record.get("history", {}), name) for name in record.get("history", {})},
-        record["partitions_grew"],
-        read_again,
-        _offsets(record, _STARTING),
-        _offsets(record, _UNTIL),
-    )
-
-
-def _offsets(record: Mapping[str, Any], name: str) -> dict[int, int]:
-    """Return offsets by partition; JSON has the partitions as text."""
-    return {int(partition): offset for partition, offset in record.get(name, {}).items()}
-
-
-def _until(known: Mapping[str, Any], topic: OffsetsTopic) -> dict[int, int]:
+def _until(known: StreamState, topic: OffsetsTopic) -> dict[int, int]:
     """Return up to where partitions are read again: at most to the end of the log, which may have been cut since."""
-    return {p: min(end, topic.end_offsets.get(p, end)) for p, end in _offsets(known, _UNTIL).items()}
+    return {p: min(end, topic.end_offsets.get(p, end)) for p, end in known.until.items()}
 
 
 def _has_records(topic: OffsetsTopic, partition: int) -> bool:
     return topic.end_offsets.get(partition, 0) > topic.start_offsets.get(partition, 0)
-
-
-def _is_reached(until: Offsets, ends: Offsets | None) -> bool:
-    return ends is not None and all(ends.get(partition, 0) >= end for partition, end in until.items())
-
-
-def _hours(time: timedelta) -> str:
-    hours = time.total_seconds() / 3600
-    return f"{hours:.0f} h" if hours >= 1 else f"{time.total_seconds():.0f} s"
-
-
-def _record_file(checkpoint: Location) -> Location:
-    return Location(f"{checkpoint}.topic.json")
-
-
-def _read(file: Location) -> dict[str, Any] | None:
-    text = file.find_text()
-    try:
-        known = None if text is None else json.loads(text)
-    except ValueError:
-        return None
-    return known if isinstance(known, dict) else None
-
-
-def _write(file: Location, record: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(record))
-
-
-def _difference(known: Mapping[str, Any], now: Mapping[str, str]) -> str:
-    if known.get("cluster_id") != now["cluster_id"]:
-        return f"This is Kafka cluster {now['cluster_id']}, and the tables are of cluster {known.get('cluster_id')}."
-    if known.get("topic") != now["topic"]:
-        return f"This is topic {now['topic']}, and the tables are of topic {known.get('topic')}."
-    return f"Topic {now['topic']} was deleted and created again since the job last ran."

@@ -1,21 +1,20 @@
-"""Finds lost or restored tables: between two runs by their versions, while the job runs by their ids.
+"""Finds lost or restored tables: between two runs, and while the job runs.
 
 Theory of operation
 -------------------
 The checkpoint says up to which offset records are in the tables. A table that is later restored, from a copy or by
 Delta's RESTORE, lacks some of them, and the job would never read these again. The same holds for a history table that
-was deleted and created again. So the ids and versions of the tables are stored next to the checkpoint: when the topic
-will be read from the beginning, and after each batch that wrote something, before Spark commits the batch. A table with
-another id was created again; one with a lower version was replaced by an older copy. RESTORE adds a version; it is
-found in the table's log.
+was deleted and created again. So the ids of the tables, and what `own_files` compares, are stored next to the
+checkpoint: when the topic will be read from the beginning, after each batch that wrote something, before Spark commits
+the batch, after a maintenance, and at the end. A table with another id was created again.
 
 After a crash the tables hold all or some of the last batch that the checkpoint has started, and Spark repeats exactly
 this batch. Rows that are already there are skipped: rows of groups by the offset of their last record, appends by the
 number of the batch. If a table has later batches, the checkpoint is older than the table, for example in a copy that
 was made while the job ran. Spark would give the numbers of these batches to other batches, which Delta would then skip.
 
-While the job runs, the next write to a deleted table fails. A table that was deleted and created again is recognized by
-the id in its log, at intervals.
+While the job runs, the next write to a deleted or restored table fails. At intervals a table that was deleted and
+created again is recognized by the id in its log, and a restored one by its files.
 """
 
 from __future__ import annotations
@@ -23,28 +22,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
+from streaming_app.stream.stream_state import StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
-from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.location import Location
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from streaming_app.tables.writer import TableWriter
-
-_RESTORE = "RESTORE"
-
-
-class _Stored(NamedTuple):
-    """The stored id and version of a table."""
-
-    id: str
-    version: int
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
@@ -54,12 +42,13 @@ def batch_writers(cluster: str, query: str) -> tuple[str, str]:
 
 
 class TableVersions:
-    """The versions of the tables that a query writes, stored next to its checkpoint."""
+    """The versions of the tables that a query writes, as its stored state has them."""
 
     def __init__(
         self,
         writer: TableWriter,
         checkpoint: Location,
+        state: StateFile,
         names: Sequence[str] | None = None,
         *,
         shared: Sequence[str] = (),
@@ -68,35 +57,39 @@ class TableVersions:
 
         `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
-        self._writer, self._checkpoint = writer, checkpoint
-        self._file = Location(f"{checkpoint}.tables.json")
+        self._writer, self._checkpoint, self._reader = writer, checkpoint, str(checkpoint)
+        self._state = state
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
 
     def write(self) -> None:
-        """Store the current versions of the tables. Raises OSError when that fails."""
-        versions = {
-            name: {"id": self._ids[name], "version": self._writer.table(name).version()} for name in self._names
-        }
-        self._file.write_text(json.dumps(versions))
+        """Store the current versions of the tables. Raises OSError when that fails.
 
-    def forget(self) -> None:
-        """Remove the stored versions: the tables no longer belong to a checkpoint."""
-        self._file.remove()
+        Of a table that was not written since the start the known version stays: it may have been restored since.
+        """
+        known = dict(self._state.state.tables)
+        for name in self._names:
+            own = self._writer.table(name)
+            files = own.files.get(self._reader)
+            if files or name not in known:
+                known[name] = TableVersion(str(self._ids[name]), files or own.open_files(self._reader))
+        self._state.write(tables=known)
+
+    def refresh(self) -> None:
+        """Store the versions after writes that are of no batch, if any were stored. Raises OSError."""
+        if self._state.state.tables:
+            self.write()
 
     def restored(self) -> list[str]:
         """Return the names of the tables that are older than the checkpoint, or lack rows that were written then."""
-        known = self._read()
+        known = self._state.state.tables
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
     @cached_property
     def _ids(self) -> dict[str, str | None]:
         """The ids of the tables. They stay: when a table is lost, the job restarts its query with a new object."""
         return {name: self._writer.table(name).table_id() for name in self._names}
-
-    def _open(self, name: str) -> DeltaTable:
-        return self._writer.table(name).open()
 
     def beyond(self) -> list[str]:
         """Return the names of the appended tables that have batches which the checkpoint has not started.
@@ -116,22 +109,10 @@ class TableVersions:
         newest = self._writer.last_append(name, writers)
         return batch_of(newest) if self._has_slices else newest
 
-    def _is_restored(self, name: str, stored: _Stored) -> bool:
-        table, known = self._open(name), stored.version
-        if stored.id != str(table.metadata().id):
-            return True
-        since = table.version() - known
-        if since <= 0:
-            return since < 0
-        kept, versions = KeptTable(self._writer.location / name), range(known + 1, table.version() + 1)
-        return any(kept.commit_info(version).get("operation") == _RESTORE for version in versions)
-
-    def _read(self) -> dict[str, _Stored]:
-        try:
-            known = json.loads(self._file.find_text() or "")
-            return {str(name): _Stored(str(one["id"]), int(one["version"])) for name, one in known.items()}
-        except (ValueError, TypeError, AttributeError, KeyError):
-            return {}  # the file is missing, damaged, or of an older release
+    def _is_restored(self, name: str, known: TableVersion) -> bool:
+        own = self._writer.table(name)
+        own.forget()
+        return known.id != own.table_id() or own.was_set_back(self._reader, known.files)
 
 
 def _group_tables() -> list[str]:
@@ -139,15 +120,15 @@ def _group_tables() -> list[str]:
 
 
 class LostTableError(StreamChangedError):
-    """A table was deleted while the job ran; the text is one line."""
+    """A table was deleted or restored while the job ran; the text is one line."""
 
 
 class KnownTables:
     """The ids of the tables in their logs, as of the last call of `remember`."""
 
-    def __init__(self, writer: TableWriter, names: Sequence[str] | None = None) -> None:
-        """Take the tables `names`; by default all of them."""
-        self._writer = writer
+    def __init__(self, writer: TableWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
+        """Take the tables `names` of the query with this checkpoint; by default all of them."""
+        self._writer, self._reader = writer, str(checkpoint)
         self._names = [one.name for one in tables()] if names is None else names
         self._ids: dict[str, str | None] = {}
 
@@ -160,3 +141,6 @@ class KnownTables:
         lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
         if lost:
             raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")
+        restored = [name for name in self._ids if self._writer.table(name).is_set_back(self._reader)]
+        if restored:
+            raise LostTableError(f"The table {' and '.join(restored)} was restored while the job ran")

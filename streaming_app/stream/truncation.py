@@ -82,9 +82,9 @@ def rows_of(cut: Cut, table: str = "groups") -> str:
     """
     if cut.unread:
         return of_partition(cut)
-    lost = _is_of(cut, "source_partition", "last_offset")
-    again = f"{of_partition(cut)} AND (last_offset <= {READ_AGAIN} OR known_before IS NOT NULL)"
-    return f"({lost} OR ({again}))" if table == "groups" else lost
+    facts = " OR known_before IS NOT NULL" if table == "groups" else ""
+    again = f"{of_partition(cut)} AND (last_offset <= {READ_AGAIN}{facts})"
+    return f"({_is_of(cut, 'source_partition', 'last_offset')} OR ({again}))"
 
 
 def of_partition(cut: Cut) -> str:

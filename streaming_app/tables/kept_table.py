@@ -72,6 +72,10 @@ class KeptTable:
         found = _actions(self._read(version) or b"", "commitInfo")
         return found[0] if found else {}
 
+    def commit(self, version: int) -> bytes | None:
+        """Return the content of the commit of a version; None if its file is gone. One GET. Raises OSError."""
+        return self._read(version)
+
     @property
     def can_be_kept(self) -> bool:
         """Whether a later check can find out that this version is still the newest."""

@@ -37,7 +37,7 @@ _GROUP_COLUMNS = (
     "subtopologies, members, assignments"
 )
 _FIELDS = {
-    "members": ("member_id", "process_id", "client_host"),
+    "members": ("member_id", "process_id", "client_host", "joined_at"),
     "assignments": ("subtopology_id", "partition", "member_id", "role", "current"),
 }
 """The fields to read of the nested columns: they become Python objects for all groups."""
@@ -87,10 +87,10 @@ class LagTables:
     def records_of_commits(
         self, reader: WarehouseReader, keys: Collection[CommitKey]
     ) -> dict[CommitKey, tuple[int, int]]:
-        """Return the partition and offset in the offsets topic of these commits."""
+        """Return the partition and offset in the offsets topic of these commits; not of those that are read again."""
         groups = of_groups(self._cluster, sorted({group_id for group_id, *_ in keys}))
         names = "group_id, topic, partition, source_partition, last_offset"
-        rows = reader.rows(f"SELECT {names} FROM offsets WHERE {groups}")  # noqa: S608 - quoted
+        rows = reader.rows(f"SELECT {names} FROM offsets WHERE {groups} AND last_offset >= 0")  # noqa: S608 - quoted
         found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
         return {key: found[key] for key in keys if key in found}
 

@@ -27,18 +27,20 @@ def maintain_due(
     between_batches: AbstractContextManager[Any],
     is_stopping: Callable[[], bool],
     report: Report,
-) -> None:
-    """Maintain the tables for which that is due, each in `between_batches`, which batches wait for.
+) -> bool:
+    """Maintain the tables for which that is due, each in `between_batches`, which batches wait for; return if any was.
 
     Nothing begins while `is_stopping`. A failure keeps no other table from its maintenance, and is raised after that.
     """
     failure: Exception | None = None
+    was_due = False
     for table in tables:
         try:
             if table.own.is_due():
                 with between_batches:
                     if is_stopping():
-                        return
+                        return was_due
+                    was_due = True
                     deleted = table.maintain()
                 if deleted:
                     report(f"maintenance: {deleted:,} expired rows of {table.own.location.name} deleted")
@@ -46,3 +48,4 @@ def maintain_due(
             failure = failure or error
     if failure:
         raise failure
+    return was_due

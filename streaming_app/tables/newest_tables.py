@@ -1,7 +1,9 @@
 """Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
 The job only appends rows, so an older record cannot replace a newer one. The log of a table has the number of the batch
-with each append, so a repeated batch appends nothing.
+with each append, so a repeated batch appends nothing. What a new query will read again is marked: the offset of the row
+falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and nothing is there
+twice. Among themselves, marked rows keep their order.
 
 A compaction keeps only the newest row of each key. It drops tombstones together with the rows that they deleted. If a
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
+from streaming_app.groups.group import READ_AGAIN
 from streaming_app.tables.definitions import table
 from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.reader import of_groups, time_literal
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
+_BELOW = 1 << 62  # a marked row has an offset that is lower by this
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
@@ -43,7 +47,7 @@ _FORMS = {
     RECORDS: _Form("group_id, record_type, member_id", "deleted"),
 }
 _KEPT_TOMBSTONES = "record_type IN (2, 3, 11, 17)"
-"""The tombstones of a group's metadata prove its last type: kept for the retention, see `stream.commits_batch`."""
+"""The tombstones of a group's metadata prove its last type: kept for the retention, see `stream.commits_writer`."""
 
 
 class NewestTables:
@@ -67,13 +71,19 @@ class NewestTables:
         for name in NAMES:
             self._writer.table(name).delete(condition)
 
+    def mark(self, condition: str) -> None:
+        """Mark the rows of the cluster that match: their records will be read again."""
+        for name in NAMES:
+            own = self._writer.table(name)
+            own.update({"last_offset": f"last_offset - {_BELOW}"}, f"({condition}) AND last_offset > {READ_AGAIN}")
+
     def find_metadata_records(self, group_ids: Iterable[str] | None) -> list[dict[str, Any]]:
         """Return the records that prove the types of these groups (None: of all); maybe several per type and group.
 
-        Times are in microseconds since 1970.
+        Those of marked rows are not among them. Times are in microseconds since 1970.
         """
         columns = "group_id, record_type, deleted, CAST(recorded_at AS bigint) AS recorded_at, last_offset"
-        where = f"{of_groups(self._cluster, group_ids)} AND {_KEPT_TOMBSTONES}"
+        where = f"{of_groups(self._cluster, group_ids)} AND {_KEPT_TOMBSTONES} AND last_offset > {READ_AGAIN}"
         rows: list[dict[str, Any]] = self._writer.table(RECORDS).select(columns, where).to_pylist()
         return rows
 

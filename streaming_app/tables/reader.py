@@ -46,6 +46,7 @@ _NO_QUERY = (
 )
 """Parts of DataFusion's messages about a text that is not a query."""
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
 
@@ -138,7 +139,7 @@ class WarehouseReader:
                 self._open(name)
 
     def _describe(self, error: Exception, lines: int = 0) -> WarehouseError:
-        """Return the error of a query; `lines` is added to the line number in the message."""
+        """Return the error of a query, or of a view; `lines` is added to the line number in the message."""
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
@@ -171,13 +172,18 @@ class WarehouseReader:
             self._open(read)
         try:
             self._builder.execute(f"CREATE VIEW {name} AS {query}").read_all()
-        except Exception:  # noqa: BLE001 - as in `query`
-            raise WarehouseError(_created_by_older_release(self._location, "columns")) from None
+        except Exception as error:  # noqa: BLE001 - as in `query`
+            raise self._describe(error) from None
 
     def _lack_columns(self) -> bool:
-        """Return whether an opened table lacks columns of this release."""
-        stored = {name: {field.name for field in one.schema().fields} for name, one in list(self._opened.items())}
-        return any(not columns.issuperset(table(name).names) for name, columns in stored.items())
+        """Return whether an opened table lacks columns of this release, or fields of their structs."""
+        return any(
+            f'"name":"{field}"' not in stored
+            for name, one in list(self._opened.items())
+            if (stored := one.schema().to_json())
+            for column in table(name).columns
+            for field in (column.name, *_FIELD.findall(column.type))
+        )
 
 
 def _named(pattern: re.Pattern[str], sql: str) -> set[str]:

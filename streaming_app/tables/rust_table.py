@@ -39,9 +39,11 @@ from deltalake.transaction import AddAction
 from streaming_app.tables.conflicts import ConflictError, conflicts, repeating
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
-from streaming_app.tables.kept_table import newest_table, table_to_write
+from streaming_app.tables.group_files import file_paths
+from streaming_app.tables.kept_table import KeptTable, newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
+from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
 from streaming_app.tables.reader import query_table, quote, time_literal
 from streaming_app.threads import in_parallel
 
@@ -100,22 +102,29 @@ class RustTable:
     has claimed it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two are for tests
         self,
         location: Location,
         cluster: str,
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        *,
+        is_checked: bool = False,
     ) -> None:
-        """Take the table; `fence` is the job's, None outside a job."""
+        """Take the table; `fence` is the job's, None outside a job.
+
+        With `is_checked` no row is written to a table that was set back since the last commit (see `own_files`).
+        """
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
         """SQL condition for the rows of the cluster."""
         self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
         self._commits = 0
         self._schema: pa.Schema | None = None
-        self._version: int | None = None
+        self._is_checked = is_checked
+        self.files: dict[str, OwnFiles] = {}
+        """By reader, the files of the cluster after the last write that followed from those which it noted."""
         self._maintained_at: float | None = None
 
     def open(self) -> DeltaTable:
@@ -124,7 +133,7 @@ class RustTable:
 
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
-        self._schema = self._version = None
+        self._schema = None
 
     def table_id(self) -> str | None:
         """Return the id of the table, which differs after it was created again; None if there is no table."""
@@ -133,9 +142,40 @@ class RustTable:
         except TableNotFoundError:
             return None
 
-    def version(self) -> int:
-        """Return the version after the last write of this object, or a later one. Raises delta-rs' errors."""
-        return self.open().version() if self._version is None else self._version
+    def open_files(self, reader: str) -> OwnFiles:
+        """Return the files of the cluster as they are now, and note them for a reader. Raises delta-rs' errors."""
+        with table_to_write(self.location) as kept:
+            self.files[reader] = own_files(kept, self.cluster)
+        return self.files[reader]
+
+    def was_set_back(self, reader: str, known: OwnFiles) -> bool:
+        """Return whether the table was set back since its files were `known`; else note the files for a reader.
+
+        Raises OSError and delta-rs' errors.
+        """
+        self.files.pop(reader, None)
+        with table_to_write(self.location) as kept:
+            now = own_files(kept, self.cluster)
+            if are_set_back(kept, self.cluster, known, now):
+                return True
+        self.files[reader] = now
+        return False
+
+    def is_set_back(self, reader: str) -> bool:
+        """Return whether the table was set back since the reader noted its files; not known during a write.
+
+        Raises as `was_set_back`.
+        """
+        lock, known = _LOCKS[str(self.location)], self.files.get(reader)
+        if known is None or not lock.acquire(blocking=False):
+            return False
+        try:
+            if hash_of(self.open(), self.cluster) == known.hash:
+                return False
+            kept = KeptTable(self.location)
+            return are_set_back(kept, self.cluster, self.files[reader], own_files(kept, self.cluster))
+        finally:
+            lock.release()
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table, which its rows must have. It is read once."""
@@ -149,8 +189,8 @@ class RustTable:
         return pa.Table.from_pylist([{"cluster": self.cluster, **row} for row in rows], self.schema())
 
     def is_empty(self) -> bool:
-        """Return whether the table has no row of any cluster. Raises delta-rs' errors."""
-        return int(self.open().get_add_actions().num_rows) == 0
+        """Return whether the table has no row of the cluster. Raises delta-rs' errors."""
+        return not file_paths(self.open(), self.cluster)
 
     def count_rows(self) -> int:
         """Return the number of rows, of all clusters; from the log, in milliseconds. Raises delta-rs' errors."""
@@ -331,9 +371,13 @@ class RustTable:
             is_listed = kept.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
         note = Batch([f"{_MAINTAINED}-{self.cluster}", *([] if is_listed else [_LISTED])], hour)
 
-        def write(target: DeltaTable, _: Commit) -> None:
+        def write(target: DeltaTable, commit: Commit) -> None:
             none = pa.schema(target.schema().to_arrow()).empty_table()
-            write_deltalake(target, none, mode="append", **self._commit(note))
+            commit["commit_properties"].app_transactions = [
+                *(commit["commit_properties"].app_transactions or ()),
+                *note.transactions,
+            ]
+            write_deltalake(target, none, mode="append", **commit)
 
         self._attempt(write)
         if is_listed:
@@ -352,16 +396,41 @@ class RustTable:
             with table_to_write(self.location) as kept:
                 if self._fence:
                     self._fence.check(kept)
+                files = self._checked_files(kept)
                 if batch is None or not batch.is_in(kept):
                     with conflicts(kept):
-                        write(kept.table, self._commit(batch))
-                self._version = kept.table.version()
-                return self._version
+                        write(kept.table, self._commit(batch, files))
+                version = kept.table.version()
+                if files and version > files.version:
+                    new = own_files(kept, self.cluster, (files.changes or 0) + 1)
+                    self.files.update((one, new) for one, known in [*self.files.items()] if known == files)
+                return version
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
-    def _commit(self, batch: Batch | None) -> Commit:
+    def _checked_files(self, kept: KeptTable) -> OwnFiles | None:
+        """Return the files of the cluster, if the table is checked. Raises OSError if it was set back for all readers.
+
+        A reader that has not noticed that yet keeps what it has noted, whatever others write.
+        """
+        if not self._is_checked:
+            return None
+        now, known = own_files(kept, self.cluster), [*self.files.items()]
+        are_same = any(files[1:] == now[1:] for _, files in known)
+        follow = [
+            reader
+            for reader, files in known
+            if files[1:] == now[1:] or (not are_same and not are_set_back(kept, self.cluster, files, now))
+        ]
+        if known and not follow:
+            raise OSError("it was restored to an earlier version")
+        self.files.update(dict.fromkeys(follow, now))
+        return now
+
+    def _commit(self, batch: Batch | None, files: OwnFiles | None = None) -> Commit:
         own = [self._fence.transaction()] if self._fence else []
+        if files:
+            own.append(Transaction(changes_of(self.cluster), (files.changes or 0) + 1))
         properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
         return {"commit_properties": properties, "post_commithook_properties": HOOKS}
 

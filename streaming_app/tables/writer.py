@@ -48,7 +48,7 @@ class TableWriter:
         self.location, self.cluster = Location.of(location), cluster
         self._preparing, self._has_claimed = Lock(), False
         places = {one.name: self.location / one.name for one in tables()}
-        self._tables = {name: RustTable(place, cluster, fence) for name, place in places.items()}
+        self._tables = {name: RustTable(place, cluster, fence, is_checked=True) for name, place in places.items()}
         self.groups = GroupRows(self._tables["groups"])
 
     def prepare(self, report: Report = lambda _: None) -> set[str]:

@@ -14,8 +14,8 @@ from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
-from streaming_app.lag.status import LEFT_OVER
-from streaming_app.lag.status import OK as IN_TIME
+from streaming_app.lag.statuses import LEFT_OVER
+from streaming_app.lag.statuses import OK as IN_TIME
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from streaming_app.errors import error_line
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.text import utc
 from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.server import HttpServer, run_in_thread
@@ -36,7 +36,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 
 def monitoring_server(
-    listen: str, registry: CollectorRegistry, health: Health, cluster: str, allowed_hosts: Iterable[str] = ()
+    listen: str, registry: CollectorRegistry, health: JobState, cluster: str, allowed_hosts: Iterable[str] = ()
 ) -> HttpServer:
     """Return the server of the application. Raises SetupError if it cannot listen at that address."""
     access = Access(listen, allowed_hosts=frozenset(allowed_hosts), advice="add it to metrics.allowed_hosts")
@@ -44,7 +44,7 @@ def monitoring_server(
     return HttpServer(listen, app, what="metrics", advice="set metrics.listen to another address")
 
 
-def monitoring_app(registry: CollectorRegistry, health: Health, cluster: str) -> ASGIApp:
+def monitoring_app(registry: CollectorRegistry, health: JobState, cluster: str) -> ASGIApp:
     """Return the application. It answers a scrape that fails with one line."""
     handlers: dict[str, _Handler] = {
         "/": _index(cluster),
@@ -81,7 +81,7 @@ def _metrics(registry: CollectorRegistry) -> _Handler:
     return handle
 
 
-def _probe(probe: Probe, health: Health, cluster: str) -> _Handler:
+def _probe(probe: Probe, health: JobState, cluster: str) -> _Handler:
     async def handle(_: Request) -> Response:
         job = health.status
         result = probe(job, datetime.now(timezone.utc))

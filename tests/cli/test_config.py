@@ -84,7 +84,7 @@ COMMANDS_WITH_A_CLUSTER = [*READ_COMMANDS, ["verify", "--bootstrap-server", "h:1
 @pytest.mark.parametrize("command", COMMANDS_WITH_A_CLUSTER, ids=lambda command: command[0])
 def test_no_command_accepts_a_cluster_name_that_is_not_one_file_name(command: list[str], file: Path) -> None:
     new = file.parent / "new"
-    for name in ("..", "../other", "", "a\nb", "n" * 201, "a.slices.json.new"):
+    for name in ("..", "../other", "", "a\nb", "n" * 201, "a.state0.json.new"):
         result = run_cli(*command, "--cluster", name, "--config", file, WAREHOUSE=str(new))
 
         errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.exception_lint import find
+from tests.exception_lint import find, find_calls
 
 CAUGHT = (
     "_REFUSED = (pa.ArrowException, ValueError)\ndef pull(rows):\n    try:\n        {0}\n    except {1}:\n        {2}\n"
@@ -31,3 +31,15 @@ LOOP = "for row in rows: print(row)"
 )
 def test_broad_exceptions_are_found_by_their_place(source: str, places: list[str]) -> None:
     assert [place for place, _ in find(source)] == places
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        ("class A:\n    def b(self):\n        return json.loads(self.file.read_text())\n", ["A.b", "A.b"]),
+        ("def a():\n    def b():\n        write_deltalake(target)\n", ["a.b"]),
+        ("def a(text):\n    return text.replace('a', 'b')\n", []),
+    ],
+)
+def test_calls_that_can_fail_are_found_by_their_place(source: str, places: list[str]) -> None:
+    assert [place for place, _ in find_calls(source)] == places

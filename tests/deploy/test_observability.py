@@ -14,7 +14,7 @@ import yaml
 
 from deploy.generate import prometheus
 from streaming_app.health.verdict import VERDICTS
-from streaming_app.lag.status import STATUSES
+from streaming_app.lag.statuses import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
 from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS

@@ -115,6 +115,17 @@ def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> No
     assert (again.state_since, again.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
 
 
+def test_a_time_is_not_right_because_an_earlier_one_was_corrected_to_it() -> None:
+    ahead = correct_snapshot(healthy_group(NOW + HOUR), None, BOUNDS)
+    assert ahead.updated_at == NOW
+    later = WrittenBetween(NOW + HOUR, NOW + HOUR)
+    behind = correct_snapshot(healthy_group(NOW), ahead, later)
+    assert behind.updated_at == NOW + HOUR
+    written_so = correct_snapshot(replace(healthy_group(NOW + HOUR), state_since=NOW), None, BOUNDS)
+    again = correct_snapshot(replace(healthy_group(NOW + HOUR), state_since=NOW), written_so, later)
+    assert (again.updated_at, again.state_since) == (NOW, NOW)
+
+
 def group(group_id: str, *, hours: float) -> GroupSnapshot:
     return replace(healthy_group(NOW - timedelta(hours=hours)), group_id=group_id)
 

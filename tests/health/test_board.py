@@ -15,7 +15,7 @@ from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, Verdict
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 from tests.support.lag_harness import row
 

@@ -20,7 +20,7 @@ from streaming_app.health.verdict import (
     Verdict,
     is_over,
 )
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import NOW, ago, bad, facts, group, states, unmoved, verdict, waiting, work
 from tests.support.lag_harness import row

@@ -8,11 +8,13 @@ all, which a test compares.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.engine import AlertEngine
@@ -35,7 +37,7 @@ from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
-from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, group_tasks
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.notify.outbox import Outbox
@@ -70,7 +72,8 @@ class LagPasses:
         self._tracker = LagTracker(patience=patience)
         self._rows: list[LagRow] = []
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
-        self.work: Mapping[str, GroupWork] = {}
+        self.work: Mapping[str, GroupWork] | None = None
+        """That of the newest pass of this run; None before the first one."""
         self.away: dict[str, frozenset[str]] = {}
         if before:
             for (topic, partition), samples in before._tracker.samples().items():
@@ -97,7 +100,12 @@ class LagPasses:
         tasks = {group_id: self._group_tasks(group_id) for group_id in newest}
         now = START.timestamp() + at
         self._seed(commits, ends, tasks, at)
-        self._rows = self._tracker.observe(commits, ends, tasks, now)
+        until = {
+            one.group_id: ReadUntil(START.timestamp() + one.commits_until, now)
+            for one in newest.values()
+            if one.commits_until is not None
+        }
+        self._rows = self._tracker.observe(commits, ends, tasks, now, until)
         self.work = self._tracker.work
 
     def _seed(
@@ -193,7 +201,14 @@ class _Tables:
 class _Job:
     """One run of the job."""
 
-    def __init__(self, tables: _Tables, settings: AlertSettings, hours_of: RunningHoursLookup, world: World) -> None:
+    def __init__(
+        self,
+        tables: _Tables,
+        settings: AlertSettings,
+        hours_of: RunningHoursLookup,
+        world: World,
+        declared: Mapping[str, Any],
+    ) -> None:
         self._tables, self._world = tables, world
         self._rule_settings_of = settings.rule_settings_of()
         self._descriptions = DescriptionSupport(settings.descriptions)
@@ -205,6 +220,7 @@ class _Job:
             (_PAGER,),
             running_hours_of=hours_of,
             successors=settings.successors,
+            **declared,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
         self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
@@ -370,6 +386,9 @@ class _Job:
                 del tables.problems[one.alert_id]
         self.engine.lifecycle.saved(unsaved)
         tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
+        tables.verdicts |= {one: self.engine.board.verdicts()[one] for one in self.engine.board.moved}
+        self.engine.board.moved.clear()
+        tables.verdicts = {one: verdict for one, verdict in tables.verdicts.items() if self.engine.board.knows(one)}
         tables.changes += self.engine.unsaved_changes
         self.engine.unsaved_changes.clear()
 
@@ -381,12 +400,14 @@ def run(
     transform: Transform | None = None,
     every_step: bool = False,
     only_changes: bool = False,
-    restart_every: float | None = None,
+    restarts: Sequence[float] = (),
+    declared: Mapping[str, Any] = MappingProxyType({}),
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
-    answered, and every ten minutes; with `restart_every` it is killed and started again after so many seconds.
+    answered, and every ten minutes. It is killed and started again at each of the times `restarts`, in order.
+    `declared` are further fields of `EngineSettings`.
     """
     world = World.of(history)
     world = transform(world) if transform else world
@@ -397,15 +418,18 @@ def run(
     hours_of = _running_hours(history)
     job: _Job | None = None
     read, at, read_at = 0, history.watched_from, None
-    started_at = at
+    killed = deque(restarts)
     while at <= history.seconds:
         if any(begin <= at < end for begin, end in world.job_downtimes):
             job, at = None, at + STEP
             continue
         if configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
-        if job is None or (restart_every and at - started_at >= restart_every):
-            job, read_at, started_at = _Job(tables, settings, hours_of, world), None, at
+        while killed and killed[0] <= at:
+            job = None
+            killed.popleft()
+        if job is None:
+            job, read_at = _Job(tables, settings, hours_of, world, declared), None
         first = read
         while read < len(log) and log[read].at <= at:
             read += 1
@@ -415,7 +439,7 @@ def run(
         else:
             known = [begin for begin, _ in world.job_downtimes] + [one.at for one in log[read : read + 1]]
             known += [configured[0][0]] if configured else []
-            known += [started_at + restart_every] if restart_every else []
+            known += [killed[0]] if killed else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
     outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
@@ -429,6 +453,11 @@ def run(
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
     return outcome
+
+
+def each(seconds: float, until: float, begin: float = 0.0) -> list[float]:
+    """Return times with so many seconds between two."""
+    return [begin + n * seconds for n in range(1, int((until - begin) / seconds) + 1)]
 
 
 def _running_hours(history: History) -> RunningHoursLookup:

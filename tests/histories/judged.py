@@ -25,16 +25,6 @@ CHOSEN = [one for one in ALL if one.is_chosen]
 
 _PACES: tuple[dict[str, Any], ...] = ({"every_step": True}, {"only_changes": True})
 _LONG = 3 * DAY  # every five seconds of a longer one would take minutes
-# What is not stored, so that a run that begins learns it again: whether a lag falls, by how much clocks are wrong, and
-# that a group had begun before the offsets of one that had already ended.
-LEARNT_AGAIN = (
-    "Offsets are reset to the beginning by mistake",
-    "The only instance crashes, and the clock of its broker is an hour",
-    "Rolling restart of 6 static members while the group moves between brokers whose clocks",
-    "Two deployments of the only instance by way of brokers whose clocks",
-    "Two copies of two hours die with their host",
-    "Two copies of an application have run side by side for more than a day, and both die",
-)
 
 
 class _Outcomes(dict[str, Outcome]):

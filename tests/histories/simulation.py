@@ -235,7 +235,8 @@ class Simulation(Clients):
         if not self._traffic:
             self._after(SWEEP, self._clean_up)
         self._traffic[group] = made
-        self._at(self.now - self.now % PASS + PASS, lambda: self._pass(made))
+        step = (lambda: self._after(0.0, lambda: self._pass(made))) if log_of else (lambda: self._pass(made))
+        self._at(self.now - self.now % PASS + PASS, step)  # that of the other group comes first: both see the same ends
 
     def stop(self, name: str) -> None:
         """Stop an instance in an orderly way: it commits, and its members leave."""

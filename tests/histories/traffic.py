@@ -25,6 +25,10 @@ class Seen(NamedTuple):
     group_id: str
     commits: dict[TopicPartition, Commit]
     ends: dict[TopicPartition, LogEnds]
+    commits_until: float | None = None
+    """Up to when the commits are known; None: up to now."""
+    left_over: frozenset[TopicPartition] = frozenset()
+    """The partitions that it does not read any more."""
 
 
 @dataclass
@@ -126,7 +130,7 @@ class Traffic:
             end = int(one.end) + (marker if one.end else 0) + one.trailing
             is_away = now < self.without_leader.get(key[1], 0.0)
             ends[key] = NO_ENDS if is_away else LogEnds(end, int(one.start), end, topic_id, tail=one.tail())
-        return Seen(now, self.group.group_id, commits, ends)
+        return Seen(now, self.group.group_id, commits, ends, left_over=frozenset(self.left_over))
 
     def _first(self, topic: str, number: int, now: float) -> Partition:
         log = self.log_of.partitions.get((topic, number)) if self.log_of else None

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.lag.transactions import Transactions
+from streaming_app.lag.ends import LogEnds, TopicPartition
+from streaming_app.lag.open_transactions import Transactions
 from tests.histories.clients import Appended
 from tests.histories.history import History
 from tests.histories.simulation import Simulation
@@ -47,9 +48,18 @@ class World:
         """Simulate what happens in a history."""
         one = Simulation(dict(history.topics))
         one.run(history.operations, history.seconds)
+        _check_ends(one.lag)
         log = sorted(one.log, key=attrgetter("at"))
         answers = one.lag, one.copies, one.topic_changes, one.plugin_configs, one.incident_ends, one.job_downtimes
         return cls(log, *answers, one.retention())
+
+
+def _check_ends(lag: Sequence[Seen]) -> None:
+    """Assert that the groups that read a log see the same ends of it at each pass."""
+    found: dict[tuple[float, TopicPartition], LogEnds] = {}
+    for one in lag:
+        for key, ends in one.ends.items():
+            assert found.setdefault((one.at, key), ends) == ends, (one.at, one.group_id, key, ends)
 
 
 Transform = Callable[[World], World]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaProducer
@@ -16,12 +15,10 @@ from kafka.errors import KafkaConnectionError
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job import broker_facts
 from streaming_app.job.broker_facts import BrokerFacts
-from streaming_app.kafka import broker_facts as asked
+from streaming_app.kafka import fact_requests as asked
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import Admin
-from streaming_app.lag.transactions import OpenTransaction
+from streaming_app.lag.open_transactions import OpenTransaction
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import a_job
 from tests.support.container import Broker
@@ -47,8 +44,8 @@ class Rig:
         of_test = {"groups": lambda: self.groups, "now": lambda: self.now}
         self.service = BrokerFacts(a_job(self.warehouse, pytest.fail, server=self.server, **of_test))
 
-    def _connect(self, properties: Mapping[str, str]) -> Admin:
-        admin = Admin.of(properties)
+    def _connect(self, properties: Mapping[str, str]) -> StreamsGroupClient:
+        admin = StreamsGroupClient(properties["bootstrap.servers"])
         send, describe = admin.send_to_any, admin.describe_configs
 
         def away_or(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +83,7 @@ def rig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Rig:
     made = Rig(tmp_path / "w", broker.bootstrap_server)
-    monkeypatch.setattr(broker_facts, "Admin", Mock(of=made._connect))
+    monkeypatch.setattr(StreamsGroupClient, "of", made._connect)
     topic = unique("orders")
     client.create_topic(topic, configs={"min.insync.replicas": "2"})
     made.add(unique("group"), topic)

@@ -7,13 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from kafka.errors import NodeNotReadyError
 
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job import descriptions
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, build_description, settle, subtopology, topology
@@ -68,7 +66,7 @@ class Rig:
 @pytest.fixture
 def rig(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     made = Rig(tmp_path, broker.bootstrap_server)
-    monkeypatch.setattr(descriptions, "StreamsGroupClient", Mock(of=made._connect))
+    monkeypatch.setattr(StreamsGroupClient, "of", made._connect)
     return made
 
 

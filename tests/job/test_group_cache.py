@@ -11,9 +11,9 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
+from streaming_app.stream.appended_tables import to_tables
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.health import Health
-from streaming_app.stream.outputs import to_tables
+from streaming_app.stream.job_state import JobState
 from tests.support.a_job import a_job
 from tests.support.rows import member_row, task_row
 from tests.support.warehouses import append, make_warehouse, replace_rows
@@ -94,12 +94,12 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health()
+def health() -> JobState:
+    return JobState()
 
 
 @pytest.fixture
-def cache(warehouse: Path, health: Health, clock: FakeClock) -> GroupCache:
+def cache(warehouse: Path, health: JobState, clock: FakeClock) -> GroupCache:
     return GroupCache(a_job(warehouse, pytest.fail, health=health, now=clock))
 
 
@@ -144,7 +144,7 @@ def test_groups_are_those_of_the_tables_and_of_the_batches_until_the_last_refres
 
 
 def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(
-    warehouse: Path, health: Health, cache: GroupCache
+    warehouse: Path, health: JobState, cache: GroupCache
 ) -> None:
     cache.refresh()
     assert not cache.is_complete()
@@ -200,6 +200,14 @@ def test_a_deleted_group_is_dead_for_one_refresh_and_then_removed(
     assert cache.rebalances_total("a") == 0
     cache.on_bulk_change()
     assert states(cache) == ({"b": "Stable"} if large else {"a": "Stable", "b": "Stable"})
+
+
+def test_a_deleted_group_with_a_stored_verdict_is_dead_once_after_a_start(warehouse: Path, cache: GroupCache) -> None:
+    replace_rows(warehouse, "group_health", {"cluster": "default", "group_id": "a", "verdict": "Down"})
+    store(warehouse, row("a", 2, "Dead", group_type="classic"), row("b", 1), row("without a verdict", 1, "Dead"))
+    assert states(cache) == {"a": "Dead", "b": "Stable"}
+    cache.on_bulk_change()
+    assert states(cache) == {"b": "Stable"}
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["small batch", "large batch"])
@@ -298,7 +306,7 @@ def test_why_a_group_was_not_ready_is_known_for_days(warehouse: Path, cache: Gro
 
 
 def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(
-    health: Health, cache: GroupCache, clock: FakeClock
+    health: JobState, cache: GroupCache, clock: FakeClock
 ) -> None:
     health.nothing_new(at(-0.1))
     cache.refresh()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from streaming_app.job_status import JobStatus, check_liveness, check_readiness, is_gap_too_long, time_away
-from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.job_state import CommittedBatch, JobState
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
-ALL_READ = Batch(seen=1, seconds=0.5, by_type={}, quarantined=0, drifted=0, behind={0: 0})
+ALL_READ = CommittedBatch(seen=1, seconds=0.5, by_type={}, quarantined=0, drifted=0, behind={0: 0})
 
 
 def status(**fields: datetime | None) -> JobStatus:
@@ -48,7 +48,7 @@ def test_a_running_job_notices_a_gap_but_not_the_time_that_reading_from_the_begi
 
 
 def test_reaching_the_end_of_the_topic_after_a_gap_that_is_too_long_does_not_hide_the_gap() -> None:
-    health = Health()
+    health = JobState()
     health.restore(status(caught_up_at=NOW))
     health.started_reading(from_beginning=False, tombstone_retention=DAY)
     health.nothing_new(NOW + HOUR)
@@ -59,7 +59,7 @@ def test_reaching_the_end_of_the_topic_after_a_gap_that_is_too_long_does_not_hid
 
 
 def test_reading_from_the_beginning_ends_the_absence_and_the_job_has_not_caught_up_meanwhile() -> None:
-    health = Health()
+    health = JobState()
     health.started_reading(from_beginning=False, tombstone_retention=DAY)
     health.nothing_new(NOW - 10 * DAY)
     health.nothing_new(NOW)
@@ -73,7 +73,7 @@ def test_reading_from_the_beginning_ends_the_absence_and_the_job_has_not_caught_
 
 def test_tombstones_may_be_removed_while_a_batch_is_read() -> None:
     now = datetime.now(timezone.utc)
-    health = Health()
+    health = JobState()
     health.restore(status(caught_up_at=now - timedelta(seconds=30)))
     health.started_reading(from_beginning=False, tombstone_retention=timedelta(seconds=20))
     health.batch_done(ALL_READ, began_at=now - timedelta(seconds=15))

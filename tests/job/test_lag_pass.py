@@ -14,11 +14,11 @@ from kafka.structs import OffsetAndMetadata
 from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
 from streaming_app.job import lag_ends, lag_pass
-from streaming_app.kafka.broker_facts import by_partition, first_producers, open_transactions
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import fetch_committed_offsets, find_records
+from streaming_app.kafka.client import StreamsGroupClient, fetch_committed_offsets
+from streaming_app.kafka.fact_requests import by_partition, first_producers, open_transactions
+from streaming_app.kafka.log_records import find_records
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.transactions import Transactions, held_for_long
+from streaming_app.lag.open_transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from tests.support.container import Broker
 from tests.support.health_harness import facts, group, verdict

@@ -18,11 +18,12 @@ from streaming_app.job import lag_ends
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
-from streaming_app.kafka import connection
-from streaming_app.kafka.lag_offsets import _READ_BYTES, UNKNOWN_TOPIC, Offset, TopicLeaders
+from streaming_app.kafka import connection, topic_reader
+from streaming_app.kafka.log_records import _READ_BYTES
+from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, DescribedTopic, Offset, TopicReader
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
-from streaming_app.lag.progress import STALLED_SECONDS
+from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
@@ -266,15 +267,16 @@ def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_
     path, asked, days = make_warehouse(tmp_path / "warehouse"), set[str](), [f"day-{day}" for day in range(6)]
     subtopology = subtopology_row("0") | {"source_topic_regex": ["day-.*"]}
     replace_rows(path, "groups", group_row("app", subtopologies=[subtopology]))
-    exists = TopicLeaders(None, {0: 1})
+    exists = DescribedTopic(None, {0: 1})
 
-    def describe(_admin: object, topics: Collection[str]) -> dict[str, TopicLeaders]:
+    def describe(_admin: object, topics: Collection[str], **_: object) -> dict[str, DescribedTopic]:
         asked.update(topics)
-        return {one: exists if one == today else TopicLeaders(None, {}, UNKNOWN_TOPIC) for one in topics}
+        return {one: exists if one == today else DescribedTopic(None, {}, UNKNOWN_TOPIC) for one in topics}
 
-    monkeypatch.setattr(lag_ends, "describe_leaders", describe)
+    for module in (lag_ends, topic_reader):
+        monkeypatch.setattr(module, "describe_topics", describe)
     monkeypatch.setattr(lag_ends, "find_records", lambda *_: {})
-    monkeypatch.setattr(lag_ends, "list_offsets", lambda _admin, keys, *_, **__: dict.fromkeys(keys, Offset(5, -1)))
+    monkeypatch.setattr(TopicReader, "offsets", lambda *args, **_: dict.fromkeys(args[2], Offset(5, -1)))
     fetched = lambda *_: ({"app": {(today, 0): Commit(5)}}, {})  # noqa: E731
     monkeypatch.setattr("streaming_app.job.lag_pass.fetch_committed_offsets", fetched)
     now = time.time()

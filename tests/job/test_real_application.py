@@ -23,9 +23,10 @@ from streaming_app.job.lag_pass import LagPass
 from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import SharedConnection
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
@@ -103,10 +104,12 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
 ) -> None:
     run("__consumer_offsets", lag={"enabled": True}, offsets={"enabled": True})
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
-    at_rest = LagPass(LagTables(tmp_path, "default"), LagTracker())
-    at_rest.restore()
+    tables = LagTables(tmp_path, "default")
+    at_rest = LagPass(tables, LagTracker())
+    at_rest.restore(tables)
     rows = at_rest.run(client).rows
-    job = Job(config, {"bootstrap.servers": broker.bootstrap_server}, Health(), pytest.fail)
+    connection = SharedConnection({"bootstrap.servers": broker.bootstrap_server}, StreamsGroupClient)
+    job = Job(config, connection, JobState(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()
     copies = TaskCopies(replace(job, groups=groups.groups))

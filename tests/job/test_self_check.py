@@ -13,13 +13,13 @@ import pytest
 
 from streaming_app.errors import JobError
 from streaming_app.job.self_check import SelfCheck
-from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 from tests.checks.test_verification import NOT_FOUND, description, row
 from tests.support.a_job import a_job
 
 CONFIRM, INTERVAL = 60.0, 1_000.0
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
 
 
@@ -48,17 +48,18 @@ class SelfCheckHarness:
         self.states: dict[str, str] = {}
         self.error: Exception | None = None
         self.error_codes: dict[str, int] = {}
-        self.may_read = True
+        self.may_read, self.properties = True, NOWHERE
         self.read: list[list[str]] = []
         self.described: list[list[str]] = []
-        self.health = Health()
+        self.health = JobState()
         self.stream_starts()
         self.lines: list[str] = []
         self.check: SteppedCheck
         self.start()
 
     def start(self) -> None:
-        job = a_job(Path("/w"), self.lines.append, {"self_check": {"interval": INTERVAL}}, health=self.health)
+        settings = {"self_check": {"interval": INTERVAL}}
+        job = a_job(Path("/w"), self.lines.append, settings, health=self.health, connection=self)
         self.check = SteppedCheck(job, self.read_again)
         self.check._tables = self  # type: ignore[assignment]
 
@@ -71,7 +72,7 @@ class SelfCheckHarness:
         self.check.turn()
 
     @contextmanager
-    def connect(self) -> Iterator[SelfCheckHarness]:
+    def use(self) -> Iterator[SelfCheckHarness]:
         if self.error:
             raise self.error
         yield self
@@ -116,9 +117,8 @@ class SelfCheckHarness:
 
 
 @pytest.fixture
-def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[SelfCheckHarness]:
+def harness() -> Iterator[SelfCheckHarness]:
     made = SelfCheckHarness()
-    monkeypatch.setattr(StreamsGroupClient, "of", lambda _: made.connect())
     yield made
     made.check.close()
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line, stop_query
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
 
@@ -26,7 +26,7 @@ def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:
     failure = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python "
         """Proxy. Return Message: Traceback (most recent call last):
-  File "groups_batch.py", line 10, in __call__
+  File "groups_writer.py", line 10, in __call__
 py4j.protocol.Py4JJavaError: An error occurred while calling o6698.execute.
 : org.apache.spark.SparkException: Job aborted due to stage failure
 \tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)
@@ -94,7 +94,7 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 
 def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
-    health = Health()
+    health = JobState()
     progress = SparkProgress(spark, batch.query, health, print)
 
     def start() -> None:

@@ -25,7 +25,7 @@ from streaming_app.errors import (
 from streaming_app.job import supervisor
 from streaming_app.job.supervisor import Supervisor
 from streaming_app.job_status import StreamStatus
-from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.job_state import CommittedBatch, JobState
 from streaming_app.stream.log_positions import TruncatedLogError
 from tests.support.waiting import wait_until
 
@@ -60,12 +60,14 @@ class SupervisorHarness:
         self.checks: list[Step] = []
         self.queries: list[Query] = []
         self.lines: list[str] = []
-        self.health = Health()
+        self.health = JobState()
         self.stopping = threading.Event()
         self.batch: Iterator[bool] = iter(())
         """Whether a batch is being written, each time that this is asked; then not."""
         self.away: JobError | None = None
         """What each start raises, as long as it is set."""
+        self.unreachable: UnreachableError | None = None
+        """Why each batch fails, if it does because no leader answers."""
         self.query = self.progress = self
         self.supervisor: Supervisor
 
@@ -123,6 +125,18 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[SupervisorHarness]:
     harness = SupervisorHarness()
     yield harness
     harness.stopping.set()
+
+
+def test_leaders_that_do_not_answer_batches_are_waited_for_however_many_fail(job: SupervisorHarness) -> None:
+    """A check in between is answered: of a broker that was just restarted and is under load."""
+    job.unreachable = UnreachableError("No leader of partition 0 answers.")
+    job.begin()
+    for number in range(1, 7):
+        assert job.runs(number), job.lines
+        job.queries[-1].fail("No leader of partition 0 answers.")
+    job.unreachable = None
+    assert job.runs(7), job.lines
+    assert "No leader of partition 0 answers. Waiting for a broker." in job.lines
 
 
 def test_what_is_away_at_the_start_is_waited_for_and_said_once_in_a_line_and_in_the_status(
@@ -265,7 +279,7 @@ def test_a_checkpoint_that_cannot_be_read_is_said_once_and_ends_the_job_after_fo
 
 
 def a_batch_is_written(job: SupervisorHarness) -> None:
-    job.health.batch_done(Batch(1, 1.0, {}, 0, 0, {}))
+    job.health.batch_done(CommittedBatch(1, 1.0, {}, 0, 0, {}))
 
 
 def no_broker_answers(job: SupervisorHarness) -> None:
@@ -344,7 +358,7 @@ def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_t
     assert job.runs()
     assert any("The stream failed: no space left" in line and "Trying again" in line for line in job.lines)
     assert sum("no ACL. Trying again" in line for line in job.lines) == 2
-    status = Health(job.health).status
+    status = JobState(job.health).status
     assert isinstance(status.offsets, StreamStatus)
     assert status.offsets.failure
     assert status.offsets.failing_since is not None

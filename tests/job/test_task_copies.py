@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,8 +17,9 @@ from streaming_app.job import task_copies
 from streaming_app.job.service import Job
 from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import SharedConnection
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.support.healthy_group import healthy_group
 
@@ -36,6 +36,8 @@ def offset(value: int) -> list[dict[str, Any]]:
 
 class FakeBrokers:
     """Describes groups with an active copy and a standby of one task."""
+
+    is_worn = False
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -110,10 +112,11 @@ class Harness:
         self.now = NOW
         self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(), list[str]()
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
-        monkeypatch.setattr(StreamsGroupClient, "of", lambda _: nullcontext(self.brokers))
+        monkeypatch.setattr(StreamsGroupClient, "of", lambda _: self.brokers)
         monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
-        job = Job(config, {}, Health(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        connection = SharedConnection({}, StreamsGroupClient)
+        job = Job(config, connection, JobState(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
         self.poller = TaskCopies(job, lambda: dict.fromkeys(self.groups, 50))
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)

@@ -25,9 +25,12 @@ pytestmark = pytest.mark.broker
 def test_the_others_are_asked_and_who_is_away_is_named(
     three_brokers: LocalCluster,
     away: Callable[[LocalCluster, int], AbstractContextManager[None]],
+    unique: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, *_ = three_brokers.brokers
+    with connection(three_brokers.bootstrap_server) as admin:
+        admin.create_topics({unique("alone"): {"assignments": {0: [first]}}})
     monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 120.0)  # one that waits for the first one alone fails
     monkeypatch.setattr(
         connection_module, "random", SimpleNamespace(shuffle=lambda brokers: brokers.sort(key=is_another))

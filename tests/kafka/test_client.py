@@ -5,13 +5,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.errors import KafkaError
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import MetadataRequest
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.protocol import build
@@ -20,9 +22,10 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.sandbox.process import reserve_port
 from tests.support.container import Broker
 from tests.support.slow_server import slow_server
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -60,7 +63,7 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
 @pytest.mark.broker
 def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
     with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
-        Admin.of({"bootstrap.servers": f"{one}, {other}"}, IMPATIENT_CONNECT_SECONDS).close()
+        Admin.of({"bootstrap.servers": f"{one}, {other}"}, 5.0).close()
 
 
 @pytest.mark.broker
@@ -70,12 +73,30 @@ def test_a_connection_whose_thread_has_ended_is_made_again(
     name = unique("offsets")
     client.create_topic(name)
     properties = client_properties(broker.bootstrap_server, None)
-    with closing(OffsetsTopicClient(properties, name, cast("SparkSession", None))) as asked:
+    with closing(SharedConnection(properties, Admin)) as connection:
+        asked = OffsetsTopicClient(connection, name, None, threading.Event())
         asked.describe(to_read=False)
-        asked._connection.get()._connections._net._exception = RuntimeError("why it ended")
+        with connection.use() as admin:
+            admin._connections._net._exception = RuntimeError("why it ended")
         with pytest.raises(RuntimeError):
             asked.describe(to_read=False)
         asked.describe(to_read=False)
+
+
+@pytest.mark.broker
+def test_a_client_that_lives_longer_than_a_release_of_the_brokers_uses_the_versions_of_the_new_one(
+    client: StreamsGroupClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its facts and those of copies would stay those of the old release until the job restarts."""
+    connections = client._connections
+    (node,) = client.broker_ids()
+    client.alive_brokers()
+    versions = connections.get_connection(node).broker_version_data.api_versions
+    of_old = BrokerVersionData(api_versions={**versions, MetadataRequest.API_KEY: (0, 9)})
+    monkeypatch.setattr(connections, "broker_version_data", of_old)
+    connections.close(node)  # as when the broker is upgraded
+    assert wait_until(lambda: client.alive_brokers() == {node})
+    assert connections.get_connection(node).broker_version_data.api_versions == versions
 
 
 @ignore_unclosed_sockets

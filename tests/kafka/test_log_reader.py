@@ -1,4 +1,4 @@
-"""What the reader of large records gives, on a real broker."""
+"""What the reader of some records of a topic gives, on a real broker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
-from kafka.errors import OffsetOutOfRangeError, UnsupportedCodecError
+from kafka.errors import OffsetOutOfRangeError
 
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.log_reader import LogReader, LogReaders
+from streaming_app.kafka.log_reader import LogReader
 from tests.support.container import Broker
 
 LARGE = 900_000
@@ -51,20 +51,6 @@ def test_ranges_of_partitions_are_read_whole_and_one_after_the_other(broker: Bro
 def test_what_the_log_no_longer_has_is_an_error(broker: Broker, client: StreamsGroupClient, topic: str) -> None:
     client.delete_records({TopicPartition(topic, 1): 20})
     with LogReader({"bootstrap.servers": broker.bootstrap_server}, topic) as log:
-        assert log.start_offsets([0, 1]) == {0: 0, 1: 20}
         assert [one.offset for one in log.read({1: (20, 22)})] == [20, 21]
         with pytest.raises(OffsetOutOfRangeError):
             list(log.read({1: (19, 22)}))
-
-
-def test_a_compression_that_python_does_not_have_is_met_once(
-    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    topic = unique("topic")
-    client.create_topic(topic, 1, {"compression.type": "zstd"})
-    produce(broker, topic, 2)
-    readers = LogReaders({"bootstrap.servers": broker.bootstrap_server})
-    with pytest.raises(UnsupportedCodecError), readers.open(topic) as log:
-        list(log.read({0: (0, 2)}) if log else ())
-    with readers.open(topic) as log:
-        assert log is None

@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.lag.ends import EndSamples, LogEnds
 from streaming_app.lag.model import Commit, LagRow
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
 from tests.support.lag_harness import at_pass
 
@@ -35,7 +35,7 @@ def follow(*passes: tuple[float, int, float | None, int]) -> list[LagRow]:
     for now, offset, at, end in passes:
         samples.add(end, now)
         commit, ends = Commit(offset, "id", 0, at), LogEnds(end, 0, end, "id")
-        standing.take(commit, ends, samples, at_pass(now), rests=end == before)
+        standing.update(commit, ends, samples, at_pass(now), rests=end == before)
         found.append(standing.row)
         before = end
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streaming_app.lag.model import LagRow
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 from tests.support.lag_harness import GROUP, TOPIC, at_pass, row, work_of
 
@@ -73,13 +73,3 @@ def test_a_lag_whose_fall_is_held_in_a_rebalance_catches_up() -> None:
     held = row(status="CATCHING_UP", status_since=NOW - HOUR, catch_up_seconds=None, held_since=NOW - 30)
     (found,) = follow(held)
     assert (found.catches_up, found.is_held) == (True, True)
-
-
-def test_time_counts_again_from_the_first_pass_after_a_rebalance() -> None:
-    runs = row(status="BEHIND", status_since=NOW - HOUR)
-    held = runs._replace(held_since=NOW)
-    lags = follow(runs, held, held, runs, runs)
-
-    assert [one.is_held for one in lags] == [False, True, True, False, False]
-    assert [one.settled_at for one in lags] == [0.0, 0.0, 0.0, NOW + 90, NOW + 90]
-    assert {one.slow.since for one in lags if one.slow} == {NOW - HOUR}

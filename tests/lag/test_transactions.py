@@ -9,8 +9,8 @@ import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import Commit, GroupTasks, LagRow
+from streaming_app.lag.open_transactions import held_for_long
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.transactions import held_for_long
 from streaming_app.lag.work import GroupWork
 from tests.support.lag_harness import ALICE, GROUP, TOPIC
 

@@ -57,10 +57,25 @@ PROMISES = (
     ),
     Promise(
         "A group that is read again keeps the facts that only its row proves.",
-        "tests/stream/test_read_again.py",
-        "streaming_app/groups/read_again.py",
+        "tests/stream/test_marked_rows.py",
+        "streaming_app/groups/marked_rows.py",
         '    group.first_seen_at = group.first_seen_at or row["first_seen_at"]\n',
         "",
+    ),
+    Promise(
+        "Damage to what the job remembers costs a batch at most.",
+        "tests/stream/test_stream_state.py",
+        "streaming_app/stream/stream_state.py",
+        """if found["crc32"] == _sum(found["state"]) else None""",
+        """if found["state"] else None""",
+    ),
+    Promise(
+        "Committed offsets that are read again stand until they are replaced.",
+        "tests/stream/test_start_decisions.py::"
+        "test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_log_has_none",
+        "streaming_app/stream/start.py",
+        "(tables.delete if at_once else tables.mark)(condition)",
+        "tables.delete(condition)",
     ),
     Promise(
         "A record that cannot be folded goes to quarantine, and stops no other.",

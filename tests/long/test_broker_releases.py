@@ -8,9 +8,9 @@ import pytest
 
 from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.result import OK, WARNING
-from streaming_app.kafka.broker_facts import features
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.releases import ABILITIES, READINESS, ask
+from streaming_app.kafka.fact_requests import features
+from streaming_app.kafka.releases import ABILITIES, READINESS, fetch
 from streaming_app.sandbox.broker import LocalBroker
 from tests.kafka.test_releases import ON
 
@@ -37,7 +37,7 @@ def test_a_broker_of_each_release_is_known_and_what_it_cannot_do_is_in_check(
     broker = start_broker(version=version, properties=properties)
     client_properties = {"bootstrap.servers": broker.bootstrap_server}
     with Admin.of(client_properties) as admin:
-        (found,) = ask(admin)
+        (found,) = fetch(admin)
         assert (found.broker_id, found.release, found.shown) == (1, release, shown)
         assert tuple(one for one in ABILITIES if found.can(one)) == abilities
         stored = {fact.name: fact.value for fact in features(admin)}

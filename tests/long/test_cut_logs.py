@@ -10,6 +10,7 @@ import pytest
 
 from streaming_app.stream import start, truncation
 from streaming_app.stream.log_positions import LogPositions
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.rust_table import RustTable
 from tests.stream import test_truncated_log
 from tests.stream.test_truncated_log import (
@@ -56,7 +57,7 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
 STEPS: list[tuple[Any, str, int]] = [
     (truncation, "add_truncation_events", 1),
     (truncation, "delete_topologies", 1),
-    (start, "_write", 2),
+    (StateFile, "write", 3),
     (start, "_outdate", 1),
     (LogPositions, "started", 1),
     (LogPositions, "before_read", 1),

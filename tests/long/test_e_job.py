@@ -18,7 +18,7 @@ from streaming_app.sandbox.broker import LocalBroker
 from tests.exception_lint import ROOT, listed
 from tests.long.bed import Bed
 from tests.long.faults.operations import Operations
-from tests.long.faults.raised import ERRORS, OTHERS, with_sites
+from tests.long.faults.raised import ERRORS, OTHERS, PLACES, with_sites
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -31,6 +31,7 @@ TABLES = {
     "group_records": "group_id, record_type, member_id, last_offset",
 }
 """The tables of which the log alone decides, and the order of their rows."""
+_DAY_MS = 86_400_000
 _RESTING = {
     "group.streams.max.session.timeout.ms": "3600000",
     "group.streams.session.timeout.ms": "3600000",
@@ -47,7 +48,7 @@ class Job(Bed):
     """Jobs one after the other, each with a new warehouse, of groups to which nothing happens any more."""
 
     def _prepare(self) -> None:
-        operations = Operations(self.client, self.server, 7)
+        operations = Operations(self.client, self.server, 7, rebalance_timeout_ms=_DAY_MS)
         for _ in range(_OPERATIONS):
             operations.step()
         self.undisturbed = ""
@@ -89,7 +90,7 @@ def whole(job: Job) -> tuple[dict[str, list[dict[str, Any]]], Counter[str]]:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("site", sorted({*listed(), *OTHERS.values()}))
+@pytest.mark.parametrize("site", sorted({*listed(), *PLACES}))
 def test_an_error_once_at_a_site_of_a_job_changes_no_table(
     job: Job, whole: tuple[dict[str, list[dict[str, Any]]], Counter[str]], site: str, error: str
 ) -> None:
@@ -106,7 +107,7 @@ def test_an_error_once_at_a_site_of_a_job_changes_no_table(
 def test_every_listed_place_has_its_site() -> None:
     parts = (part for file in ROOT.rglob("*.py") for part in ast.walk(with_sites(file)))
     names = {ast.literal_eval(one.args[0]) for one in parts if isinstance(one, ast.Call) and _is_reach(one.func)}
-    assert names == {*listed(), *OTHERS.values()}
+    assert names == {*listed(), *PLACES}
 
 
 def _is_reach(function: ast.expr) -> bool:

@@ -23,7 +23,7 @@ from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS
 from streaming_app.metrics.lag_metrics import LAG_METRICS
 from streaming_app.metrics.metric import Metric
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
 from tests.support.metrics_harness import NOW, SINCE, busy_health, group, scraped
@@ -52,7 +52,7 @@ def scrape() -> Iterator[Scrape]:
         **fields: Any,
     ) -> str:
         registry = make_registry(scraped(groups, **fields), settings or MetricsSettings())
-        servers.append(monitoring_server("127.0.0.1:0", registry, Health(), "prod"))
+        servers.append(monitoring_server("127.0.0.1:0", registry, JobState(), "prod"))
         servers[-1].start()
         request = Request(f"{servers[-1].url}/metrics", headers={"Accept-Encoding": "gzip"})  # noqa: S310
         with urlopen(request, timeout=MINUTES) as response:  # noqa: S310 - our own
@@ -202,7 +202,7 @@ def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
 
 def test_an_unknown_value_has_no_series(scrape: Scrape) -> None:
     unknown = group("a", "Unknown", state_since=None, group_epoch=None, assignment_epoch=None, topology_epoch=None)
-    values = samples(scrape([unknown], health=Health()))
+    values = samples(scrape([unknown], health=JobState()))
     assert ("streams_group_members", "a") in values
     assert ("streams_group_state_since_timestamp_seconds", "a") not in values
     assert not {"group", "assignment", "topology"} & {key[2] for key in values if key[0] == "streams_group_epoch"}

@@ -10,7 +10,7 @@ from tests.histories.bed import STEP
 from tests.histories.clients import Appended
 from tests.histories.history import MINUTE, History
 from tests.histories.judged import OUTCOMES, middle
-from tests.histories.world import World
+from tests.histories.world import Transform, World
 from tests.relations.engine import random_of, told
 
 
@@ -33,6 +33,20 @@ class Compaction:
             one for one in head if newest[_key(one)] is one and (self.keeps_tombstones or one.record.value is not None)
         ]
         return replace(world, log=[*kept, *world.log[len(head) :]])
+
+
+def compacted(begin: float, end: float) -> Transform:
+    """Return the transformation that compacts what is written in a time: the newest record of each key is left.
+
+    Tombstones stay, as they do for `delete.retention.ms`, a day.
+    """
+
+    def of(world: World) -> World:
+        newest = {_key(one): one for one in world.log if one.at <= end}
+        kept = [one for one in world.log if not begin < one.at <= end or newest[_key(one)] is one]
+        return replace(world, log=kept)
+
+    return of
 
 
 COMPACTIONS: Sequence[Compaction] = (

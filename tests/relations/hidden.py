@@ -8,13 +8,20 @@ and verdicts, to the second.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import inf
+from operator import attrgetter
 from random import Random
-from typing import NamedTuple
+from zlib import crc32
 
-from streaming_app.health.verdict import GOOD, IDLE, OK
-from streaming_app.lag.ends import LogEnds, TopicPartition
+from streaming_app.alerts.catalog import HEALTH_RULES
+from streaming_app.health.verdict import GOOD, IDLE, OK, RESTORING
+from streaming_app.lag.committed import CommittedOffsets
+from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
+from streaming_app.lag.model import Commit
 from tests.histories.bed import Outcome
+from tests.histories.clients import START
 from tests.histories.traffic import Seen
 from tests.histories.world import World
 from tests.relations.engine import Told, differences, told, verdicts
@@ -23,87 +30,120 @@ GRACE = 15 * 60.0
 """So long a good verdict stays of which nothing new is known."""
 _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
-
-
+_LATE = 60.0
+"""So long the last answer of a coordinator counts as one of now."""
+_ONLY_UNKNOWN = "whether work waits is not known"
+"""Part of the text of a Down that is told because nothing is known: it ends when members are back. If it knew of work,
+it does not."""
 _Verdicts = Sequence[tuple[str, float]]
 
 
-class Answers(NamedTuple):
-    """What the brokers say of a partition at a pass."""
-
-    commit: bool
-    end: bool
-
-
-Hides = Callable[[Seen, TopicPartition, Random], Answers]
-
-
 @dataclass(frozen=True)
-class Hidden:
-    """A part that is hidden."""
+class Kind:
+    """What is hidden. Each function says it of a group, or of a partition of it, at one pass."""
 
     name: str
-    hides: Hides
-    is_all: bool = False
-    """Whether of a group everything may be hidden."""
+    is_denied: Callable[[Seen], bool] = lambda _seen: False
+    """Whether the group may not be described."""
+    is_silent: Callable[[Seen, Random], bool] = lambda _seen, _random: False
+    """Whether its coordinator does not answer: it is away, or says NOT_COORDINATOR."""
+    hidden_topics: Callable[[Seen], Collection[str]] = lambda _seen: ()
+    """The topics without Describe: neither their commits nor their ends are returned."""
+    missing: Callable[[Seen, TopicPartition, Random], LogEnds | None] = lambda _seen, _key, _random: None
+    """What is returned instead of the ends of a log; None: the ends."""
     is_lasting: bool = True
     """Whether it is hidden to the end."""
 
-    def of(self, world: World, random: Random, begin: float) -> World:
-        """Return the world in which this is hidden from a time on."""
-        lag = [self._seen(one, random) if one.at >= begin else one for one in world.lag]
-        return replace(world, lag=lag)
 
-    def groups(self, world: World, random: Random, begin: float) -> Mapping[str, bool]:
-        """Return the groups of which something is hidden, and whether something is known of them."""
-        found: dict[str, bool] = {}
-        for one in (one for one in world.lag if one.at >= begin):
-            answers = [self.hides(one, key, random) for key in one.commits]
-            if any(not all(each) for each in answers):
-                found[one.group_id] = found.get(one.group_id, True) and any(all(each) for each in answers)
+@dataclass
+class Hidden:
+    """A world of which a part is hidden from a time on."""
+
+    world: World
+    groups: dict[str, bool] = field(default_factory=dict)
+    """The groups of which it is not known whether work waits, and whether it is known of a part at each pass."""
+
+    @classmethod
+    def of(cls, world: World, kind: Kind, random: Random, begin: float) -> Hidden:
+        """Let the answers go through `lag.committed`, as those of brokers do."""
+        committed, lag, found = CommittedOffsets(), list[Seen](), cls(world)
+        for at, those in groupby(world.lag, key=attrgetter("at")):
+            now, seen = START.timestamp() + at, {one.group_id: one for one in those}
+            commits = {one.group_id: _in_log(one) for one in seen.values()}
+            in_log = {(group_id, *key): commit for group_id in commits for key, commit in commits[group_id].items()}
+            committed.choose(in_log, seen.keys(), now)
+            hides = [one for one in seen.values() if at >= begin]
+            denied = {one.group_id for one in hides if kind.is_denied(one)}
+            silent = {one.group_id for one in hides if kind.is_silent(one, random)} - denied
+            topics = {one.group_id: set(kind.hidden_topics(one)) for one in hides}
+            fetched = {
+                group_id: {key: commit for key, commit in those.items() if key[0] not in topics.get(group_id, ())}
+                for group_id, those in commits.items()
+                if group_id not in silent | denied
+            }
+            shown = {topic for topic in committed.left_out(fetched) if not any(topic in of for of in topics.values())}
+            merged = committed.merge(fetched, now, denied, shown)
+            for one in seen.values():
+                ends = dict(one.ends)
+                for key in one.ends if one in hides else ():
+                    if key[0] in topics[one.group_id]:
+                        ends[key] = _NO_ANSWER
+                    elif (missing := kind.missing(one, key, random)) is not None:
+                        ends[key] = missing
+                known = {key: merged.get((one.group_id, *key), Commit(None)) for key in one.commits}
+                until = committed.known_until(one.group_id, now) - START.timestamp()
+                lag.append(one._replace(commits=known, ends=ends, commits_until=until))
+                found._note(one, lag[-1], begin)
+        found.world = replace(world, lag=lag)
         return found
 
-    def _seen(self, seen: Seen, random: Random) -> Seen:
-        commits, ends = dict(seen.commits), dict(seen.ends)
-        for key, commit in seen.commits.items():
-            answers = self.hides(seen, key, random)
-            if not answers.commit:
-                commits[key] = commit._replace(is_known=commit.offset is None)
-            if not answers.end:
-                ends[key] = _NO_ANSWER
-        return seen._replace(commits=commits, ends=ends)
+    def _note(self, whole: Seen, seen: Seen, begin: float) -> None:
+        is_late = seen.at - (seen.commits_until or 0.0) > _LATE
+        read = whole.commits.keys() - whole.left_over
+        known = [key for key in read if whole.commits[key].is_known and whole.ends[key].end is not None]
+        shown = [not is_late and seen.commits[key].is_known and seen.ends[key].end is not None for key in known]
+        if seen.at >= begin and not all(shown):
+            self.groups[seen.group_id] = self.groups.get(seen.group_id, True) and any(shown)
 
 
-def _one_partition(seen: Seen, key: TopicPartition, _random: Random) -> Answers:
-    is_shown = key != max(seen.commits)
-    return Answers(is_shown, is_shown)
+def _in_log(seen: Seen) -> dict[TopicPartition, Commit]:
+    return {key: commit for key, commit in seen.commits.items() if commit.offset is not None}
 
 
-def _a_topic(seen: Seen, key: TopicPartition, _random: Random) -> Answers:
-    is_shown = key[0] != max(seen.commits)[0]
-    return Answers(is_shown, is_shown)
+def _last_topic(seen: Seen) -> set[str]:
+    return set(sorted({topic for topic, _ in seen.commits})[-1:])
 
 
-def _one_of_its_topics(seen: Seen, key: TopicPartition, _random: Random) -> Answers:
-    """Hide a topic of each group, unless it reads no other one."""
-    reads_others = len({topic for topic, _ in seen.commits}) > 1
-    return _a_topic(seen, key, _random) if reads_others else Answers(commit=True, end=True)
+def _one_of_its_topics(seen: Seen) -> set[str]:
+    """Return a topic of a group, unless it reads no other one."""
+    return _last_topic(seen) if len({topic for topic, _ in seen.commits}) > 1 else set()
 
 
-def _commits(_seen: Seen, _key: TopicPartition, _random: Random) -> Answers:
-    return Answers(commit=False, end=True)
+def _without_leader(seen: Seen, key: TopicPartition, _random: Random) -> LogEnds | None:
+    return _NO_ANSWER if key == max(seen.commits) else None
 
 
-def _half(_seen: Seen, _key: TopicPartition, random: Random) -> Answers:
-    return Answers(random.random() < 0.7, random.random() < 0.7)
+def _led_by_it(_seen: Seen, key: TopicPartition, _random: Random) -> LogEnds | None:
+    return NO_ENDS if key[1] % 2 else None
 
 
-KINDS: Sequence[Hidden] = (
-    Hidden("one partition without a leader", _one_partition),
-    Hidden("a topic without Describe", _one_of_its_topics),
-    Hidden("every topic without Describe", _a_topic, is_all=True),
-    Hidden("a coordinator that does not answer", _commits, is_all=True),
-    Hidden("half of the answers", _half, is_all=True, is_lasting=False),
+def _sometimes(_seen: Seen, _key: TopicPartition, random: Random) -> LogEnds | None:
+    return _NO_ANSWER if random.random() < 0.3 else None
+
+
+KINDS: Sequence[Kind] = (
+    Kind("one partition without a leader", missing=_without_leader),
+    Kind("a topic without Describe", hidden_topics=_one_of_its_topics),
+    Kind("every topic without Describe", hidden_topics=_last_topic),
+    Kind("groups without Describe", is_denied=lambda _seen: True),
+    Kind("NOT_COORDINATOR", is_silent=lambda _seen, _random: True),
+    Kind("a broker away", is_silent=lambda seen, _random: crc32(seen.group_id.encode()) % 2 == 0, missing=_led_by_it),
+    Kind(
+        "half of the answers",
+        is_silent=lambda _seen, random: random.random() < 0.3,
+        missing=_sometimes,
+        is_lasting=False,
+    ),
 )
 
 
@@ -120,10 +160,17 @@ def out_of_order(world: World, random: Random) -> World:
 
 
 def violations(
-    whole: Outcome, other: Outcome, kind: Hidden, hidden: Mapping[str, bool], begin: float, end: float
+    whole: Outcome, other: Outcome, kind: Kind, hidden: Mapping[str, bool], begin: float, end: float
 ) -> Iterator[str]:
-    """Yield in what the relation does not hold between an outcome and one where parts are hidden from `begin` on."""
+    """Yield in what the relation does not hold between an outcome and one where parts are hidden from `begin` on.
+
+    `hidden`: as `Hidden.groups`.
+    """
     before, after = verdicts(whole), verdicts(other)
+
+    def is_early(at: float) -> bool:
+        return at <= begin + GRACE + _LATE or not kind.is_lasting
+
     for group_id in before.keys() | after.keys():
         first, second = before.get(group_id, []), after.get(group_id, [])
         if group_id in hidden:
@@ -132,17 +179,34 @@ def violations(
                 f"{group_id} at {at}: {text}"
                 for at in times
                 if begin <= at <= end
-                and (text := _is_better(first, second, at, may_be_well=at <= begin + GRACE or not kind.is_lasting))
+                and (
+                    text := _is_better(
+                        first, second, at, may_be_well=at <= begin + GRACE + _LATE or not kind.is_lasting
+                    )
+                )
             )
         elif first != second:
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"
     found = differences(*map(_of_groups, (told(whole), told(other))))
     for one, it in found.same:
-        is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1
+        knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
+        # By partition, with evidence of what is known: what began after a part was hidden never knew of that part.
+        knew &= one.opened_at < begin or one.rule in HEALTH_RULES
+        # What was Unstable goes on as Restoring, and it is not known that a hidden partition waits.
+        knew &= it.ended_at is None or _at(before.get(one.group_id or "", []), it.ended_at) != RESTORING
+        is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"
-    yield from (f"missed: {one}" for one in found.missed if one.group_id not in hidden or one.opened_at < begin)
-    yield from (f"false: {one}" for one in found.false if hidden.get(one.group_id or "", True))
+    yield from (
+        f"missed: {one}"
+        for one in found.missed
+        if one.group_id not in hidden or (one.opened_at < begin and not _is_in_a_longer_one(one, told(other)))
+    )
+    yield from (
+        f"false: {one}"
+        for one in found.false
+        if hidden.get(one.group_id or "", True) and not _is_in_a_longer_one(one, told(whole))
+    )
 
 
 def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: bool) -> str | None:
@@ -152,6 +216,17 @@ def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: b
     if found in GOOD and not GOOD & recently:
         return f"{_at(first, at)} is {found}"
     return f"{found} although a part is hidden" if found in {IDLE, OK} and not may_be_well else None
+
+
+def _is_in_a_longer_one(one: Told, problems: Collection[Told]) -> bool:
+    """Return whether the other world has a problem of another rule that is as long.
+
+    Where parts are hidden, a problem may not end and become worse; and in the whole world a worse one covers a milder.
+    """
+    return any(
+        it.group_id == one.group_id and it.opened_at <= one.opened_at and (it.ended_at or inf) >= (one.ended_at or inf)
+        for it in problems
+    )
 
 
 def _of_groups(problems: Collection[Told]) -> list[Told]:

@@ -14,6 +14,8 @@ from tests.relations.engine import random_of
 _HOURS = 3.0
 _FIRST, _LAST = 20 * MINUTE, (_HOURS - 0.5) * HOUR
 _GROUPS = ("app", "other")
+_SOURCES = {"app": "in", "other": "others-in"}
+_TOPICS = {**FEW_AND_LOG, "others-in": 2}
 
 
 def random_history(number: int) -> History:
@@ -23,7 +25,7 @@ def random_history(number: int) -> History:
     for group in _GROUPS[: random.choice((1, 1, 2))]:
         operations += _Application(group, random).live()
     in_order = tuple(sorted(operations, key=lambda one: one.at))
-    return History(f"Random history {number}", in_order, _HOURS * HOUR, begins=_FIRST, topics=FEW_AND_LOG)
+    return History(f"Random history {number}", in_order, _HOURS * HOUR, begins=_FIRST, topics=_TOPICS)
 
 
 class _Application:
@@ -33,6 +35,7 @@ class _Application:
         self.group, self.random, self.started = group, random, 0
         self.settings = {"group": group, **random.choice(({}, STATE))}
         self.settings |= random.choice(({}, {}, {"static": True}))
+        self.settings["sources"] = (_SOURCES[group],)  # each has its own, as each has its own rate of records
         self.running: list[str] = []
         self.operations: Operations = []
 

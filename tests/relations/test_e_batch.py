@@ -19,11 +19,11 @@ import pytest
 
 from offsets_decoder import decode, encode
 from streaming_app.job.stream_query import StreamQuery
-from streaming_app.stream import fold_stage, groups_batch, outcome, source
+from streaming_app.stream import fold_stage, group_result, groups_writer, source
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.slices import TRIES
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.driver_limits import GROUPS, MOST
@@ -32,7 +32,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from tests.relations.test_e_fold import Once
 from tests.stream.test_fold_stage import group
-from tests.stream.test_groups_batch import batch_writer, content
+from tests.stream.test_groups_writer import batch_writer, content
 from tests.support.encoded import metadata_record
 from tests.support.frames import Row, batch, kafka_records, limit_driver, write_offset_log
 from tests.support.waiting import wait_until
@@ -45,8 +45,8 @@ SITES: dict[str, tuple[Any, str]] = {
     "read": (BatchRecords, "read"),
     "take": (BatchRecords, "take"),
     "stored": (GroupRows, "find"),
-    "fold": (groups_batch, "sort_for_fold"),
-    "decode": (outcome, "decode"),
+    "fold": (groups_writer, "sort_for_fold"),
+    "decode": (group_result, "decode"),
     "parts": (fold_stage, "_parts"),
     "plan": (Location, "write_text"),
     "append": (RustTable, "append"),
@@ -162,7 +162,7 @@ def test_a_record_that_can_never_be_folded_is_found_among_twenty_thousand_and_it
         if path == plain:
             batch_writer(spark, path)(frame, 1)
     begun(hostile, ends, 0)
-    monkeypatch.setattr(outcome, "decode", fail_at(large[0], decode))
+    monkeypatch.setattr(group_result, "decode", fail_at(large[0], decode))
     tries = list[int]()
     add = GroupsBatchWriter._write_part
     monkeypatch.setattr(
@@ -208,7 +208,7 @@ def test_a_part_whose_worker_fails_is_halved_until_the_driver_folds_it(
 
         yield from fold_stage.fold_stream(reading(), options)
 
-    monkeypatch.setattr(groups_batch, "fold_in_worker", fold_in_worker)
+    monkeypatch.setattr(groups_writer, "fold_in_worker", fold_in_worker)
     write = batch_writer(spark, disturbed)
     write(batch(spark, records), 0)
     found, expected = content(disturbed), content(plain)

@@ -16,11 +16,11 @@ import pytest
 
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.not_ready import TopicLookup
-from streaming_app.stream import fold_stage, outcome
+from streaming_app.stream import fold_stage, group_result
+from streaming_app.stream.appended_tables import APPENDED, QUARANTINE, RETRACTED
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.failures import NOT_OF_RECORDS
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
-from streaming_app.stream.outputs import APPENDED, QUARANTINE, RETRACTED
 from tests.stream.test_fold_stage import OPTIONS, RAW, fold, group, records
 from tests.support.encoded import metadata_record
 from tests.support.warehouses import arrow_schema
@@ -87,10 +87,10 @@ def counts(tables: Tables) -> str:
 
 
 SITES = {
-    "decode": (outcome, "decode"),
+    "decode": (group_result, "decode"),
     "add": (Fold, "add"),
     "close": (Fold, "close"),
-    "row": (outcome, "to_row"),
+    "row": (group_result, "to_row"),
     "stored": (fold_stage, "from_row"),
     "reasons": (fold_stage, "set_reasons"),
     "tables": (fold_stage, "to_tables"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,22 +10,28 @@ from tests.histories.history import History
 from tests.histories.judged import name_of
 from tests.histories.world import World
 from tests.relations.engine import a_tenth, play, random_of, told, verdicts
-from tests.relations.hidden import KINDS, out_of_order, violations
+from tests.relations.hidden import KINDS, Hidden, out_of_order, violations
 
 pytestmark = pytest.mark.slow
 
 
-def check_hidden(history: History) -> None:
-    """Hide each kind of part, from the start or from the middle on."""
+def check_hidden(history: History, shares: Sequence[float] = ()) -> None:
+    """Hide each kind of part, after these shares of the time; by default from the start or from the middle on."""
     world, whole = World.of(history), play(history)
     for kind in KINDS:
         name = history.name, kind.name
-        share = random_of("begin", *name).choice((0.0, 0.5))
-        begin = history.watched_from + share * (history.seconds - history.watched_from)
-        if hidden := kind.groups(world, random_of(*name), begin):
-            hide = partial(kind.of, random=random_of(*name), begin=begin)
-            found = list(violations(whole, play(history, transform=hide), kind, hidden, begin, history.seconds))
+        for share in shares or [random_of("begin", *name).choice((0.0, 0.5))]:
+            begin = history.watched_from + share * (history.seconds - history.watched_from)
+            hidden = Hidden.of(world, kind, random_of(*name), begin)
+            other = play(history, transform=lambda _world, hidden=hidden: hidden.world)
+            found = list(violations(whole, other, kind, hidden.groups, begin, history.seconds))
             assert not found, (kind.name, begin, found)
+
+
+def check_order(history: History) -> None:
+    """Return the answers in another order."""
+    whole, other = play(history), play(history, transform=lambda one: out_of_order(one, random_of(history.name)))
+    assert (told(whole), verdicts(whole)) == (told(other), verdicts(other))
 
 
 @pytest.mark.parametrize("history", a_tenth("hidden"), ids=name_of)
@@ -35,5 +41,4 @@ def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history:
 
 @pytest.mark.parametrize("history", a_tenth("out of order")[::3], ids=name_of)
 def test_the_order_of_the_answers_changes_nothing(history: History) -> None:
-    whole, other = play(history), play(history, transform=lambda one: out_of_order(one, random_of(history.name)))
-    assert (told(whole), verdicts(whole)) == (told(other), verdicts(other))
+    check_order(history)

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import generate_latest
 
-from streaming_app.queries.groups import member_rows
+from streaming_app.config.sections import MetricsSettings
+from streaming_app.metrics.collector import make_registry
+from streaming_app.queries.groups import format_tasks, member_rows
+from streaming_app.queries.pipelines import Pipelines, pipelines
 from streaming_app.queries.topics import endpoint_rows
 from streaming_app.tables.reader import Row
-from tests.relations.scaled import is_in_proportion
+from streaming_app.web.pipeline_graph import pipelines_graph
+from tests.histories.bed import run
+from tests.histories.history import STATE, History, do, start, stop
+from tests.relations.scaled import is_in_proportion, out_of_proportion
+from tests.support.metrics_harness import group as metrics_group
+from tests.support.metrics_harness import scraped
 
 
 def _group(members: int) -> Row:
@@ -56,3 +65,78 @@ def test_members_are_described_in_proportion_to_their_number(
 
 def test_the_relation_sees_work_that_is_quadratic() -> None:
     assert not is_in_proportion(lambda size: lambda: [[b for b in range(size) if b == a] for a in range(size)])
+
+
+def test_the_relation_of_modules_sees_one_that_is_quadratic() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        rows = [{"subtopology_id": f"{n}", "role": "active", "partition": 0} for n in range(size)]
+        return lambda: [format_tasks(rows) for _ in rows]
+
+    assert "queries/groups.py" in out_of_proportion(prepare, 20)
+
+
+def _played(groups: int = 1, members: int = 1, partitions: int = 2, commits: int = 1) -> Callable[[], object]:
+    """Play a history of ten minutes, in which half of the groups lose their members."""
+    names = [f"app{n}" for n in range(groups)]
+    operations = []
+    for name in names:
+        instances = [f"{name}-i{n}" for n in range(members)]
+        operations += start(instances, 1.0, 0.01, group=name, **STATE)
+        operations += do(5.0, "read", group=name, rate=10.0)
+        operations += stop(instances, 200.0, 0.01) if name.endswith("0") else []
+    in_order = tuple(sorted(operations, key=lambda one: one.at))
+    history = History("Scaled", in_order, 600.0 * commits, begins=200.0, topics={"in": partitions, "log": partitions})
+    return lambda: run(history, only_changes=True)
+
+
+@pytest.mark.parametrize("what", ["groups", "members", "partitions", "commits"])
+@pytest.mark.slow
+def test_fold_lag_verdicts_and_alerts_take_at_most_in_proportion(what: str) -> None:
+    least = {"groups": 4, "members": 4, "partitions": 4, "commits": 1}[what]
+    assert out_of_proportion(lambda size: _played(**{what: size}), least) == {}
+
+
+@pytest.mark.parametrize("times", [10, 100])
+def test_an_export_of_metrics_takes_at_most_in_proportion(times: int) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        scrape = scraped([metrics_group(f"g{number}") for number in range(size)])
+        registry = make_registry(scrape, MetricsSettings(max_groups=100_000))
+        return lambda: generate_latest(registry)
+
+    assert out_of_proportion(prepare, 10, times) == {}
+
+
+def _pairs(size: int, prefix: str) -> Pipelines:
+    """Groups that read what another one writes, each pair with topics of its own."""
+    sinks = [{"group_id": f"{prefix}a{number}", "topic": f"t{number}"} for number in range(size)]
+    reads = [lag(*one) for n in range(size) for one in ((f"{prefix}a{n}", "in"), (f"{prefix}b{n}", f"t{n}"))]
+    return pipelines(reads, (), sinks)
+
+
+def _star(size: int) -> Pipelines:
+    """Groups of which each writes and reads one topic of all, as one for audits."""
+    return pipelines(
+        [lag(f"g{n}", "audit") for n in range(size)], (), [{"group_id": f"g{n}", "topic": "audit"} for n in range(size)]
+    )
+
+
+def lag(group_id: str, topic: str) -> Row:
+    unknown = {"lag_seconds": None, "is_lower_bound": None, "unknown_partitions": 0}
+    return {"group_id": group_id, "topic": topic, "lag": 1, **unknown}
+
+
+@pytest.mark.parametrize("prefix", ["", "family-"])
+def test_pipelines_of_separate_groups_are_drawn_and_searched_in_proportion(prefix: str) -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        def draw() -> None:
+            found = _pairs(size, prefix)
+            found.roots(found.group_ids)
+            pipelines_graph(found, {}, str, lambda _: False).to_json()
+
+        return draw
+
+    assert out_of_proportion(prepare, 40) == {}
+
+
+def test_a_group_is_searched_in_proportion_though_all_share_a_topic() -> None:
+    assert out_of_proportion(lambda size: lambda: _star(size).roots(["g0"]), 50) == {}

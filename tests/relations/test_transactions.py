@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from tests.histories.bed import each
 from tests.histories.history import HOUR, History, ordinary, working
 from tests.histories.judged import name_of
 from tests.relations.engine import a_tenth, play
@@ -20,12 +23,12 @@ def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_
     check_transactions(history)
 
 
-@pytest.mark.parametrize("restart_every", [None, 60.0])
+@pytest.mark.parametrize("restarts", [(), each(60.0, 6 * HOUR)], ids=["one run", "killed each minute"])
 def test_a_transaction_that_nobody_ends_is_one_critical_alert_after_its_limit_and_patience(
-    restart_every: float | None,
+    restarts: Sequence[float],
 ) -> None:
     held = Transactions(holds=((_BEGAN, _BEGAN + LONG),))
-    outcome = play(ordinary("", working(2)), transform=held, restart_every=restart_every)
+    outcome = play(ordinary("", working(2)), transform=held, restarts=restarts)
     (found,) = outcome.fired
     assert (found.rule, found.severity) == ("StreamsGroupStalled", "critical")
     assert _BEGAN + 20 * 60 <= found.at <= _BEGAN + 22 * 60

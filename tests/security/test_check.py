@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka import KafkaProducer
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from streaming_app.checks.brokers import check_brokers
@@ -112,16 +113,20 @@ def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from
 ) -> None:
     topic, properties = unique("hidden"), properties_of(secured)
     secured.client.create_topic(topic)
+    with KafkaProducer(bootstrap_servers=secured.broker.bootstrap_server) as producer:
+        producer.send(topic, b"x")
     member = SimulatedMember(secured.client, group_id, topology(subtopology("0", source_topics=[topic])))
     member.join()
     settle([member])
-    secured.client.commit_offsets(group_id, {(topic, 0): 0}, member.member_id, member.epoch)
+    secured.client.commit_offsets(group_id, {(topic, 0): 1}, member.member_id, member.epoch)
     config = JobConfig.model_validate({"bootstrap_server": properties["bootstrap.servers"]})
-    for allowed in ((*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS)), REQUIRED):  # the topic is hidden, then all is
+    only_topics = (*REQUIRED, (ACLOperation.DESCRIBE, ALL_TOPICS))  # whether its commit was aborted is in the log
+    for allowed in ((*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS)), REQUIRED, only_topics):
         secured.allow(*allowed)
         found = look(properties, config, [].append)
         assert found.status == WARNING
         assert "for lack of Describe" in found.text
+        assert "for lack of Read" not in found.text
         assert "--operation Describe --" in found.remedy
     secured.allow(*REQUIRED, (ACLOperation.DESCRIBE, ALL_GROUPS), (ACLOperation.DESCRIBE, ALL_TOPICS))
     found = look(properties, config, [].append)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, MissingTopicError
 from streaming_app.job.run import run_with
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import client_properties
-from streaming_app.kafka.topic_metadata import TopicMetadata
+from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream.source import WANTED_RECORDS
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig
@@ -125,9 +126,8 @@ def test_every_mechanism_works_for_job_topic_metadata_and_verify_and_no_secret_i
     topic = describe_offsets_topic(spark, properties, TOPIC)
     assert 0 < read_once(spark, properties, topic).where(WANTED_RECORDS).count() <= topic.offsets
 
-    topics = TopicMetadata(properties, lines.append)
-    assert topics(["missing"]) == {}
-    topics.close()
+    with closing(SharedConnection(properties, Admin)) as connection:
+        assert PartitionCounts(connection, lines.append)(["missing"]) == {}
     result = verify(address, config, warehouse)
     assert (result.exit_code, result.output) == (0, "1 groups agree, 0 differ\n")
 
@@ -225,9 +225,8 @@ def test_topics_that_may_not_be_described_are_not_taken_for_missing(
 ) -> None:
     secured.allow(*JOB)
     lines: list[str] = []
-    topics = TopicMetadata(client_configs["PLAIN"].at(secured), lines.append)
-    assert topics(["missing"]) is None
-    topics.close()
+    with closing(SharedConnection(client_configs["PLAIN"].at(secured), Admin)) as connection:
+        assert PartitionCounts(connection, lines.append)(["missing"]) is None
     assert lines == []
 
 

@@ -16,6 +16,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.slices import WHOLE
 from streaming_app.stream.start import StartPosition, prepare_start
+from streaming_app.stream.stream_state import StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.reader import WarehouseReader
@@ -52,7 +53,11 @@ class Stopped:
     def start(
         self, topic: OffsetsTopic = TOPIC, *, reset: bool = False, away: timedelta | None = HOUR, **named: Any
     ) -> StartPosition:
-        return prepare_start(self.writer, self.checkpoint, topic, reset=reset, away=away, **named)
+        state = named.pop("state", None) or self.state()
+        return prepare_start(self.writer, self.checkpoint, state, topic, reset=reset, away=away, **named)
+
+    def state(self) -> StateFile:
+        return StateFile(self.checkpoint).read()
 
     def begin_batch(self, number: int) -> int:
         """Write what Spark writes first; return the offset after the last one of the batch."""
@@ -77,7 +82,7 @@ class Stopped:
         for name, of_history in (("group_events", event), ("quarantine", kept)):
             table = self.writer.table(name)
             table.append(table.to_table([of_history]), Batch([f"{appended}-{name}"], WHOLE[0].version(number)))
-        TableVersions(self.writer, self.checkpoint).write()
+        TableVersions(self.writer, self.checkpoint, self.state()).write()
         (self.checkpoint / "commits").path.mkdir(exist_ok=True)
         (self.checkpoint / "commits" / str(number)).path.write_text("v1\n{}\n", "utf-8")
 
@@ -91,8 +96,13 @@ class Stopped:
         rows = WarehouseReader(self.directory).rows(f"SELECT group_epoch FROM groups WHERE {where}")
         return [row["group_epoch"] for row in rows]
 
-    def record(self) -> dict[str, Any]:
-        return json.loads(Path(f"{self.checkpoint}.topic.json").read_text("utf-8"))
+    def copies(self) -> list[Path]:
+        """The copies of the state, the newer one first."""
+        found = [Path(f"{self.checkpoint}.state{number}.json") for number in (0, 1)]
+        return sorted(found, key=lambda one: json.loads(one.read_text("utf-8"))["number"], reverse=True)
+
+    def known(self) -> StreamState:
+        return self.state().state
 
 
 def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None:

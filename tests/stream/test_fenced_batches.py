@@ -18,15 +18,15 @@ import pytest
 
 import streaming_app
 from streaming_app.errors import OtherOwnerError
-from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables import rust_table
 from streaming_app.tables.driver_limits import GROUPS, NEWEST
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.newest_tables import NewestTables
 from streaming_app.tables.writer import TableWriter
-from tests.stream import test_commits_batch, test_groups_batch
+from tests.stream import test_commits_writer, test_groups_writer
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
 from tests.support.frames import Row, batch, limit_driver, offsets_batch
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _SOURCES = tuple(
     str(Path(streaming_app.__file__).parent / name)
-    for name in ("tables", "stream/groups_batch", "stream/commits_batch")
+    for name in ("tables", "stream/groups_writer", "stream/commits_writer")
 )
 """What reads and writes tables, in which a pause matters."""
 _PAUSES = {20_000: 0.6, 0: 0.25}
@@ -80,7 +80,7 @@ def line_by_line(on_line: Callable[[int], None]) -> Iterator[None]:
 @pytest.mark.parametrize("records", [20_000, 0], ids=["delta-rs", "spark"])
 @pytest.mark.parametrize(
     ("write", "batch_of", "module", "kind"),
-    [(write_groups, batch, test_groups_batch, GROUPS), (write_commits, offsets_batch, test_commits_batch, NEWEST)],
+    [(write_groups, batch, test_groups_writer, GROUPS), (write_commits, offsets_batch, test_commits_writer, NEWEST)],
     ids=["groups", "commits"],
 )
 def test_wherever_a_batch_is_paused_it_commits_nothing_after_that_of_a_newer_job(

@@ -14,10 +14,10 @@ from streaming_app.groups.group import Event
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
 from streaming_app.stream import fold_stage
+from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
-from streaming_app.stream.outcome import FoldOptions, GroupOutcome
-from streaming_app.stream.outputs import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
+from streaming_app.stream.group_result import FoldOptions, GroupResult
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema
@@ -172,8 +172,8 @@ def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> N
         (row,) = rows["groups"]
         return {**rows, "groups": [row | {"group_epoch": 1 << 40}]} if row["group_id"] in group_ids else rows
 
-    with_group = GroupOutcome.with_group
-    monkeypatch.setattr(GroupOutcome, "with_group", too_large)
+    with_group = GroupResult.with_group
+    monkeypatch.setattr(GroupResult, "with_group", too_large)
 
 
 def test_a_group_whose_row_arrow_cannot_hold_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.stream.commits_batch import MetadataRecord, type_changes
+from streaming_app.stream.commits_writer import MetadataRecord, type_changes
 
 CLASSIC, CONSUMER, SHARE, STREAMS = 2, 3, 11, 17
 

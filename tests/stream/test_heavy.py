@@ -14,7 +14,7 @@ from offsets_decoder import decode
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import LogRecord
 from streaming_app.tables.reader import WarehouseReader
-from tests.stream.test_groups_batch import batch_writer
+from tests.stream.test_groups_writer import batch_writer
 from tests.support.encoded import FIRST_EPOCH, group_records, metadata_record
 from tests.support.frames import Pair, Row, batch
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.kafka.log_reader import LogReader, Range
 from streaming_app.stream import batch_records, slices, source
-from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.stream_state import BatchPlan
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -52,9 +50,9 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[Outcome]:
+def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[BatchCounts]:
     """Write everything as batch 3, as a job does that has just started."""
-    done: list[Outcome] = []
+    done: list[BatchCounts] = []
     writer = TableWriter(spark, str(path), "default")
     GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda _, one: done.append(one), **settings)(
         batch(spark, ROWS), 3
@@ -109,77 +107,46 @@ def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tabl
     assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
 
 
-def divide_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let slices have 200 kB, and records of 40 kB stay in the log."""
-    limit_slices(monkeypatch, 200_000)
-    monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
-
-
-class Record(SimpleNamespace):
-    """One of kafka-python's, that is equal to itself only."""
-
-    __hash__ = object.__hash__
-
-
-class FakeLog(LogReader):
-    """Reads `ROWS`."""
-
-    def __init__(self) -> None:
-        self.ranges = list[Range]()
-        self.most_held = 0
-        self._held = weakref.WeakSet[Record]()
-
-    def read(self, ranges: Mapping[int, Range]) -> Iterator[Any]:
-        self.ranges.append(ranges[0])
-        start, end = ranges[0]
-        for offset, at, key, value in ROWS[start:end]:
-            record = Record(partition=0, offset=offset, timestamp=int(at.timestamp() * 1_000), key=key, value=value)
-            self._held.add(record)
-            self.most_held = max(self.most_held, len(self._held))
-            yield record
-
-
-def test_large_records_of_a_small_batch_are_read_once_more_each_from_where_it_is(
+def test_a_small_batch_with_a_large_record_is_read_once_more_and_gives_the_same_tables(
     spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divide_small_batches(monkeypatch)
+    limit_slices(monkeypatch, 200_000)
+    monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
     expect_few_records(empty_warehouse)
-    kept, log = count_kept(monkeypatch), FakeLog()
-    outcomes = write_all(spark, empty_warehouse, open_log=lambda: nullcontext(log))
+    kept = count_kept(monkeypatch)
+    outcomes = write_all(spark, empty_warehouse)
     assert content(empty_warehouse) == whole
     assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-    assert not kept
-    large = {row[0] for row in ROWS if len(row[3] or b"") >= 50_000}
-    reads = [offset for start, end in log.ranges for offset in range(start, end) if offset in large]
-    assert set(reads) == large
-    assert log.most_held <= 2  # what is between large records, and is not of the slice, may be much
-    assert len(reads) == len(large)
+    assert len(kept) == 1
 
 
-def test_the_records_of_each_part_are_the_same_from_the_log_and_from_spark(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("wanted", "size", "is_read"), [(50, 4_000, True), (50, 17_000, False), (9_000, 900, False)])
+def test_a_record_is_large_by_the_number_of_wanted_ones_not_by_that_of_offsets(
+    spark: SparkSession, *, wanted: int, size: int, is_read: bool
 ) -> None:
-    divide_small_batches(monkeypatch)
+    columns = "0 AS partition", "id AS offset", "now() AS timestamp"
+    value = f"cast(repeat('x', {size}) AS binary) AS value"
+    key = f"if(id < {wanted}, X'0011000167', X'0001000167') AS key"
+    frame = source.wanted_records(spark.range(0, 20_000, 1, 2).selectExpr(key, value, *columns))
+    found = batch_records.read_small(frame, 20_000, GROUPS)
+    assert found.num_rows == wanted
+    assert batch_records.is_whole(found) is is_read
+
+
+@pytest.mark.parametrize("most", [None, len(ROWS) + 1], ids=["kept by Spark", "read into the driver"])
+def test_the_records_of_the_parts_of_a_batch_are_its_records(spark: SparkSession, most: int | None) -> None:
     frame = batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")])
-    parts = {}
-    for most in (len(ROWS) + 1, None):
-        with BatchRecords(frame, lambda read: read()) as found:
-            index = found.read(most)
-            ordered = slices.Ordered(index, slices.find_heavy(index))
-            cut = slices.divide(slices.Attempt("w", 3, halvings=1), ordered)
-            parts[most] = [
-                (part.slice, found.take(part, FakeLog().read).sort_by("offset"), part.records.num_rows)
-                for part in ordered.parts(cut)
-            ]
-    few, kept = parts.values()
-    assert len(few) == len(kept) > 4
-    assert sum(count for _, _, count in few) == len(ROWS) + 1
-    assert few[0][0].is_apart is False
-    assert few[-1][0].is_apart is True
-    for (one, records, count), (other, again, _) in zip(few, kept, strict=True):
-        assert one == other
-        assert records == again.cast(records.schema)
-        assert records.num_rows == count
+    with BatchRecords(frame, lambda read: read()) as found:
+        index = found.read(most)
+        ordered = slices.Ordered(index, slices.find_heavy(index))
+        parts = [*ordered.parts(slices.divide(BatchPlan("w", 3, halvings=1), ordered))]
+        taken = [found.take(part) for part in parts]
+    assert len(parts) == 2
+    assert [part.slice.is_apart for part in parts] == [False, True]
+    assert [one.num_rows for one in taken] == [part.records.num_rows for part in parts]
+    assert sorted(row["offset"] for one in taken for row in one.to_pylist()) == [*range(len(ROWS) + 1)]
+    bytes_of = {row["offset"]: (row["key"], row["value"]) for one in taken for row in one.to_pylist()}
+    assert [bytes_of[offset] for offset, *_ in ROWS] == [(key, value) for _, _, key, value in ROWS]
 
 
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(
@@ -220,8 +187,8 @@ def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
     columns = "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
     frame = source.wanted_records(spark.range(count).selectExpr(*columns, "now() AS timestamp"))
-    found, largest = batch_records.read_small(frame, count, GROUPS)
-    assert (largest >= size) is is_read
+    found = batch_records.read_small(frame, count, GROUPS)
+    assert batch_records.is_whole(found) is is_read
     assert sum(found["size"].to_pylist()) == count * (size + 5)
     assert sum(table.nbytes for table in sent) < 4 * slices.SLICE_BYTES
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,10 @@ from threading import Event
 import pytest
 
 from streaming_app.errors import OtherTopicError
-from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.checkpoint_offsets import BatchEnds
 from streaming_app.tables.location import Location
 from tests.support.kafka_cluster import LocalCluster
@@ -28,10 +29,12 @@ class Opened:
         self.lines: list[str] = []
         self.cuts: list[Cut] = []
         self._topic = OffsetsTopic(topic, cluster.topic_id(topic), "cluster", {0: 0})
-        self.file = Path(f"{directory / 'checkpoint'}.epochs.json")
-        properties = {"bootstrap.servers": cluster.bootstrap_server}
-        place = Location.of(directory / "checkpoint")
-        self.positions = LogPositions(properties, place, self.lines.append, Event(), on_cut=self.cuts.append)
+        self.directory = directory
+        connection = SharedConnection({"bootstrap.servers": cluster.bootstrap_server}, Admin)
+        self.state = StateFile(Location.of(directory / "checkpoint")).read()
+        self.state.note(topic_id=self._topic.topic_id)
+        asked = OffsetsTopicClient(connection, topic, None, Event())
+        self.positions = LogPositions(asked, self.state, self.lines.append, on_cut=self.cuts.append)
 
     def open(self, committed: int = 0, begun: int | None = None) -> tuple[Cut, ...]:
         ends = BatchEnds({0: committed}, {0: committed if begun is None else begun})
@@ -80,12 +83,11 @@ def test_a_read_that_an_election_crosses_is_repeated(three_brokers: LocalCluster
     newest = three_brokers.leader_epoch(topic, 0)
     assert first < newest
     assert opened.positions.chains[0][-1] == (newest, 3)
-    stored = json.loads(opened.file.read_text("utf-8"))["partitions"]["0"]
-    assert (stored["end"], stored["epochs"][-2:]) == (4, [[first, 0], [newest, 3]])
-    again = Opened(three_brokers, topic, opened.file.parent)
+    again = Opened(three_brokers, topic, opened.directory)
+    assert (again.state.state.ends[0], again.state.state.epochs[0][-2:]) == (4, ((first, 0), (newest, 3)))
     assert again.open(4) == ()
     assert again.positions.chains == opened.positions.chains
-    with_none = Opened(three_brokers, topic, opened.file.parent / "other")
+    with_none = Opened(three_brokers, topic, opened.directory / "other")
     assert with_none.open(4) == ()  # as an older release left it
     assert with_none.positions.chains == opened.positions.chains
 

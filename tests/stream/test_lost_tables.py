@@ -23,7 +23,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def known(warehouse: Path) -> KnownTables:
-    tables = KnownTables(TableWriter(Mock(), warehouse, "default"))
+    tables = KnownTables(TableWriter(Mock(), warehouse, "default"), Location.of(warehouse) / "checkpoint")
     tables.remember()
     return tables
 

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from offsets_decoder import encode
+from streaming_app.stream import newest_records
+from streaming_app.stream.batch_rows import join
 from streaming_app.stream.epoch_chain import EpochStart
-from streaming_app.stream.newest_records import Rows, to_rows
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.newest_records import COLUMNS, Rows, make_rows, to_rows
 from streaming_app.tables.arrow import to_table
 from tests.support.odd_group_ids import ODD
 from tests.support.warehouses import arrow_schema
@@ -124,3 +129,26 @@ def test_a_commit_in_a_partition_that_no_longer_holds_its_group_is_left_out() ->
     commits = [raw(encode(1, KEY, VALUE), partition=number) for number in range(50)]
     assert len(to_rows(commits, grown).offset_commits) == 1
     assert len(to_rows(commits, OPTIONS).offset_commits) == 50
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc"), st.booleans()), max_size=40), st.integers(1, 9))
+def test_the_newest_record_of_each_key_gives_a_row_wherever_the_batches_of_a_worker_end(
+    records: list[tuple[int, str, bool]], held: int
+) -> None:
+    pairs = [encode(1, {"group": group, "topic": "in", "partition": 0}, {"offset": 7}) for _, group, _ in records]
+    rows = [
+        {"partition": partition, "offset": n, "timestamp": AT, "key": key, "value": None if is_deleted else value}
+        for n, ((partition, _, is_deleted), (key, value)) in enumerate(zip(records, pairs, strict=True))
+    ]
+    kinds = (pa.int32(), pa.int64(), pa.timestamp("us", "UTC"), pa.binary(), pa.binary())
+    table = pa.Table.from_pylist(rows, pa.schema(zip(COLUMNS, kinds, strict=True)))
+    newest = {(partition, group): n for n, (partition, group, _) in enumerate(records)}
+    with pytest.MonkeyPatch.context() as patched:
+        for held_at_most in (1_000, held):
+            patched.setattr(newest_records, "_HELD", held_at_most)
+            found = (
+                join(make_rows(table.to_batches(3), options=OPTIONS)).tables.get("offset_commits", table).to_pylist()
+            )
+            last = {(row["source_partition"], row["group_id"]): row["last_offset"] for row in found if records}
+            assert last == newest
+            assert len(found) == len(newest) or held_at_most == held

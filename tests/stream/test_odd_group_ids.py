@@ -14,8 +14,8 @@ from offsets_decoder import encode
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
 from streaming_app.queries.groups import find_groups, list_groups
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record

@@ -15,8 +15,8 @@ from py4j.clientserver import JavaClient
 from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.batch_outcome import Outcome
-from streaming_app.stream.health import Health
+from streaming_app.stream.batch_counts import BatchCounts
+from streaming_app.stream.job_state import JobState
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.tables.location import Location
@@ -34,14 +34,14 @@ _NAME = "first-trigger"
 
 
 @contextmanager
-def reading(records: DataFrame, checkpoint: Path, times: int = 1) -> Iterator[tuple[Health, list[str]]]:
+def reading(records: DataFrame, checkpoint: Path, times: int = 1) -> Iterator[tuple[JobState, list[str]]]:
     """Run a query until it has read what there is, each batch so many times; yield what was reported."""
-    lines, health = list[str](), Health()
+    lines, health = list[str](), JobState()
     progress = Progress(lines.append, health)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         counts = [batch.count() for _ in range(times)]
-        progress.on_done(batch_id, Outcome(written={"decoded": counts[0], "groups": 0}))
+        progress.on_done(batch_id, BatchCounts(written={"decoded": counts[0], "groups": 0}))
 
     def has_caught_up() -> bool:
         progress.look_at(query)
@@ -97,7 +97,7 @@ def test_a_batch_is_read_with_few_calls_of_the_jvm_as_each_waits_for_a_busy_mach
 ) -> None:
     """With some hundred calls, a batch a second was reported a minute late where ten processes shared two cores."""
     send(1)
-    progress, test, calls = Progress(lambda _line: None, Health()), current_thread(), list[str]()
+    progress, test, calls = Progress(lambda _line: None, JobState()), current_thread(), list[str]()
     query = StreamQuery(Location.of(tmp_path), Event(), _NAME).start(records, lambda *_: None, _TRIGGER_SECONDS)
     send_command = JavaClient.send_command
 

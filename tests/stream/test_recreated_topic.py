@@ -14,13 +14,15 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import format_topic_id
-from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.kafka.topic_reader import format_topic_id
+from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions, NoPositions, read_whole
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.checkpoint_offsets import BatchEnds, checkpoint_location, commits_checkpoint_location
 from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import NewestTables
@@ -91,8 +93,8 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
     client.create_topic(name)
     described = client.describe_topics([name])[0]
     checkpoint = Location.of(tmp_path / "checkpoint")
-    properties = client_properties(broker.bootstrap_server, None)
-    positions = LogPositions(properties, checkpoint, pytest.fail, Event())
+    connection = SharedConnection(client_properties(broker.bootstrap_server, None), Admin)
+    positions = LogPositions(OffsetsTopicClient(connection, name, None, Event()), StateFile(checkpoint), pytest.fail)
     topic = OffsetsTopic(name, format_topic_id(UUID(described["topic_id"])) or "", "cluster", {0: 0})
     positions.open(topic, BatchEnds({}, {}))
     assert read_whole(positions, lambda: "read", {0: 0}) == "read"
@@ -103,4 +105,4 @@ def test_what_was_read_while_the_topic_was_created_again_is_refused(
 
     with pytest.raises(OtherTopicError, match="deleted and created again"):
         read_whole(positions, read, {0: 0})
-    positions.close()
+    connection.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,15 +17,14 @@ from streaming_app.stream.slices import (
     SLICE_BYTES,
     TRIES,
     WHOLE,
-    Attempt,
+    BatchPlans,
     Ordered,
     Part,
-    Slice,
-    SlicePlans,
     divide,
     find_heavy,
-    next_attempt,
+    next_plan,
 )
+from streaming_app.stream.stream_state import BatchPlan, Slice, StateFile
 from streaming_app.tables.location import Location
 from tests.support.frames import write_offset_log
 
@@ -34,30 +32,27 @@ MB = 1 << 20
 HALF = Slice((0, 5), 1 << 31)
 
 
-def attempt(number: int = 1, halvings: int = 0, batch: int = 7, slices: tuple[Slice, ...] = ()) -> Attempt:
-    return Attempt("w", batch, number, halvings, slices)
+def plan(halvings: int = 0, batch: int = 7, slices: tuple[Slice, ...] = ()) -> BatchPlan:
+    return BatchPlan("w", batch, halvings, slices)
 
 
 @pytest.mark.parametrize(
     ("last", "following"),
     [
-        (None, attempt()),
-        (replace(attempt(3, 4), writer="of another query"), attempt()),
-        (attempt(3, 4, batch=9), attempt()),
-        (attempt(3, 2, batch=6, slices=(HALF, *WHOLE)), attempt(1, 1)),
-        (attempt(16, 15, batch=6, slices=(HALF, *WHOLE)), attempt(1, 3)),
-        (attempt(1, 0), attempt(2, 1)),
-        (attempt(1, 0, slices=(HALF, *WHOLE)), attempt(2, 0, slices=(HALF, *WHOLE))),
-        (attempt(2, 1), attempt(3, 2)),
+        (None, plan()),
+        (replace(plan(4), writer="of another query"), plan()),
+        (plan(4, batch=9), plan()),
+        (plan(2, batch=6, slices=(HALF, *WHOLE)), plan(1)),
+        (plan(15, batch=6), plan(3)),
+        (plan(3, slices=(HALF, *WHOLE)), plan(3, slices=(HALF, *WHOLE))),
     ],
 )
 def test_a_batch_is_halved_from_the_first_repeat_and_each_success_takes_one_back(
-    last: Attempt | None, following: Attempt
+    last: BatchPlan | None, following: BatchPlan
 ) -> None:
-    assert next_attempt(last, "w", 7) == following
-    if not (last and last.batch == 7 and last.writer == "w"):  # the checkpoint knows more than the file
-        begun = replace(following, number=2, halvings=following.halvings + 1)
-        assert next_attempt(last, "w", 7, begun=True) == begun
+    assert next_plan(last, "w", 7) == following
+    halved = following if following.slices else replace(following, halvings=following.halvings + 1)
+    assert next_plan(last, "w", 7, begun=True) == halved
 
 
 def measured(records: Mapping[tuple[int, int], int], apart: int | None = None) -> pa.Table:
@@ -71,14 +66,14 @@ def measured(records: Mapping[tuple[int, int], int], apart: int | None = None) -
 def test_groups_that_are_written_apart_come_after_all_others_also_once_the_batch_is_halved() -> None:
     heavy = measured({(0, n): SLICE_BYTES for n in range(3)}, apart=7)
     records = Ordered(pa.concat_tables([heavy, measured({(1, 4): 9, (1, 5): 9})]), (7,))
-    first = replace(attempt(), apart=(7,))
+    first = replace(plan(), apart=(7,))
     slices = divide(first, records)
     ends = [((None), False), ((0, 1), True), ((0, 2), True), (None, True)]
     assert [(one.end, one.is_apart) for one in slices] == ends
-    halved = divide(replace(first, number=2, halvings=1), records)
+    halved = divide(replace(first, halvings=1), records)
     assert [(one.end, one.is_apart) for one in halved] == [((1, 5), False), *ends]
     assert all(one.position < following.position for one, following in pairwise(halved))
-    assert next_attempt(replace(first, slices=slices), "w", 7).apart == (7,)
+    assert next_plan(replace(first, slices=slices), "w", 7).apart == (7,)
 
 
 def test_a_group_is_written_apart_if_it_is_heavy_and_little_is_left() -> None:
@@ -106,12 +101,12 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
     sizes: dict[tuple[int, int], int], halvings: int
 ) -> None:
     places, records = sorted(sizes), Ordered(measured(sizes))
-    slices = divide(attempt(), records)
+    slices = divide(plan(), records)
     for part in range(len(slices)):
         inside = [sizes[one] for one in places if sizes[one] >= MB and index_of(slices, one) == part]
         assert len(inside) <= 1 or sum(inside) <= SLICE_BYTES
     for n in range(1, halvings + 1):
-        finer = divide(attempt(n + 1, n), records)
+        finer = divide(plan(n), records)
         assert set(slices) <= set(finer)  # a slice that was written is skipped as all of its parts
         assert all(a.position < b.position and (b.end is None or a.end < b.end) for a, b in pairwise(finer))
         parts = [(part.slice, part.records.num_rows) for part in records.parts(finer)]
@@ -121,9 +116,10 @@ def test_slices_keep_the_order_of_each_partition_and_halves_keep_the_versions_of
         assert len({index_of(slices, place) for place in places}) == len(places)
 
 
-def begun(directory: Path, batch: int) -> SlicePlans:
+def begun(directory: Path, batch: int) -> BatchPlans:
     """Return the plans of a job that has just started, with this batch."""
-    plans = SlicePlans(Location.of(directory / "default"))
+    checkpoint = Location.of(directory / "default")
+    plans = BatchPlans(checkpoint, StateFile(checkpoint).read())
     plans.begin("w", batch)
     return plans
 
@@ -139,20 +135,7 @@ def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) 
     assert [part.slice for part in begun(tmp_path, 4).divide(measured(large))] == [stored[0], stored[2]]
 
 
-def test_slices_that_the_release_before_has_stored_are_used_again(tmp_path: Path) -> None:
-    stored = {"writer": "w", "batch": 4, "number": 1, "halvings": 0, "apart": [7]}
-    slices = [[None, 100, False], [[0, 2], 200, True], [None, 300, True]]
-    (tmp_path / "default.slices.json").write_text(json.dumps({**stored, "slices": slices}), "utf-8")
-    records = pa.concat_tables([measured({(0, n): 9 for n in range(4)}, apart=7), measured({(1, 4): 9})])
-    parts = begun(tmp_path, 4).divide(records)
-    assert [(part.slice.position, part.records["offset"].to_pylist()) for part in parts] == [
-        (100, [4]),
-        (200, [0, 1]),
-        (300, [2, 3]),
-    ]
-
-
-def write_all(plans: SlicePlans, records: pa.Table, fails: Callable[[Part], bool]) -> Part | None:
+def write_all(plans: BatchPlans, records: pa.Table, fails: Callable[[Part], bool]) -> Part | None:
     """Write the parts; return the one at which the process ends, None if the batch is done."""
     for part in plans.divide(records):
         if plans.is_hopeless(part):
@@ -171,16 +154,11 @@ def has_hostile(part: Part) -> bool:
     return HOSTILE in zip(part.records["partition"].to_pylist(), part.records["offset"].to_pylist(), strict=True)
 
 
-@pytest.mark.parametrize("is_begun", [True, False], ids=["in the checkpoint", "of a release before"])
 def test_a_record_that_ends_the_process_is_alone_after_as_many_starts_as_its_batch_can_be_halved(
-    tmp_path: Path, is_begun: bool
+    tmp_path: Path,
 ) -> None:
     records = measured({(0, n): MB if n == 77 else 100 for n in range(20_000)})
-    if is_begun:
-        write_offset_log(tmp_path / "default", range(5))
-    else:
-        stored = {"writer": "w", "batch": 4, "number": 1, "halvings": 0, "slices": [], "apart": []}
-        (tmp_path / "default.slices.json").write_text(json.dumps(stored), "utf-8")
+    write_offset_log(tmp_path / "default", range(5))
     sizes = []
     while part := write_all(plans := begun(tmp_path, 4), records, has_hostile):
         sizes.append(part.records.num_rows)
@@ -228,7 +206,16 @@ def test_halves_that_are_tried_at_once_are_stored_and_end_with_each_record_alone
     assert len(begun(tmp_path, 4).divide(records)) == 9
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"slices": 3}', '{"writer": "w"}'])
-def test_a_damaged_file_is_as_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "default.slices.json").write_text(text, "utf-8")
-    assert [part.slice for part in begun(tmp_path, 3).divide(measured({(0, 1): 1}))] == [*WHOLE]
+def test_a_plan_stays_until_the_next_batch_and_of_it_only_how_often_to_halve(tmp_path: Path) -> None:
+    records = measured({(0, n): 20 * MB for n in range(3)})
+    plans = begun(tmp_path, 4)
+    parts = plans.divide(records)
+    state = StateFile(Location.of(tmp_path / "default"))
+    assert len(parts) == 3
+    assert {part.slice for part in parts} <= set(state.read().state.plan.slices)
+    plans.trying(parts[1])
+    plans.begin("w", 5)
+    plans.divide(measured({(0, 1): 1}))
+    assert state.read().state.plan.slices  # nothing has written the state since
+    plans._state.write()
+    assert state.read().state.plan is None

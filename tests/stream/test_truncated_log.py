@@ -14,7 +14,8 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
-from streaming_app.stream import start, truncation
+from streaming_app.stream import truncation
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.encoded import Pair
@@ -111,7 +112,7 @@ class DiedError(Exception):
 
 STEPS: list[tuple[Any, str, int]] = [
     (truncation, "void_history", 1),
-    (start, "_write", 1),
+    (StateFile, "write", 1),
     (GroupRows, "replace", 1),
 ]
 """The calls after which a job dies, and the how manieth: history is marked, the start is prepared, rows are written."""

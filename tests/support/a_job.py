@@ -11,11 +11,13 @@ from typing import Any
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.service import Job
 from streaming_app.job_status import JobStatus, StreamStatus
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import SharedConnection
 from streaming_app.report import Report
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 
 
-class AtTheEnd(Health):
+class AtTheEnd(JobState):
     """The health of a job that is at the end of the topic all the time."""
 
     @property
@@ -34,5 +36,6 @@ def a_job(
 ) -> Job:
     """Return a job that writes into a warehouse; `parts` are fields of it."""
     config = JobConfig.model_validate({"bootstrap_server": server, "warehouse": warehouse, **(settings or {})})
-    values = {"properties": {"bootstrap.servers": server}, "health": Health(), "report": report}
+    connection = SharedConnection({"bootstrap.servers": server}, StreamsGroupClient)
+    values = {"connection": connection, "health": JobState(), "report": report}
     return Job(config, **(values | parts))

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.connection import Admin
-from streaming_app.kafka.lag_offsets import describe_leaders
+from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.sandbox.broker import LocalBroker, make_cluster_id
 from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
 from tests.support.encoded import Pair
@@ -130,7 +130,7 @@ class LocalCluster(Startable):
     def topic_id(self, topic: str) -> str:
         """Return the id of a topic in Kafka's text form."""
         with _admin(self.running_server) as admin:
-            return describe_leaders(admin, [topic])[topic].topic_id or ""
+            return describe_topics(admin, [topic])[topic].topic_id or ""
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, and return once no broker has it."""

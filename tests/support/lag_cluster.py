@@ -13,8 +13,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import COMMIT, to_rows
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables.lag_tables import LagTables
 from tests.support.offsets_log import TOPIC, RawRecord
 from tests.support.warehouses import make_warehouse, replace_rows
@@ -41,7 +41,7 @@ class LagCluster:
         self.passes = LagPass(
             self.store, LagTracker((settings or LagSettings()).allowed_for), lambda: self.now, self.read_until
         )
-        self.passes.restore()
+        self.passes.restore(self.store)
 
     def time(self) -> datetime:
         """Return `now` as a datetime."""

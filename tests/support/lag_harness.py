@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import NO_TASKS, Commit, GroupPass, GroupTasks, LagRow, Owner, ReadUntil
-from streaming_app.lag.progress import Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 

@@ -13,7 +13,7 @@ from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import SelfCheckStatus, SinkStatus
 from streaming_app.metrics.job_metrics import JobScrape
-from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.job_state import CommittedBatch, JobState
 from streaming_app.stream.log_positions import Cut
 from tests.alerts.examples import make_alert
 from tests.support.healthy_group import healthy_group
@@ -38,7 +38,7 @@ def group(group_id: str, state: str = "Stable", **fields: Any) -> GroupSnapshot:
     return replace(healthy_group(SINCE), **{**values, **fields})
 
 
-def batch(behind: int = 0, **fields: Any) -> Batch:
+def batch(behind: int = 0, **fields: Any) -> CommittedBatch:
     values: dict[str, Any] = {
         "seen": 1_000,
         "seconds": 2.5,
@@ -47,12 +47,12 @@ def batch(behind: int = 0, **fields: Any) -> Batch:
         "drifted": 4,
         "behind": {0: behind, 1: 0},
     }
-    return Batch(**(values | fields))
+    return CommittedBatch(**(values | fields))
 
 
-def busy_health(behind: int = 0) -> Health:
+def busy_health(behind: int = 0) -> JobState:
     """Return the health of a job that failed once, has completed two batches since, and compared three times."""
-    health = Health(Health())
+    health = JobState(JobState())
     assert health.offsets
     health.offsets.batch_done(batch(behind + 1, quarantined=0, drifted=0))
     health.offsets.failed("another cause")
@@ -69,7 +69,7 @@ def alert(rule: str, state: str, group_id: str | None = None) -> Problem:
     return make_alert(rule=rule, group_id=group_id, opened_at=SINCE if state == FIRING else None)
 
 
-def scraped(groups: Iterable[GroupSnapshot], health: Health | None = None, **fields: Any) -> Callable[[], JobScrape]:
+def scraped(groups: Iterable[GroupSnapshot], health: JobState | None = None, **fields: Any) -> Callable[[], JobScrape]:
     """Return what gives a scrape of these groups; `fields` are those of it, `alerts` may be called for them."""
     health = health or busy_health()
     alerts = [

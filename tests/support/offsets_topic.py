@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from threading import Event
 
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from offsets_decoder import encode
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from tests.support.encoded import Pair, metadata_record
 from tests.support.waiting import MINUTES, wait_until
@@ -21,8 +23,8 @@ def describe_offsets_topic(
     spark: SparkSession, properties: Mapping[str, str], topic: str, *, to_read: bool = True
 ) -> OffsetsTopic:
     """Describe the topic as `OffsetsTopicClient` does, over a connection for this call only."""
-    with closing(OffsetsTopicClient(properties, topic, spark)) as client:
-        return client.describe(to_read=to_read)
+    with closing(SharedConnection(properties, Admin)) as connection:
+        return OffsetsTopicClient(connection, topic, spark, Event()).describe(to_read=to_read)
 
 
 def epoch_records(group_id: str, epoch: int) -> tuple[Pair, Pair]:

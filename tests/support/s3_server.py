@@ -1,7 +1,8 @@
 """An S3 server with one bucket, for tests of delta-rs' requests to a store: serves a directory, and counts requests.
 
 It runs in its own process, since delta-rs holds Python's lock during some requests. It supports what delta-rs needs,
-including conditional puts and multipart uploads. `make check-deploy` runs the job on moto's server.
+including conditional puts and multipart uploads, and what Spark's checkpoint needs: keys that end in `/`, copies, and
+content in signed chunks. `make check-deploy` runs the job on moto's server.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from xml.sax.saxutils import escape
 _HOST, _BUCKET = "127.0.0.1", "bucket"
 _KEYS = re.compile(rb"<Key>(.*?)</Key>")
 _PAGE = 1_000  # keys per page, as in S3
+_DIRECTORY = ".directory"  # the file of a key that ends in "/", with which Hadoop's client marks directories
 _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
 
 
@@ -96,6 +98,18 @@ def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
 
+def _without_chunks(content: bytes) -> bytes:
+    """Return the data of chunks: each has its length, in hexadecimal digits, and a signature before it."""
+    data = b""
+    while content:
+        header, _, content = content.partition(b"\r\n")
+        size = int(header.partition(b";")[0], 16)
+        if not size:  # what follows is a checksum
+            break
+        data, content = data + content[:size], content[size + 2 :]
+    return data
+
+
 def _places(directory: Path) -> tuple[Path, Path, Path]:
     return directory / "objects", directory / "requests.log", directory / "mode"
 
@@ -152,6 +166,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         key, query = self._target()
         content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
+            content = _without_chunks(content)
+        if source := self.headers["x-amz-copy-source"]:
+            self._note("PUT", key)
+            copied = self._file(unquote(source).removeprefix("/").removeprefix(f"{_BUCKET}/")).read_bytes()
+            with self.lock:
+                self._write(self._file(key), copied)
+            copy = f"<LastModified>{_iso(self._file(key).stat().st_mtime)}</LastModified><ETag>e</ETag>"
+            self._send(200, f"<CopyObjectResult>{copy}</CopyObjectResult>".encode())
+            return
         if "uploadId" in query:
             self.parts[key] = content
             self._send(200, headers={"ETag": '"e"'})
@@ -160,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         mode = self._current_mode()
         refusal = mode if "/_delta_log/" in key and mode in {_REFUSED, _WRITTEN} else ""
         with self.lock:
-            file = self.root / key
+            file = self._file(key)
             if file.exists() and self.headers["If-None-Match"] == "*" and mode != _UNCONDITIONAL:
                 self._send(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                 return
@@ -200,6 +224,9 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
         return unquote(parts.path).removeprefix(f"/{_BUCKET}").removeprefix("/"), query
 
+    def _file(self, key: str) -> Path:
+        return self.root / key / _DIRECTORY if key.endswith("/") else self.root / key
+
     def _write(self, file: Path, content: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         new = self.root.with_name("new")
@@ -213,21 +240,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _delete(self, keys: list[str]) -> None:
         self._note("DELETE", ",".join(keys))
         for key in keys:
-            (self.root / key).unlink(missing_ok=True)
+            if (file := self._file(key)).is_file():
+                file.unlink()
 
     def _list(self, query: dict[str, str]) -> None:
         prefix, after, delimiter = (query.get(name, "") for name in ("prefix", "start-after", "delimiter"))
         after = query.get("continuation-token", after)
         self._note("LIST", prefix)
         top = self.root / prefix.rpartition("/")[0]
-        found = {file.relative_to(self.root).as_posix(): file for file in top.rglob("*") if file.is_file()}
+        files = [file for file in top.rglob("*") if file.is_file()]
+        found = {file.relative_to(self.root).as_posix().removesuffix(_DIRECTORY): file for file in files}
         keys = sorted(key for key in found if key.startswith(prefix) and key > after)
         directories = set[str]()
         if delimiter:
             rests = {key: key[len(prefix) :].partition(delimiter) for key in keys}
             directories = {prefix + first + delimiter for first, is_below, _ in rests.values() if is_below}
             keys = [key for key, (_, is_below, _) in rests.items() if not is_below]
-        more = ""
+        more = "<IsTruncated>false</IsTruncated>"
         if len(keys) > _PAGE and not delimiter:
             keys = keys[:_PAGE]
             more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(keys[-1])}</NextContinuationToken>"
@@ -241,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_object(self, key: str) -> None:
         try:
-            content = (self.root / key).read_bytes()
+            content = self._file(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             self._send(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
             return

@@ -26,8 +26,8 @@ from offsets_decoder import encode
 from streaming_app.groups.partition import partition_of
 from streaming_app.health.verdict import DOWN, STALLED
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.lag_offsets import describe_leaders
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.process import Startable
 from tests.histories.bed import Outcome, run
@@ -285,7 +285,7 @@ class HistoriesBroker(Startable):
             new = {name: {"num_partitions": number, "replication_factor": 1} for name, number in topics.items()}
             client.create_topics(new, wait_for_metadata=True)
             client.describe([_FILLER])  # which creates the offsets topic
-            ids = {name: one.topic_id or "" for name, one in describe_leaders(client, sorted(topics)).items()}
+            ids = {name: one.topic_id or "" for name, one in describe_topics(client, sorted(topics)).items()}
         write_records(self.server, (record for one in self._histories for record in one.inputs()))
         records = [record for one in self._histories for record in one.records(ids)]
         write_records(self.server, sorted(records, key=attrgetter("at")))

@@ -12,8 +12,8 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app import open_warehouse
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records

@@ -85,8 +85,11 @@ def files(table: DeltaTable) -> list[str]:
     return sorted(table.file_uris())
 
 
-def test_a_write_reads_only_what_is_new_whatever_was_committed_before(store: S3Server, place: Location) -> None:
-    table, counts = RustTable(place, "default", Fence("default", 1)), []
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_a_write_reads_only_what_is_new_whatever_was_committed_before(
+    store: S3Server, place: Location, *, is_checked: bool
+) -> None:
+    table, counts = RustTable(place, "default", Fence("default", 1), is_checked=is_checked), []
     for number in range(30):
         with store.counted() as requests:
             table.append(rows(f"{number}"), Batch(["app"], number))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables import rust_table, table_creation
 from streaming_app.tables.expiry import find_kept
 from streaming_app.tables.maintenance import MaintainedTable, maintain_due

@@ -42,6 +42,13 @@ def test_a_query_that_fails_is_one_line_also_after_parts_of_the_result_were_read
             read(sql)
 
 
+def test_a_view_that_fails_for_another_reason_is_not_of_an_older_release(tmp_path: Path) -> None:
+    one = WarehouseReader(make_warehouse(tmp_path))
+    one._builder.execute("CREATE VIEW members AS SELECT 1").read_all()
+    with pytest.raises(WarehouseError, match=r"^The query failed: [^\n]*already exists[^\n]*$"):
+        one.rows("SELECT * FROM members")
+
+
 def test_a_large_result_is_read_in_parts_as_they_are_needed(reader: WarehouseReader) -> None:
     parts = list(reader.slices("SELECT value FROM generate_series(1, 50000) ORDER BY value"))
     assert [number for part in parts for number in part["value"].to_pylist()] == list(range(1, 50_001))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.stream.groups_batch import GroupsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import Cut
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.stream.truncation import void_history
 from streaming_app.tables.definitions import history_tables
 from streaming_app.tables.reader import WarehouseReader

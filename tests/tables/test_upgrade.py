@@ -12,8 +12,8 @@ from deltalake.schema import PrimitiveType
 
 from offsets_decoder import encode
 from streaming_app.errors import JobError, WarehouseError
-from streaming_app.stream.groups_batch import GroupsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables import table_creation
 from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.reader import WarehouseReader

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables import table_upgrade
 from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
@@ -119,12 +120,11 @@ def upgraded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> U
 def state_of(spark: SparkSession, warehouse: Path) -> Any:
     """Return what the checkpoints of the streams know of the tables."""
     writer = TableWriter(spark, warehouse, "default")
-    own = TableVersions(writer, checkpoint_location(writer.location, "default"))
-    second = TableVersions(
-        writer,
-        commits_checkpoint_location(writer.location, "default"),
-        NAMES,
-        shared=("group_events", "quarantine"),
+    places = (of(writer.location, "default") for of in (checkpoint_location, commits_checkpoint_location))
+    shared = ("group_events", "quarantine")
+    own, second = (
+        TableVersions(writer, place, StateFile(place).read(), names, shared=shared if names else ())
+        for place, names in zip(places, (None, NAMES), strict=True)
     )
     query = json.loads((warehouse / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
     appended = {name: writer.last_append(name, [f"default-{query}"]) for name in WITH_VECTORS}

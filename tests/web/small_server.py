@@ -10,7 +10,7 @@ import sys
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.web.monitoring import monitoring_server
 from tests.support.metrics_harness import group, scraped
 from tests.web.server_clock import ServerClock
@@ -18,7 +18,7 @@ from tests.web.server_clock import ServerClock
 
 def main(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    health = Health()
+    health = JobState()
     registry = make_registry(scraped([group(f"group-{n}") for n in range(100)], health=health), MetricsSettings())
     server = monitoring_server("127.0.0.1:0", registry, health, "prod")
     server.start()

@@ -16,7 +16,7 @@ import pytest
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.errors import SetupError
 from streaming_app.metrics.collector import make_registry
-from streaming_app.stream.health import Health
+from streaming_app.stream.job_state import JobState
 from streaming_app.web import monitoring
 from streaming_app.web.monitoring import monitoring_app, monitoring_server
 from streaming_app.web.server import HttpServer, Limits
@@ -28,12 +28,12 @@ from tests.web.server_clock import ServerClock
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health()
+def health() -> JobState:
+    return JobState()
 
 
 @pytest.fixture
-def start(health: Health) -> Iterator[Callable[..., HttpServer]]:
+def start(health: JobState) -> Iterator[Callable[..., HttpServer]]:
     """Starts a server, on any free port by default."""
     started = []
 
@@ -63,7 +63,7 @@ def test_a_site_that_gives_its_name_to_this_address_reads_nothing(start: Callabl
         assert request(server, path, Host=own)[0] in {200, 503}, own
 
 
-def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpServer], health: Health) -> None:
+def test_health_and_ready_return_the_reason_as_json(start: Callable[..., HttpServer], health: JobState) -> None:
     server = start()
     status, headers, body = request(server, "/ready")
     assert (status, headers["Content-Type"]) == (503, "application/json; charset=utf-8")
@@ -125,7 +125,7 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
 
 
 @pytest.fixture
-def stopped(health: Health) -> Iterator[tuple[HttpServer, ServerClock]]:
+def stopped(health: JobState) -> Iterator[tuple[HttpServer, ServerClock]]:
     """A server and its time, which stands still."""
     app = monitoring_app(make_registry(scraped([], health=health), MetricsSettings()), health, "prod")
     server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")

@@ -16,9 +16,9 @@ from offsets_decoder import decode
 from streaming_app.checks.verification import Verification, VerifyError, WarehouseTables
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.stream.appended_tables import APPENDED
 from streaming_app.stream.fold_stage import fold_group
-from streaming_app.stream.outcome import FoldOptions, LogRow
-from streaming_app.stream.outputs import APPENDED
+from streaming_app.stream.group_result import FoldOptions, LogRow
 from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables

@@ -237,7 +237,7 @@ def full_disk(bed: FaultBed) -> None:
 def lose_checkpoint(bed: FaultBed) -> None:
     """Remove the checkpoint while the job does not run, with or without the record next to it."""
     lost = bed.random.choice(_CHECKPOINTS)
-    _lose(bed, lost, *([f"{lost}.topic.json"] if bed.random.random() < 0.5 else []))
+    _lose(bed, lost, *bed.random.sample([f"{lost}.state0.json", f"{lost}.state1.json"], bed.random.randrange(3)))
 
 
 def lose_tables(bed: FaultBed) -> None:

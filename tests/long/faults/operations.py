@@ -22,8 +22,16 @@ _GROUPS = tuple(f"group-{number}" for number in range(6))
 
 
 class Operations:
-    def __init__(self, client: StreamsGroupClient, server: str, seed: int, group_ids: Sequence[str] = _GROUPS) -> None:
-        self.client = client
+    def __init__(
+        self,
+        client: StreamsGroupClient,
+        server: str,
+        seed: int,
+        group_ids: Sequence[str] = _GROUPS,
+        *,
+        rebalance_timeout_ms: int = 300_000,
+    ) -> None:
+        self.client, self._rebalance_timeout_ms = client, rebalance_timeout_ms
         self._server = server
         self.random = Random(seed)  # noqa: S311 - no secret
         self.groups = list(group_ids)
@@ -164,6 +172,7 @@ class Operations:
             "client_tags": self.random.choice([{}, {"zone": "z"}]),
             "user_endpoint": endpoint if self._has_all_topics(group_id) else None,
             "topology_epoch": max(0, epoch - 1) if is_stale else None,
+            "rebalance_timeout_ms": self._rebalance_timeout_ms,
         }
 
     def _has_all_topics(self, group_id: str) -> bool:

@@ -1,7 +1,8 @@
 """One error in a job's process, at one of its sites: `plant`, which its setup calls before it imports the project.
 
 The sites come from the code: each `try` and each `suppress` with a broad handler (`tests/exceptions.toml`), at its
-begin, at each turn of a loop in it, and at its end, when its work is done; and the functions of `OTHERS`.
+begin, at each turn of a loop in it, and at its end, when its work is done; and the functions of `OTHERS`, with those
+that `tests/sites.toml` says to be of a batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from tests.exception_lint import ROOT, find
+from tests.exception_lint import ROOT, find, listed
 
 OTHERS = {
     "read": "stream/batch_records.py:BatchRecords.read",
@@ -31,6 +32,8 @@ OTHERS = {
     "file": "tables/location.py:Location.write_text",
 }
 """Kinds of sites -> a function that does it, wherever its errors are caught."""
+PLACES = {*OTHERS.values(), *listed("sites.toml", "batch")}
+"""Functions that raise when they begin."""
 ERRORS = {
     "failure": OSError(errno.EIO, "injected failure"),
     "no memory": MemoryError("injected"),
@@ -58,7 +61,7 @@ class _Sites(ast.NodeTransformer):
     def _named(self, node: Any) -> Any:
         outer, self._inner = self._inner, f"{self._inner}.{node.name}".lstrip(".")
         self.generic_visit(node)
-        if (name := f"{self._file}:{self._inner}") in OTHERS.values():
+        if (name := f"{self._file}:{self._inner}") in PLACES:
             begin = 1 if ast.get_docstring(node) is not None else 0
             node.body[begin:begin] = [_call(name)]
         self._inner = outer

@@ -25,7 +25,6 @@ from tests.histories.judged import (
     start_in_the_middle,
     told_at,
 )
-from tests.relations.restarts import check_absence, check_restarts
 from tests.relations.test_clocks import HISTORIES as WITH_RIGHT_CLOCKS
 from tests.relations.test_clocks import check_clocks
 from tests.relations.test_hidden import check_hidden
@@ -54,12 +53,21 @@ def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(hist
     check_start_in_the_middle(history)
 
 
-MAY_RESTORE = "An instance restores for half an hour, is killed for its memory, and begins again"
-"""Nobody is told of it for half an hour, in which its tasks may restore; it is since their last commit all the same."""
+LATE = {
+    "An instance restores for half an hour, is killed for its memory, and begins again",  # it may restore
+    "A nightly job starts, and its threads hang before the first record",  # records waited since the night before
+    "The alert of an application that was lost is ignored for a while, and the application does not come back",
+    # Each spell is short.
+    "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",
+    "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
+    # One offset may be a transaction marker until the next record comes.
+    "A tool that saves costs stops an application for good, to which a record comes every eight minutes",
+}
+"""Somebody is told of them later. They are since their last commit, or since records came, all the same."""
 
 
 def test_somebody_is_told_soon_and_seldom() -> None:
-    played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items() if name != MAY_RESTORE]
+    played = [(history, OUTCOMES[name]) for name, history in HISTORIES.items() if name not in LATE]
     whole = sorted(seconds for history, outcome in played for seconds in pages(history, outcome))
     cut = sorted(
         seconds
@@ -71,7 +79,7 @@ def test_somebody_is_told_soon_and_seldom() -> None:
     problems = [(one, outcome) for _, outcome in played for one in outcome.problems if one.opened_at]
     begins = Counter(len(told_at(one, outcome)) for one, outcome in problems)
     ends = Counter(len(told_at(one, outcome, RESOLVED)) for one, outcome in problems)
-    assert max(whole[int(len(whole) * 0.95)], cut[-1]) <= PAGE
+    assert max(whole[-1], cut[-1]) <= PAGE
     assert begins.keys() <= {1, 2}
     assert ends.keys() <= {0, 1}
 
@@ -86,12 +94,6 @@ def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_
     history: History,
 ) -> None:
     check_transactions(history)
-
-
-@pytest.mark.parametrize("history", ALL, ids=name_of)
-def test_a_job_that_is_killed_again_and_again_or_away_tells_the_same(history: History) -> None:
-    check_restarts(history)
-    check_absence(history)
 
 
 @pytest.mark.parametrize("history", WITH_RIGHT_CLOCKS, ids=name_of)

@@ -24,9 +24,9 @@ from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
-from streaming_app.lag.model import NOBODY, Commit, GroupPass, LagRow
+from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.rhythm import CommitIntervals, LagTrend
-from streaming_app.lag.status import (
+from streaming_app.lag.statuses import (
     BEHIND,
     CATCHING_UP,
     LEFT_OVER,
@@ -44,6 +44,7 @@ RESTORE_SECONDS = 1800.0
 _COMMITS_SECONDS = 60.0  # a new owner of a task commits within a minute, unless it restores state first
 _STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
 _MIN_PATIENCE = 60.0
+_LATE_SECONDS = 120.0  # passes are half a minute apart
 _INTERVALS = 3  # intervals without a commit, until the commit is late
 _REWOUND_SECONDS = 3600.0  # after so long, a reset of offsets is no news
 _SLOW_CATCH_UP = 6 * 3600.0  # a constant lag varies, and often seems to fall at such a slow rate
@@ -85,9 +86,10 @@ class Standing:
     arrived_at: float | None = None
     """When the newest records were written, as far as passes have seen it."""
     seen_at: float = 0.0
-    """When the job saw the newest commit. Unlike the broker's time, it is comparable with the job's clock."""
+    """When the newest commit came, by the broker's clock; but not before the pass before, nor after that which saw it.
+    So it is comparable with the job's clock."""
     moved_at: float = 0.0
-    """When the job saw the first commit of this offset."""
+    """When the first commit of this offset came, likewise."""
     commits: int = 0
     """The number of commits of this offset."""
     is_untimed: bool = False
@@ -137,10 +139,17 @@ class Standing:
     def is_older(self, since: float | None) -> bool:
         """Return whether a condition that is known since this time may have begun earlier.
 
-        It may if it held at the first pass of this run, or if only repeated commits of one offset are known.
+        It may if it held at the first pass of this run, if only repeated commits of one offset are known, or if the
+        oldest waiting record is probably older: the end of the log was not known for long before `since`.
         """
+        if since is None:
+            return False
         repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
-        return since is not None and (since == self.known_from or repeats)
+        written = since if self.row.lag_seconds is None else self.row.observed_at - self.row.lag_seconds
+        if self.row.lag_seconds_is_lower_bound and self.offset is not None:
+            written = 0.0
+        is_late = since - max(written, self.committed_at or 0.0, self.calm_at) > _LATE_SECONDS
+        return since == self.known_from or repeats or is_late
 
     def is_stalled(self, patience: float) -> bool:
         """Return whether records have waited for `patience` seconds while the offset did not move."""
@@ -162,7 +171,13 @@ class Standing:
         if self.row.subtopology_id not in stateful or not self.is_stalled(_COMMITS_SECONDS):
             return False
         since, known_at = self.owner_since or 0.0, self.known_at or 0.0
-        return since >= self.moved_at and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+        is_new = self.offset is None or since >= self.moved_at
+        return is_new and _COMMITS_SECONDS <= known_at - since < RESTORE_SECONDS
+
+    def is_of_former_members(self, commit: Commit, tasks: GroupTasks) -> bool:
+        """Return whether the offset is gone, and all members came after it: it was that of a group that was deleted."""
+        is_gone = commit.is_known and commit.offset is None and self.offset is not None
+        return is_gone and tasks.members_since is not None and tasks.members_since > (self.committed_at or self.seen_at)
 
     @classmethod
     def restore(cls, row: LagRow) -> Standing:
@@ -176,7 +191,9 @@ class Standing:
         if row.behind_since is None and row.lag_seconds is not None:
             one.calm_at = row.observed_at
         one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
-        one.rewound_from, one.rewound_at = row.rewound_from, one.status_since
+        one.rewound_from, one.rewound_at = row.rewound_from, one.moved_at
+        if row.status == REWOUND:  # the group may have committed since
+            one.rewound_at = min(one.moved_at, one.status_since)
         one.waits_since = row.behind_since
         if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
             one.waits_since = one.status_since
@@ -185,9 +202,17 @@ class Standing:
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
+        one._restore_speed(row)
         if row.commit_interval_seconds is not None:
             one.intervals.restore(row.commit_interval_seconds)
         return one
+
+    def _restore_speed(self, row: LagRow) -> None:
+        """Take from its status since when the group does not catch up, and since when it does."""
+        if row.status in _SLOW:
+            self.slow_at = self.status_since
+            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
+                self.catches_up_since = self.status_since
 
     def copy(self) -> Standing:
         """Return a copy for the next pass to change. `dataclasses.replace` takes three times as long."""
@@ -199,7 +224,7 @@ class Standing:
         self.had_record, self.empty_to = False, 0
         self.trend.clear()
 
-    def take(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
+    def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
         tasks, now, is_new = one.tasks, one.now, self.owner_since is None
         group_id, topic, partition = self.row[:3]
@@ -247,6 +272,8 @@ class Standing:
         else:
             lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
             catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
+            if found.waits and not self.trend.is_known:  # as at the first passes of a run
+                catch_up = self.row.catch_up_seconds
             status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
             age = found.age if found.age != _NOTHING_SAID else None
             row = row._replace(
@@ -265,14 +292,18 @@ class Standing:
         self._take_speed(now)
 
     def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
-        if self.owner_since is None:
-            # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
-            ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
-            began = one.tasks.stable_since or one.tasks.rebalancing_since or one.now
-            self.owner_since = min(one.now, began - ahead)
+        tasks = one.tasks
+        # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
+        ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
+        began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
+        if (
+            self.owner_since is None
+        ):  # if members have come since the offset last moved, the first one may have the task
+            moved_at = commit.committed_at or self.moved_at
+            self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
         elif owner and owner != self.owner and self.owner_since <= self.moved_at:
-            self.owner_since = one.now
+            self.owner_since = max(began, self.row.observed_at)
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
@@ -288,15 +319,15 @@ class Standing:
             since = self.known_at if self.waits_since is None else self.waits_since
             gap = now - self.seen_at if at is None or before_at is None else at - before_at
             self.intervals.add(gap if since is None else min(gap, now - since))  # only time with something to commit
-            if offset < before and self.rewound_from is None:
-                self.rewound_from, self.rewound_at = before, now
         if is_same and self.is_untimed and at is not None:
             self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
             self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
         self.is_untimed = at is None and (self.is_untimed if is_same else is_new)
-        if not is_same:
-            self.seen_at = min(now, at) if is_new and at is not None else now
+        if not is_same:  # it came after the pass before; of a time that is not between the two, the nearer one counts
+            self.seen_at = now if at is None else min(now, max(at, self.row.observed_at))
             self.commits = self.commits + 1 if offset == before else 1
+        if before is not None and offset < before and self.rewound_from is None:
+            self.rewound_from, self.rewound_at = before, self.seen_at
         if offset != before:
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0
         if offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,8 @@ import pyarrow.compute as pc
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
-from streaming_app.stream.batch_outcome import BatchTimes, GroupListener, Outcome
+from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED
+from streaming_app.stream.batch_counts import BatchCounts, BatchTimes, GroupListener
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.failures import NOT_OF_RECORDS, FoldError, is_lost_jvm, may_fit_in_parts, one_line
@@ -35,11 +35,11 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.log_positions import NoPositions, read_whole
-from streaming_app.stream.outcome import FoldOptions
-from streaming_app.stream.outputs import APPENDED, EVENTS, QUARANTINE, RETRACTED
-from streaming_app.stream.slices import Part, SlicePlans
+from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import table
@@ -50,7 +50,6 @@ from streaming_app.text import count
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming_app.kafka.log_reader import LogReader
     from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.writer import TableWriter
 
@@ -73,17 +72,17 @@ class GroupsBatchWriter:
         self,
         writer: TableWriter,
         options: FoldOptions,
-        on_done: Callable[[int, Outcome], None],
+        on_done: Callable[[int, BatchCounts], None],
         *,
         topics: TopicLookup | None = None,
-        open_log: Callable[[], AbstractContextManager[LogReader | None]] = nullcontext,
+        state: StateFile | None = None,
         positions: LogPositions | None = None,
         listener: GroupListener | None = None,
         free_heap: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare for batches of the topic of `options`.
 
-        `topics` finds the reasons of NotReady; `open_log` gives what reads large records, or None if only Spark can;
+        `topics` finds the reasons of NotReady; `state` is the state of the stream, by default what is stored of it;
         `positions` are asked before and after the records of a batch are read; they raise if the records may be of
         two logs. `free_heap` is called after a batch of which Spark kept a copy.
         """
@@ -93,11 +92,12 @@ class GroupsBatchWriter:
         self._listener = listener
         self._is_first = writer.table("groups").is_empty()
         self._positions = positions or NoPositions()
-        self._topics, self._open_log = topics, open_log
+        self._topics = topics
         checkpoint = checkpoint_location(writer.location, self._cluster)
         self._offsets = BatchOffsets(checkpoint)
-        self._plans = SlicePlans(checkpoint)
-        self._versions = TableVersions(writer, checkpoint)
+        state = state or StateFile(checkpoint).read()
+        self._plans = BatchPlans(checkpoint, state)
+        self._versions = TableVersions(writer, checkpoint, state)
         self._free_heap = free_heap
         self._times = BatchTimes()  # of the current batch
         self._is_running = False  # True once a batch was written
@@ -122,7 +122,7 @@ class GroupsBatchWriter:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
-        outcome = Outcome(
+        outcome = BatchCounts(
             written=written,
             quarantined=counts[QUARANTINE],
             drifted=counts["drifted"],
@@ -140,31 +140,29 @@ class GroupsBatchWriter:
         self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int
     ) -> Counter[str]:
         counts = Counter[str]()
-        are_large_read = not self._plans.is_repeated and any(one.is_small and records.lacks(one) for one in parts)
         left = deque(parts)
-        with self._open_log() if are_large_read else nullcontext() as log:
-            while left:
-                part = left.popleft()
-                batch, reason = Batch(writers, part.slice.version(batch_id)), "the job has ended each time"
-                if not self._plans.is_hopeless(part):
-                    self._plans.trying(part)
-                    try:
-                        counts.update(self._write_part(records, part, log, batch))
-                        continue
-                    except Exception as error:  # noqa: BLE001 - it is raised again, unless fewer records may cure it
-                        halves = self._halves(part, error)
-                        reason = one_line(error)
-                    if halves:  # written outside of `except`, where the error would hold the memory of the attempt
-                        left.extendleft(reversed(halves))
-                        continue
-                counts.update(self._set_aside(records, part, reason, batch))
+        while left:
+            part = left.popleft()
+            batch, reason = Batch(writers, part.slice.version(batch_id)), "the job has ended each time"
+            if not self._plans.is_hopeless(part):
+                self._plans.trying(part)
+                try:
+                    counts.update(self._write_part(records, part, batch))
+                    continue
+                except Exception as error:  # noqa: BLE001 - it is raised again, unless fewer records may cure it
+                    halves = self._halves(part, error)
+                    reason = one_line(error)
+                if halves:  # written outside of `except`, where the error would hold the memory of the attempt
+                    left.extendleft(reversed(halves))
+                    continue
+            counts.update(self._set_aside(records, part, reason, batch))
         return counts
 
-    def _write_part(self, records: BatchRecords, part: Part, log: LogReader | None, batch: Batch) -> Mapping[str, int]:
+    def _write_part(self, records: BatchRecords, part: Part, batch: Batch) -> Mapping[str, int]:
         if not part.is_small:
             return self._write_many(records.of_spark(part), part.records.num_rows, batch)
         with self._times.measure("read"):
-            raw = records.take(part, log.read if log else None)
+            raw = records.take(part)
         return self._write_few(raw, batch)
 
     def _halves(self, part: Part, error: Exception) -> Sequence[Part]:

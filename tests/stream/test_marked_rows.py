@@ -10,7 +10,7 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
-from streaming_app.groups.read_again import marked
+from streaming_app.groups.marked_rows import marked
 from tests.stream.test_fold_stage import (
     OPTIONS,
     START,

@@ -2,32 +2,32 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from streaming_app.stream.health import Batch, Health
+from streaming_app.stream.job_state import CommittedBatch, JobState
 from streaming_app.stream.log_positions import Cut
 
-CALM = Batch(seen=5, seconds=0.5, by_type={17: 2}, quarantined=0, drifted=0, behind={0: 0, 1: 0})
+CALM = CommittedBatch(seen=5, seconds=0.5, by_type={17: 2}, quarantined=0, drifted=0, behind={0: 0, 1: 0})
 
 
-def batch(**other: object) -> Batch:
-    return Batch(**{**CALM.__dict__, **other})
+def batch(**other: object) -> CommittedBatch:
+    return CommittedBatch(**{**CALM.__dict__, **other})
 
 
 def test_a_job_is_behind_from_its_beginning_to_the_end_of_the_topic_and_has_caught_up_then_for_good() -> None:
-    health = Health()
+    health = JobState()
     health.batch_done(batch(behind={0: 3}))
     since = health.status.behind_since
     health.batch_done(batch(behind={0: 2}))
     assert (health.status.behind_since, health.status.caught_up) == (since, False)
     health.nothing_new()
     assert (health.status.behind_since, health.status.caught_up) == (None, True)
-    health = Health()
+    health = JobState()
     health.batch_done(CALM)
     health.batch_done(batch(behind={0: 3}))
     assert (health.status.caught_up, health.status.behind) == (True, 3)
 
 
 def test_a_batch_of_minutes_is_being_behind_since_it_began() -> None:
-    health = Health()
+    health = JobState()
     health.batch_done(batch(seconds=90))
     since, ended = health.status.behind_since, health.status.last_success_at
     assert since is not None
@@ -38,7 +38,7 @@ def test_a_batch_of_minutes_is_being_behind_since_it_began() -> None:
 
 
 def test_a_failure_lasts_until_a_batch_ends_well() -> None:
-    health = Health()
+    health = JobState()
     health.failed("Full disk")
     since = health.status.failing_since
     health.failed("Full disk")
@@ -48,14 +48,14 @@ def test_a_failure_lasts_until_a_batch_ends_well() -> None:
 
 
 def test_counts_add_up_over_batches() -> None:
-    health = Health()
+    health = JobState()
     health.quarantined_before(4, None)
     health.batch_done(batch(quarantined=1, by_type={17: 2, 24: 1}))
     health.batch_done(batch(drifted=2))
     counted = health.totals
     assert (counted.batches, counted.records_seen, counted.records_by_type) == (2, 10, {17: 4, 24: 1})
     assert (counted.quarantined, counted.drifted, health.status.quarantined) == (1, 2, 5)
-    both = Health(Health())
+    both = JobState(JobState())
     assert both.offsets is not None
     both.batch_done(batch(drifted=2))
     both.offsets.batch_done(batch(drifted=3, quarantined=1))
@@ -63,7 +63,7 @@ def test_counts_add_up_over_batches() -> None:
 
 
 def test_cuts_of_an_earlier_run_are_told_with_those_of_this_one() -> None:
-    earlier, health = Health(), Health()
+    earlier, health = JobState(), JobState()
     earlier.log_cut(Cut("offsets", 0, 15, 30, 7, 9, "2026-11-01T00:00:00+00:00"))
     health.restore(earlier.status)
     assert health.status.truncated == earlier.status.truncated

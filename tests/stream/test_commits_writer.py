@@ -12,10 +12,11 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
-from streaming_app.stream import commits_batch
-from streaming_app.stream.batch_outcome import Outcome
-from streaming_app.stream.commits_batch import CommitsBatchWriter
-from streaming_app.stream.outcome import FoldOptions
+from streaming_app.groups.group import READ_AGAIN
+from streaming_app.stream import commits_writer
+from streaming_app.stream.batch_counts import BatchCounts
+from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
@@ -66,10 +67,10 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
     return encode(2, {"group": group}, value, version=3)
 
 
-def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[Outcome]:
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[BatchCounts]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
     writer = TableWriter(spark, str(path), "default")
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchCounts] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
     write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
@@ -99,7 +100,7 @@ def _whole(
     cuts = [3, 9, useless, useless + 1, 15]
     write_offset_log(path / "_checkpoints" / "default~offsets", [*cuts, len(list(history()))])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(commits_batch, "find_newest", lambda *_: pytest.fail("the batches are small"))
+        patched.setattr(commits_writer, "make_in_workers", lambda *_: pytest.fail("the batches are small"))
         limit_driver(patched, records=0)  # of the streams groups, whose records take much more
         write(spark, path, cuts)
     return path
@@ -140,9 +141,13 @@ def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, NEWEST, records=0)
-    NewestTables(TableWriter(spark, str(written), "default"), "default", 30).delete()
+    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 30)
+    tables.mark("true")
+    standing = content(written)
+    assert {name: len(standing[name]) for name in standing} == {name: len(rows) for name, rows in expected.items()}
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
+    tables.delete(f"last_offset <= {READ_AGAIN}")
     assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 

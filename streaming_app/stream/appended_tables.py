@@ -1,4 +1,4 @@
-"""The append-only tables that a batch of groups writes. For a new one, add its name here and its rows in `outcome`."""
+"""The append-only tables that a batch of groups writes. To add one, add its name here, its rows in `group_result`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming_app.stream.batch_outcome import all_phases
+from streaming_app.stream.batch_counts import all_phases
 
 
 def test_the_phases_add_up_to_how_long_spark_says_that_the_batch_took() -> None:

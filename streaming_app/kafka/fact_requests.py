@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -24,11 +23,11 @@ from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
 from streaming_app.kafka import ASKED_FOR, releases
-from streaming_app.kafka.connection import IMPATIENT_CONNECT_SECONDS, Admin
-from streaming_app.kafka.lag_offsets import ask_leaders, by_topic, describe_leaders
+from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import SecurityError
+from streaming_app.kafka.topic_reader import DescribedTopic, by_topic, describe_topics, parts_of_topics, send_to_leaders
 from streaming_app.lag.ends import TopicPartition
-from streaming_app.lag.transactions import FirstProducer, OpenTransaction
+from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
@@ -56,7 +55,6 @@ _BROKER_CONFIGS = (
 )
 _RETENTION_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 _MIN_ISR = "min.insync.replicas"
-_NO_LEADER = -1
 _SOURCES = {"DYNAMIC_GROUP_CONFIG": "group", "DYNAMIC_TOPIC_CONFIG": "topic", "DEFAULT_CONFIG": "default"}
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -104,27 +102,23 @@ def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = ())
         for name in _RETENTION_CONFIGS
         if name in values
     ]
-    for topic in _described_topics(admin, names):
-        name, values = topic["name"], by_topic.get(topic["name"], {})
-        facts += _replicas(topic, values.get(_MIN_ISR))
+    for name, topic in describe_topics(admin, names, in_detail=True).items():
+        if topic.error:
+            continue  # it does not exist, or may not be described
+        values = by_topic.get(name, {})
+        facts += _replicas(name, topic, values.get(_MIN_ISR))
         if one := asked.get(name):
             found = _compared(one, topic, values)
             facts += (BrokerFact(kinds.INTERNAL_TOPIC, name, *fact, group_id=one["group_id"]) for fact in found)
     return facts
 
 
-def _described_topics(admin: Admin, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the topics that exist and may be described."""
-    for some in chunks(names, _PER_REQUEST):
-        yield from (topic for topic in admin.describe_topics(some) if not topic["error_code"])
-
-
 def _topic_configs(asked: Row) -> dict[str, str]:
     return dict(asked["topic_configs"] or ())
 
 
-def _compared(asked: Row, topic: Mapping[str, Any], configs: _Configs) -> Iterator[tuple[str, str]]:
-    count, replicas = len(topic["partitions"]), len(topic["partitions"][0]["replica_nodes"])
+def _compared(asked: Row, topic: DescribedTopic, configs: _Configs) -> Iterator[tuple[str, str]]:
+    count, replicas = len(topic.leaders), len(topic.replicas[min(topic.replicas)])
     partitions, factor = asked["partitions"] or 0, asked["replication_factor"] or 0
     yield "partitions", f"{count}{ASKED_FOR}{partitions}" if partitions not in {0, count} else str(count)
     if factor > 0 and factor != replicas:
@@ -134,14 +128,13 @@ def _compared(asked: Row, topic: Mapping[str, Any], configs: _Configs) -> Iterat
             yield name, f"{configs[name].value}{ASKED_FOR}{value}"
 
 
-def _replicas(topic: Mapping[str, Any], minimum: _Config | None) -> Iterator[BrokerFact]:
-    for partition in topic["partitions"]:
-        subject = f"{topic['name']}-{partition['partition_index']}"
-        if partition["leader_id"] == _NO_LEADER:
+def _replicas(name: str, topic: DescribedTopic, minimum: _Config | None) -> Iterator[BrokerFact]:
+    for partition, leader in topic.leaders.items():
+        subject, in_sync = f"{name}-{partition}", topic.in_sync[partition]
+        if leader < 0:
             yield BrokerFact(kinds.ISR, subject, "leader", "none")
-        in_sync = partition["isr_nodes"]
         if minimum is not None and len(in_sync) < int(minimum.value):
-            value = f"{_ids(in_sync) or 'none'} of {_ids(partition['replica_nodes'])}, {_MIN_ISR} {minimum.value}"
+            value = f"{_ids(in_sync) or 'none'} of {_ids(topic.replicas[partition])}, {_MIN_ISR} {minimum.value}"
             yield BrokerFact(kinds.ISR, subject, "isr", value)
 
 
@@ -156,9 +149,9 @@ def left_over_topics(admin: Admin, earlier: Mapping[str, Row]) -> list[BrokerFac
     group has another topology now, `group` if it is gone. Needs Describe on the topics. The bytes also need Describe on
     the cluster, and an answer of every broker.
     """
-    existing = set(admin.list_topics())
-    names = islice((name for name in sorted(earlier) if name in existing), _MOST_LEFT_OVER)
-    partitions = {topic["name"]: len(topic["partitions"]) for topic in _described_topics(admin, names)}
+    existing = describe_topics(admin, None)
+    names = sorted(earlier.keys() & existing.keys())[:_MOST_LEFT_OVER]
+    partitions = {name: len(existing[name].leaders) for name in names if not existing[name].error}
     sizes = _sizes(admin, partitions) if partitions else {}
     return [
         BrokerFact(kinds.LEFT_OVER_TOPIC, topic, name, str(value), group_id=earlier[topic]["group_id"])
@@ -221,14 +214,13 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
     return facts
 
 
-def has_description_plugin(properties: Mapping[str, str]) -> bool | None:
+def has_description_plugin(connection: SharedConnection[Admin]) -> bool | None:
     """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
 
-    False only if the config of every broker was read; brokers before 4.4 have no such config. `properties` are Kafka
-    client properties.
+    False only if the config of every broker was read; brokers before 4.4 have no such config.
     """
     try:
-        with Admin.of(properties, IMPATIENT_CONNECT_SECONDS) as admin:
+        with connection.use() as admin:
             brokers = admin.broker_ids()
             facts = configs_of_brokers(admin, brokers)
     except (KafkaError, OSError, ValueError, SecurityError):
@@ -272,7 +264,7 @@ def features(admin: Admin) -> list[BrokerFact]:
     """Return the release of each broker that answers, and the feature levels of its cluster. Needs no ACL."""
     return [
         BrokerFact(kinds.FEATURE, str(one.broker_id), name, str(value))
-        for one in releases.ask(admin)
+        for one in releases.fetch(admin)
         for name, value in {releases.RELEASE: one.release, **one.shown}.items()
     ]
 
@@ -320,17 +312,17 @@ def first_producers(
         topics = [asked(name=name, partition_indexes=those) for name, those in by_topic(keys, itemgetter(1))]
         return DescribeProducersRequest(topics=topics)
 
+    def producer(key: TopicPartition, one: Any) -> FirstProducer | None:  # noqa: ANN401 - the same
+        starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
+        if not (is_open := [each for each in starts if each[0] >= 0]):
+            return None
+        starts_at, producer_id = min(is_open)
+        return FirstProducer(starts_at, producer_id, described.get((producer_id, key)))
+
     described = {(one.producer_id, key): one for one, key in found}
-    first = dict[TopicPartition, FirstProducer]()
-    for _, answer in ask_leaders(admin, held, describe_leaders(admin, {topic for topic, _ in held}), request):
-        for topic in () if isinstance(answer, KafkaError) else answer.topics:
-            for one in topic.partitions:
-                key = topic.name, one.partition_index
-                starts = [(each.current_txn_start_offset, each.producer_id) for each in one.active_producers]
-                if is_open := [each for each in starts if each[0] >= 0]:
-                    starts_at, producer_id = min(is_open)
-                    first[key] = FirstProducer(starts_at, producer_id, described.get((producer_id, key)))
-    return first
+    topics = describe_topics(admin, {topic for topic, _ in held})
+    answers = send_to_leaders(admin, held, topics, request, parts_of_topics, producer)
+    return {key: one for key, one in answers.items() if isinstance(one, FirstProducer)}
 
 
 def longest_transaction(facts: Iterable[BrokerFact]) -> float | None:

@@ -12,30 +12,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.batch_outcome import Outcome
-from streaming_app.stream.batch_records import read_small
-from streaming_app.stream.batch_rows import BatchRows, make_in_workers, schema_of
-from streaming_app.stream.log_positions import NoPositions, read_again, read_whole
+from streaming_app.stream.batch_counts import BatchCounts
+from streaming_app.stream.batch_records import is_whole, read_small
+from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
+from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
     DRIFTED,
     GROUP_TYPES,
-    HASH,
-    IS_OF_ONE_KEY,
-    KEY,
     Row,
-    find_newest,
     make_rows,
-    take_newest,
 )
-from streaming_app.stream.source import SIZE
+from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import microseconds, to_table
@@ -49,8 +43,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from streaming_app.stream.group_result import FoldOptions
     from streaming_app.stream.log_positions import LogPositions
-    from streaming_app.stream.outcome import FoldOptions
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
@@ -77,13 +71,14 @@ _METADATA = pa.schema(
 class CommitsBatchWriter:
     """Called by Spark with every micro-batch; passes the counts of each to `on_done`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the rest is for the job, not for tests
         self,
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, Outcome], None],
+        on_done: Callable[[int, BatchCounts], None],
         *,
+        state: StateFile | None = None,
         positions: LogPositions | None = None,
     ) -> None:
         """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
@@ -93,46 +88,35 @@ class CommitsBatchWriter:
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions or NoPositions()
-        self._versions = TableVersions(writer, checkpoint, NAMES, shared=SHARED)
+        self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
-        written_by = Batch(batch_writers(self._options.cluster, query)[:1], batch_id)
-        with self._newest(batch, self._offsets.most_records(batch_id)) as newest:
-            is_here = isinstance(newest, pa.Table)
-            rows = next(self._make_rows([newest])) if is_here else make_in_workers(newest, self._make_rows)
-            outcome = self._write(rows, written_by)
-        written = sum(outcome.written.values())
-        if written:
+        rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
+        outcome = self._write(rows, Batch(batch_writers(self._options.cluster, query)[:1], batch_id))
+        if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
 
-    @contextmanager
-    def _newest(self, batch: DataFrame, most: int | None) -> Iterator[pa.Table | DataFrame]:
-        """Yield the newest record of each key, as Arrow unless there are many. There are at most `most` records."""
+    def _newest_rows(self, batch: DataFrame, most: int | None) -> BatchRows:
+        """Return the rows of the newest record of each key; there are at most `most` records.
+
+        This process makes the rows of few records, Spark's workers those of many. Raises what `read_whole` raises.
+        """
         if most is not None and fits_driver(NEWEST, records=most):
-            few, largest = self._read(lambda: read_small(batch, most, NEWEST))
-            if (pc.max(few["size"]).as_py() or 0) <= largest:
-                yield take_newest(few)
-                return
-        sums = "count(*)", f"coalesce(sum({SIZE}), 0)", f"coalesce(every({IS_OF_ONE_KEY}), true)"
-        for by in (HASH, KEY):
-            kept = find_newest(batch, by).persist()
-            try:
-                ((records, size, is_valid),) = self._read(lambda: read_again(kept).selectExpr(*sums).collect())  # noqa: B023
-                if is_valid:
-                    newest = kept.select(*COLUMNS)
-                    yield newest.toArrow() if fits_driver(NEWEST, records=records, size=size) else newest
-                    return
-            finally:
-                kept.unpersist()
+            few = self._read(lambda: read_small(batch, most, NEWEST))
+            if is_whole(few):
+                return join(self._make_rows(few.to_batches()))
+        # A task reads whole partitions of the topic, and gives a file or two.
+        records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
+        return self._read(lambda: make_in_workers(records, self._make_rows))
 
     def _read(self, read: Callable[[], T]) -> T:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: Batch) -> Outcome:
+    def _write(self, rows: BatchRows, written_by: Batch) -> BatchCounts:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
@@ -142,7 +126,7 @@ class CommitsBatchWriter:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
-        return Outcome(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+        return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _quarantine(self, rows: Sequence[Row], written_by: Batch) -> None:
         """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""

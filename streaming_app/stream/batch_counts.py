@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class BatchCounts:
     """The counts of a batch."""
 
     written: Mapping[str, int]

@@ -31,7 +31,7 @@ class Totals:
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase (see `batch_outcome`)."""
+    """Seconds of all batches by phase (see `batch_counts`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
     restarts: int = 0
@@ -39,7 +39,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Batch:
+class CommittedBatch:
     """A committed batch; the fields are as in `Totals`."""
 
     seen: int
@@ -59,11 +59,11 @@ _DAY = timedelta(days=1)
 _SLOW_SECONDS = 60.0  # records that arrive during a longer batch are read late, although the batch read to the end
 
 
-class Health:
+class JobState:
     """The threads of the stream update it, others read it; every property is a snapshot."""
 
-    def __init__(self, offsets: Health | None = None) -> None:
-        """Start; `offsets` is the health of the query of committed offsets, which the properties include."""
+    def __init__(self, offsets: JobState | None = None) -> None:
+        """Start; `offsets` is the state of the query of committed offsets, which the properties include."""
         self.offsets = offsets
         self._lock = threading.Lock()
         self._status = JobStatus(started_at=_now())
@@ -147,7 +147,9 @@ class Health:
         """Record the results of the self-check."""
         self._note(self_check=status)
 
-    def batch_done(self, batch: Batch, began_at: datetime | None = None, ended_at: datetime | None = None) -> None:
+    def batch_done(
+        self, batch: CommittedBatch, began_at: datetime | None = None, ended_at: datetime | None = None
+    ) -> None:
         """Record a committed batch that read up to the end of the topic at `began_at`. Both times default to now."""
         now, left = ended_at or _now(), sum(batch.behind.values())
         with self._lock:
@@ -262,7 +264,7 @@ class Health:
         return at
 
 
-def _behind_since(status: JobStatus, batch: Batch, now: datetime) -> datetime | None:
+def _behind_since(status: JobStatus, batch: CommittedBatch, now: datetime) -> datetime | None:
     if not any(batch.behind.values()) and batch.seconds < _SLOW_SECONDS:
         return None
     return status.behind_since or now - timedelta(seconds=batch.seconds)

@@ -15,8 +15,8 @@ from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, LogRecord
 from streaming_app.groups.row import to_row
+from streaming_app.stream.appended_tables import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
 from streaming_app.stream.epoch_chain import Chain, epoch_at
-from streaming_app.stream.outputs import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
 from streaming_app.text import shorten
 
 LogRow = tuple[bytes | None, int, int | None, datetime | None, bytes | None, bytes | None, dict[str, Any] | None]
@@ -109,7 +109,7 @@ def quarantine_row(  # noqa: PLR0913, PLR0917 - the columns of a record
     }
 
 
-class GroupOutcome:
+class GroupResult:
     """The results of a group's records besides its row: counts, and records for quarantine."""
 
     def __init__(self, options: FoldOptions) -> None:

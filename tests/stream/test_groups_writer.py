@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 
 import streaming_app
 from offsets_decoder import SHIPPED, encode
-from streaming_app.stream import groups_batch, slices
-from streaming_app.stream.batch_outcome import Outcome
+from streaming_app.stream import groups_writer, slices
+from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.groups_batch import GroupsBatchWriter, sorted_parts
+from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
-from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.reader import WarehouseReader
@@ -61,9 +61,9 @@ def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatc
     return GroupsBatchWriter(TableWriter(spark, str(path), "default"), options, on_done, **settings)
 
 
-def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[Outcome]:
+def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[BatchCounts]:
     """Write the history in batches that end at `cuts`."""
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchCounts] = []
     write = batch_writer(spark, path, on_done=lambda _, outcome: outcomes.append(outcome), **settings)
     for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(ROWS)], strict=True)):
         write(batch(spark, ROWS[start:end]), batch_id)
@@ -94,14 +94,14 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, records=0)
-    monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 5)
+    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 5)
     monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
 
 
 def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_batch, "_SORTED_RECORDS", 50)
+    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 50)
     usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     assert [sorted_parts(spark, rows) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
 
@@ -304,7 +304,7 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
 def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
     spark: SparkSession, empty_warehouse: Path
 ) -> None:
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchCounts] = []
     write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one), dialect="kip-1331")
     tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
     write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
 import pytest
 from kafka import KafkaProducer
 
-from streaming_app.kafka.broker_facts import (
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import Admin, SharedConnection
+from streaming_app.kafka.fact_requests import (
     ACCEPTABLE_LAG,
     BrokerFact,
     configs_of_brokers,
@@ -19,7 +22,6 @@ from streaming_app.kafka.broker_facts import (
     topic_facts,
     transaction_facts,
 )
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from tests.support.container import Broker
 from tests.support.waiting import wait_until
@@ -178,9 +180,10 @@ def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known
 def test_brokers_say_whether_they_have_a_plugin_for_descriptions_and_nobody_knows_once_they_are_away(
     broker: Broker, start_broker: Callable[..., LocalBroker]
 ) -> None:
-    assert has_description_plugin({"bootstrap.servers": broker.bootstrap_server}) is True
+    with closing(SharedConnection({"bootstrap.servers": broker.bootstrap_server}, Admin)) as connection:
+        assert has_description_plugin(connection) is True
     without = start_broker(version="4.3.1")
-    properties = {"bootstrap.servers": without.bootstrap_server}
-    assert has_description_plugin(properties) is False
-    without.stop()
-    assert has_description_plugin(properties) is None
+    with closing(SharedConnection({"bootstrap.servers": without.bootstrap_server}, Admin)) as connection:
+        assert has_description_plugin(connection) is False
+        without.stop()
+        assert has_description_plugin(connection) is None

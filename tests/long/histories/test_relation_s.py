@@ -1,0 +1,16 @@
+"""Relation S for all histories."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.histories.history import History
+from tests.histories.judged import ALL, name_of
+from tests.relations.restarts import check_restarts
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("history", ALL, ids=name_of)
+def test_a_job_that_is_killed_or_away_tells_what_is_so_and_since_when(history: History) -> None:
+    check_restarts(history)

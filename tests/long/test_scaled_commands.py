@@ -1,0 +1,99 @@
+"""Relation G for commands and pages: ten times the rows cost at most ten times as much, and no more requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from streaming_app.cli.main import main
+from streaming_app.web.access import Access
+from streaming_app.web.page import Page
+from streaming_app.web.snapshot import SnapshotSource
+from tests.relations.scaled import out_of_proportion
+from tests.relations.scaled_warehouse import write_scaled
+from tests.support.s3_server import s3_server
+from tests.support.sample_groups import RICH, clock
+from tests.support.warehouses import copy_warehouse
+
+_BY = ("group", "subtopology", "task", "member", "process", "host", "topic", "partition")
+_PARTS = ("state", "members", "topology", "offsets", "copies")
+COMMANDS = (
+    *(f"list{options}" for options in ("", " --state", " --health", " --type all", " --json", " --type all --state")),
+    *(f"lag --by {by}" for by in _BY),
+    *("lag --json", "alerts --resolved --pending", "alerts --resolved --json", "status"),
+    *(f"describe --all-groups --{part}{more}" for part in _PARTS for more in ("", " --verbose")),
+    "describe --all-groups --json",
+    *(f"why {RICH}{options}" for options in ("", " --json")),
+    *(f"history {RICH}{options}" for options in ("", " --at 1d", " --json", " --topology", " --task 0_1")),
+)
+
+
+@pytest.fixture(scope="module")
+def warehouses(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Path]:
+    return cache(lambda what, times: write_scaled(tmp_path_factory.mktemp("scaled"), what, times))
+
+
+@pytest.mark.parametrize("what", ["groups", "members", "partitions", "history"])
+def test_commands_take_at_most_in_proportion(warehouses: Callable[[str, int], Path], what: str) -> None:
+    def prepare(command: str, times: int) -> Callable[[], object]:
+        return lambda: _invoked(command, warehouses(what, times))
+
+    found = {command: out_of_proportion(partial(prepare, command), 1) for command in COMMANDS}
+    assert {command: modules for command, modules in found.items() if modules} == {}
+
+
+def _invoked(command: str, warehouse: Path) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "--warehouse", str(warehouse)])
+    assert result.exit_code == 0, result.output
+
+
+EXCEPTIONS = {
+    ("/pipelines", "groups"): "each group where trouble begins names all that it reaches: here all share topics",
+}
+_LEAST = 20
+"""Times the sample: smaller pictures are not folded."""
+PAGES = (
+    *("/", "/pipelines", "/alerts", "/graph?of=pipelines"),
+    *(f"/{page}id={RICH}" for page in ("group?", "graph?", "graph?level=processors&")),
+)
+
+
+@pytest.mark.parametrize("what", ["groups", "members", "partitions", "history"])
+def test_the_data_of_pages_take_at_most_in_proportion(warehouses: Callable[[str, int], Path], what: str) -> None:
+    def prepare(path: str, times: int) -> Callable[[], object]:
+        def get() -> None:  # each page is made anew
+            page = Page(SnapshotSource(warehouses(what, times), "default", clock), Access(), clock)
+            TestClient(page.app, base_url="http://127.0.0.1").get(path).raise_for_status()
+
+        return get
+
+    pages = [path for path in PAGES if (path, what) not in EXCEPTIONS]
+    found = {path: out_of_proportion(partial(prepare, path), _LEAST) for path in pages}
+    assert {path: modules for path, modules in found.items() if modules} == {}
+
+
+def test_ten_times_the_groups_cost_the_commands_no_more_requests_to_a_store(
+    warehouses: Callable[[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: dict[str, list[Counter[str]]] = {command: [] for command in COMMANDS}
+    with s3_server(tmp_path / "s3") as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        for command, times in ((command, times) for command in COMMANDS for times in (1, 10)):
+            name = f"{len(counts[command])}-{abs(hash(command))}"  # this process keeps tables that it opens again
+            copy_warehouse(warehouses("groups", times), store.root / name)
+            with store.counted() as requests:
+                result = CliRunner().invoke(main, [*command.split(), "--warehouse", store.uri(name)])
+            assert result.exit_code == 0, (command, result.output)
+            counts[command].append(requests)
+    more = {command: pair for command, pair in counts.items() if pair[1].total() > pair[0].total() + _OF_LARGER_FILES}
+    assert more == {}
+
+
+_OF_LARGER_FILES = 3

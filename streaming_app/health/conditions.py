@@ -111,21 +111,23 @@ def _began(facts: Facts) -> datetime:
     if previous and facts.was == DOWN and previous.since >= since:
         return previous.since
     if facts.waits:
-        since = max(since, _needed_since(facts.work))
+        since = max(since, _needed_since(facts))
     return (next_change(hours, since) or since) if hours and not contain(hours, since) else since
 
 
-def _needed_since(work: GroupWork) -> datetime:
+def _needed_since(facts: Facts) -> datetime:
     """Return since when work waits: since records came, or since a tool set the offsets back to older ones."""
+    work = facts.work
     waiting = (one for one in work.progress.values() if one.waits_since is not None)
     moved = min((0.0 if one.offset is None or one.is_untimed else one.moved_at for one in waiting), default=0.0)
-    return to_time(max(work.waits_since or 0.0, moved))
+    needed = to_time(max(work.waits_since or 0.0, moved))
+    return min(needed, facts.pending_since or needed)
 
 
 def _due_without_members(facts: Facts) -> datetime:
     """Return when the verdict on a group without members becomes Down: later if it is not known whether work waits."""
     work, settings = facts.work, facts.settings
-    since = max(facts.state_since, _needed_since(work))
+    since = max(facts.state_since, _needed_since(facts))
     # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)

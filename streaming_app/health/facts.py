@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
-from streaming_app.groups.state_rules import NOT_READY
+from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import Progress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
-from streaming_app.health.verdict import BAD, WARNING, Verdict
+from streaming_app.health.verdict import BAD, PENDING_SEVERITY, WARNING, Verdict, pending_since
 from streaming_app.lag.transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
 from streaming_app.text import utc
@@ -86,9 +86,19 @@ class Facts:
         """Since when the group has its state. If the log does not prove it: since when it has it at least."""
         group, changes = self.group, self.history.states
         if group.state_since:
-            return group.state_since
+            return min(group.state_since, self.pending_since or group.state_since)
         shown = [one.at for one in changes[-1:] if one.new == group.state]  # it stays while the group writes more
         return min((at for at in (*shown, shown_at(group)) if at), default=self.watched_since or self.now)
+
+    @property
+    def pending_since(self) -> datetime | None:
+        """Since when an earlier verdict has counted, if a wrong clock wrote when members left.
+
+        A run that begins takes a time in the future for now, and would count anew.
+        """
+        is_known = self.previous and self.group.state == EMPTY
+        is_corrected = is_known and self.group.state_since in dict(self.group.moved_times).values()
+        return pending_since(self.previous) if self.previous and is_corrected else None
 
     @property
     def since_text(self) -> str:
@@ -164,7 +174,9 @@ class Facts:
         """Whether nothing waits, and no records came recently. While that is not known, it stays as it was."""
         rests = self._rests(_RECENTLY)
         if self.waits is None or (rests and self.work.unknown):
-            return self.previous is not None and self.was in BAD and self.previous.severity == WARNING
+            if (before := self.previous) is None:
+                return False
+            return (before.severity if self.was in BAD else before.evidence.get(PENDING_SEVERITY)) == WARNING
         return rests
 
     @property

@@ -87,6 +87,7 @@ BROKER_AWAY = "broker_away"
 
 
 PENDING, _PENDING_AT, _PENDING_SINCE, _PENDING_WHY = "pending_verdict", "pending_at", "pending_since", "pending_why"
+PENDING_SEVERITY = "pending_severity"
 """Keys of evidence: what the verdict will be, when, since when that counts, and why if it will be so once the group is
 deleted."""
 
@@ -94,12 +95,20 @@ deleted."""
 def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
     """Return as evidence that this will be the verdict if no facts change; with `outlives` also if it is deleted."""
     found = {PENDING: pending.verdict, _PENDING_AT: pending.at.isoformat(), _PENDING_SINCE: pending.since.isoformat()}
+    found[PENDING_SEVERITY] = pending.severity or ""
     return found | ({_PENDING_WHY: pending.why} if outlives else {})
+
+
+def pending_since(verdict: Verdict) -> datetime | None:
+    """Return since when what the verdict will be counts; None if nothing is pending."""
+    since = verdict.evidence.get(_PENDING_SINCE)
+    return datetime.fromisoformat(since) if since else None
 
 
 def is_same_pending(one: Verdict, other: Verdict) -> bool:
     """Return whether two verdicts are to become the same at the same time, also once the group is deleted."""
-    first, second = ((it.evidence.get(_PENDING_AT), _PENDING_WHY in it.evidence) for it in (one, other))
+    names = (_PENDING_AT, PENDING_SEVERITY)
+    first, second = ([*map(it.evidence.get, names), _PENDING_WHY in it.evidence] for it in (one, other))
     return first == second
 
 

@@ -88,6 +88,10 @@ WRONG_CLOCKS: Sequence[str] = (
 """Begins of names: by how much a clock is wrong is known only to the run that had read everything before a record."""
 
 
+AHEAD_WHILE_AWAY: Sequence[str] = ("An application dies, and the clock of its broker is two hours ahead",)
+"""Likewise: what was written meanwhile, with times in the future, is as old as the job's start for it."""
+
+
 @dataclass(frozen=True)
 class Disturbance:
     """What happens to the job."""
@@ -147,6 +151,8 @@ def check_restarts(history: History) -> None:
     whole = OUTCOMES[history.name]
     found = {}
     for one in disturbances(history):
+        if one.away and history.name in AHEAD_WHILE_AWAY:
+            continue
         other = one.play(history)
         if wrong := [*violations(whole, other, one), *two_times(other)]:
             found[one.name] = wrong
@@ -170,6 +176,7 @@ def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str
             is_short
             or None in may(it)
             or _was_deleted(it, one, other)
+            or _is_told_by_other_rule(it, one, (whole, other))
             or (one.is_hidden and (it.ended_at or one.back) >= one.back)
         ):
             continue
@@ -205,6 +212,18 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
         if not is_same:
             found[name] = (before, after)
     return found
+
+
+def _is_told_by_other_rule(it: Told, one: Disturbance, outcomes: Sequence[Outcome]) -> bool:
+    """Return whether both runs tell of a group once the job is back: its worst time may have passed then."""
+    at = one.back + GRACE
+    return bool(one.away and it.rule in HEALTH_RULES and it.opened_at <= at) and all(
+        any(
+            its.group_id == it.group_id and its.rule in HEALTH_RULES and its.opened_at <= at <= (its.ended_at or at)
+            for its in told(run)
+        )
+        for run in outcomes
+    )
 
 
 def _was_deleted(it: Told, one: Disturbance, other: Outcome) -> bool:
@@ -261,7 +280,7 @@ def two_times(outcome: Outcome) -> Iterator[str]:
     restoring = {change.group_id for change in outcome.changes if change.verdict.verdict == RESTORING}  # no problem
     for one in outcome.problems:
         is_open = one.opened_at and one.ended_at is None and one.group_id not in restoring
-        if is_open and one.timeline[-1].verdict == one.timeline[0].verdict:
+        if is_open and len({line.verdict for line in one.timeline}) == 1:
             since = verdicts[one.group_id or ""].since
             if since != one.since:
                 yield f"{one.group_id}: the verdict says since {seconds(since)}, the problem {seconds(one.since)}"

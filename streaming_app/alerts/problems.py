@@ -14,7 +14,8 @@ the problem stays as it is. At most one problem with a key is open.
   times are those of the verdicts, so they do not depend on how often `step` is called. A verdict may be as old as the
   record that proves it; a problem that it opens still begins after the end of the last one.
 - A group that stops and recovers again and again would open a problem each time. So if a problem opens within `AGAIN`
-  after the end of one with the same key, rule and cause, it ends only after the group has processed for `CALM`.
+  after the end of one with the same key, rule and cause, or without a cause, it ends only after the group has processed
+  for `CALM`.
 
 A restart changes nothing: all state is in the stored problems. A time in the future counts as now.
 """

@@ -311,8 +311,9 @@ def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
     if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
         deleted = "It was deleted. " if facts.is_deleted else ""
         nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
-        verdict = facts.was if facts.was in {IDLE, OK} else UNKNOWN
-        return verdict or UNKNOWN, f"{nobody}: {_due(pending)} members come back."
+        good_until = _good_until(facts) if facts.was in {IDLE, OK} else None
+        is_good = good_until is not None and facts.now <= good_until
+        return (facts.was if facts.was and is_good else UNKNOWN), f"{nobody}: {_due(pending)} members come back."
     if facts.is_deleted:
         is_known = facts.waits is not None or facts.successor
         return OFF if is_known else UNKNOWN, _why_deleted(facts)

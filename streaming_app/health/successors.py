@@ -53,7 +53,7 @@ class Successors:
         known = previous.evidence.get(SUCCESSOR) if previous and previous.verdict == OFF else None
         if known and previous and since <= previous.at and self._stayed(known, since + settings.patience):
             return str(known)
-        if not work.waiting:
+        if not facts.waits:  # of what is not known now, the last offsets are not known either
             return None
         declared = settings.successor
         if declared and self._has_members(declared) and self._has_passed(declared, work, is_declared=True):
@@ -82,7 +82,7 @@ class Successors:
         return found
 
     def _has_passed(self, other: str, ended: GroupWork, *, is_declared: bool = False) -> bool:
-        """Return whether a group has passed the last offsets of an ended one, where work waits for the ended one.
+        """Return whether a group has passed the last offsets of an ended one, where work waits for that one or may.
 
         Internal topics of the ended group are ignored.
         """
@@ -92,7 +92,7 @@ class Successors:
         passed = [
             key in progress and _is_beyond(progress[key], one.offset, may_begin_anywhere=is_declared)
             for key, one in ended.progress.items()
-            if one.offset is not None and one.waits_since is not None
+            if one.offset is not None and (one.waits_since is not None or one.waits is None)
             if key in progress or not (is_declared or key[0].removeprefix(prefix) in internal)
         ]
         return bool(passed) and all(passed)

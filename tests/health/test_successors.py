@@ -53,7 +53,8 @@ def found(
     passes([[left, *rest]], {GROUP: ended}, tracker)
     work = passes(rows, {GROUP: ended, OTHER: tasks}, tracker)
     snapshots = {GROUP: gone, OTHER: come or other()}
-    return Successors(snapshots, work).of(facts(gone, work[GROUP], at=ago(), settings=settings, previous=previous))
+    now = replace(work[GROUP], known_at=ago().timestamp())
+    return Successors(snapshots, work).of(facts(gone, now, at=ago(), settings=settings, previous=previous))
 
 
 @pytest.mark.parametrize(
@@ -126,5 +127,5 @@ def test_of_thousands_of_groups_with_one_topology_only_some_are_looked_at() -> N
     others = {f"o{n}": replace(ended, group_id=f"o{n}", tasks=RUNS) for n in range(1000)}
     groups = {name: replace(other(), group_id=name) for name in others}
     one = Successors({**groups, GROUP: GONE}, {**others, GROUP: ended})
-    assert one.of(facts(GONE, ended)) is None
+    assert one.of(facts(GONE, replace(ended, known_at=ago().timestamp()), at=ago())) is None
     assert len(looked_at) == 100

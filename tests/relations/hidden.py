@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from random import Random
 from zlib import crc32
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.health.verdict import GOOD, IDLE, OK
+from streaming_app.health.verdict import GOOD, IDLE, OK, RESTORING
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit
@@ -30,6 +31,7 @@ GRACE = 15 * 60.0
 _NO_ANSWER = LogEnds(leader=1)
 """Unlike `NO_ENDS`, no broker is away."""
 _LATE = 60.0
+"""So long the last answer of a coordinator counts as one of now."""
 _ONLY_UNKNOWN = "whether work waits is not known"
 """Part of the text of a Down that is told because nothing is known: it ends when members are back. If it knew of work,
 it does not."""
@@ -165,6 +167,10 @@ def violations(
     `hidden`: as `Hidden.groups`.
     """
     before, after = verdicts(whole), verdicts(other)
+
+    def is_early(at: float) -> bool:
+        return at <= begin + GRACE + _LATE or not kind.is_lasting
+
     for group_id in before.keys() | after.keys():
         first, second = before.get(group_id, []), after.get(group_id, [])
         if group_id in hidden:
@@ -173,7 +179,11 @@ def violations(
                 f"{group_id} at {at}: {text}"
                 for at in times
                 if begin <= at <= end
-                and (text := _is_better(first, second, at, may_be_well=at <= begin + GRACE or not kind.is_lasting))
+                and (
+                    text := _is_better(
+                        first, second, at, may_be_well=at <= begin + GRACE + _LATE or not kind.is_lasting
+                    )
+                )
             )
         elif first != second:
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"
@@ -182,11 +192,21 @@ def violations(
         knew = _ONLY_UNKNOWN not in it.why or "offsets wait" in it.why
         # By partition, with evidence of what is known: what began after a part was hidden never knew of that part.
         knew &= one.opened_at < begin or one.rule in HEALTH_RULES
+        # What was Unstable goes on as Restoring, and it is not known that a hidden partition waits.
+        knew &= it.ended_at is None or _at(before.get(one.group_id or "", []), it.ended_at) != RESTORING
         is_earlier = it.ended_at is not None and it.ended_at < (one.ended_at or end) - 1 and knew
         if is_earlier if one.group_id in hidden else one != it:
             yield f"{one} -> {it}"
-    yield from (f"missed: {one}" for one in found.missed if one.group_id not in hidden or one.opened_at < begin)
-    yield from (f"false: {one}" for one in found.false if hidden.get(one.group_id or "", True))
+    yield from (
+        f"missed: {one}"
+        for one in found.missed
+        if one.group_id not in hidden or (one.opened_at < begin and not _is_in_a_longer_one(one, told(other)))
+    )
+    yield from (
+        f"false: {one}"
+        for one in found.false
+        if hidden.get(one.group_id or "", True) and not _is_in_a_longer_one(one, told(whole))
+    )
 
 
 def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: bool) -> str | None:
@@ -196,6 +216,17 @@ def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: b
     if found in GOOD and not GOOD & recently:
         return f"{_at(first, at)} is {found}"
     return f"{found} although a part is hidden" if found in {IDLE, OK} and not may_be_well else None
+
+
+def _is_in_a_longer_one(one: Told, problems: Collection[Told]) -> bool:
+    """Return whether the other world has a problem of another rule that is as long.
+
+    Where parts are hidden, a problem may not end and become worse; and in the whole world a worse one covers a milder.
+    """
+    return any(
+        it.group_id == one.group_id and it.opened_at <= one.opened_at and (it.ended_at or inf) >= (one.ended_at or inf)
+        for it in problems
+    )
 
 
 def _of_groups(problems: Collection[Told]) -> list[Told]:

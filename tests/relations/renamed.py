@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from offsets_decoder import encode
+from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.fold_stage import fold_in_worker, fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.outcome import FoldOptions
@@ -25,7 +26,7 @@ from tests.stream.test_fold_stage import RAW
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import arrow_schema
 
-_TARGET, _CLASSIC = 21, {2: "group"}  # record types, and the field of the key of a classic group with its id
+_TARGET = 21
 _NO_GROUP = "a-group-that-nobody-has"
 _OTHER = frozenset({"source_partition", "partition", "log_epoch"})
 REASON = "not_ready_reason"
@@ -91,7 +92,8 @@ def log_of(world: World) -> list[RawRecord]:
         offset, at, record_type, key, value, _ = one.record
         if value and record_type == _TARGET:
             value = {role: [_without_epochs(tasks) for tasks in those] for role, those in value.items()}
-        pair = encode(record_type, {_CLASSIC.get(record_type, "group_id"): one.group_id, **key}, value)
+        whose = {"group": one.group_id} if record_type == CLASSIC_GROUP else {**key, "group_id": one.group_id}
+        pair = encode(record_type, whose, value)
         found.append(RawRecord(0, offset, round(at.timestamp() * 1000) if at else -1, *pair))
     return found
 

@@ -74,21 +74,14 @@ class Pipelines:
         return dict(found)
 
     @cached_property
-    def _next(self) -> Mapping[str, set[str]]:
-        """The groups that read what a group writes."""
-        found = defaultdict[str, set[str]](set)
-        for group_id, topic in self.writes:
-            found[group_id] |= {one.group_id for one in self.reads_of(topic)} - {group_id}
-        return found
+    def _written_by(self) -> Mapping[str, list[str]]:
+        """The topics that a group writes."""
+        return _by_group(self.writes)
 
     @cached_property
-    def _previous(self) -> Mapping[str, set[str]]:
-        """The groups that write what a group reads."""
-        found = defaultdict[str, set[str]](set)
-        for group_id, after in self._next.items():
-            for one in after:
-                found[one].add(group_id)
-        return found
+    def _read_by(self) -> Mapping[str, list[str]]:
+        """The topics that a group reads."""
+        return _by_group((one.group_id, one.topic) for one in self.reads)
 
     @property
     def topics(self) -> list[str]:
@@ -110,11 +103,11 @@ class Pipelines:
 
     def downstream(self, group_id: str) -> tuple[str, ...]:
         """Return the groups that directly or indirectly read what this group writes, nearest first."""
-        return _reach(self._next, group_id)
+        return _reach(group_id, self._written_by, lambda topic: (one.group_id for one in self.reads_of(topic)))
 
     def upstream(self, group_id: str) -> tuple[str, ...]:
         """Return the groups whose results this group directly or indirectly reads, nearest first."""
-        return _reach(self._previous, group_id)
+        return _reach(group_id, self._read_by, self.writers)
 
     def roots(self, troubled: Collection[str]) -> list[Root]:
         """Return the groups where trouble begins; first the one with most groups in trouble downstream.
@@ -130,13 +123,24 @@ class Pipelines:
         return sorted(found, key=lambda one: (-len(one.behind), -len(one.downstream), one.group_id))
 
 
-def _reach(edges: Mapping[str, set[str]], start: str) -> tuple[str, ...]:
-    found, waiting = dict.fromkeys([start]), deque([start])
+def _by_group(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
+    found = defaultdict[str, list[str]](list)
+    for group_id, topic in pairs:
+        found[group_id].append(topic)
+    return found
+
+
+def _reach(
+    start: str, topics_of: Mapping[str, Sequence[str]], groups_of: Callable[[str], Iterable[str]]
+) -> tuple[str, ...]:
+    """Follow topics, each once: a topic of all groups has as many pairs of a writer and a reader as groups squared."""
+    found, waiting, followed = dict.fromkeys([start]), deque([start]), set[str]()
     while waiting:
-        for one in sorted(edges.get(waiting.popleft(), ())):
-            if one not in found:
-                found[one] = None
-                waiting.append(one)
+        topics = [one for one in topics_of.get(waiting.popleft(), ()) if one not in followed]
+        followed.update(topics)
+        for one in sorted({group_id for topic in topics for group_id in groups_of(topic)} - found.keys()):
+            found[one] = None
+            waiting.append(one)
     return tuple(found)[1:]
 
 

@@ -371,9 +371,13 @@ class RustTable:
             is_listed = kept.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
         note = Batch([f"{_MAINTAINED}-{self.cluster}", *([] if is_listed else [_LISTED])], hour)
 
-        def write(target: DeltaTable, _: Commit) -> None:
+        def write(target: DeltaTable, commit: Commit) -> None:
             none = pa.schema(target.schema().to_arrow()).empty_table()
-            write_deltalake(target, none, mode="append", **self._commit(note))
+            commit["commit_properties"].app_transactions = [
+                *(commit["commit_properties"].app_transactions or ()),
+                *note.transactions,
+            ]
+            write_deltalake(target, none, mode="append", **commit)
 
         self._attempt(write)
         if is_listed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -74,6 +74,14 @@ class Edge(NamedTuple):
     """The lag of the reader. It may change without a new layout."""
 
 
+def _closed(box: Node, nodes: Sequence[Node], *, has_names: bool) -> dict[str, Any]:
+    """Return what the node of a closed box shows of the nodes in it."""
+    counted = sum(box.counts in {one.kind, "node"} for one in nodes)
+    names = [one.name for one in nodes] if has_names else []
+    fields = {"facts": box.facts, "tone": box.tone, "href": box.href}
+    return {"lines": [count(counted, box.counts), *box.lines], "holds": names, **fields}
+
+
 @dataclass
 class Graph:
     """A picture. `problem` says why there is none."""
@@ -134,24 +142,22 @@ class Graph:
         if not boxes:
             return self
         result = Graph(self.level, notes=[_NOTE.format(FOLDED_ABOVE), *self.notes], draws_boxes=True)
-        opened = {}
+        has_names = len(self.nodes) <= MAX_NODES
+        opened, closed = dict[str, str](), dict[str, dict[str, Any]]()
         for box in boxes.values():
             if is_open(box.name):
                 opened[box.id] = f"b{len(result.boxes)}"
                 result.boxes.append(replace(box, id=opened[box.id], is_open=True))
-        has_names = len(self.nodes) <= MAX_NODES
+            else:
+                closed[box.id] = _closed(box, held[box.id], has_names=has_names)
         place = {}
         for node in self.nodes:
             own = boxes.get(box_of[node.id] or "")
             if own is None or own.id in opened:
                 place[node.id] = replace(node, id=f"n{len(result.nodes)}", box=opened[own.id] if own else None)
                 result.nodes.append(place[node.id])
-                continue
-            counted = [one for one in held[own.id] if own.counts in {one.kind, "node"}]
-            fields = {"facts": own.facts, "tone": own.tone, "href": own.href}
-            names = [one.name for one in held[own.id]] if has_names else []
-            lines = [count(len(counted), own.counts), *own.lines]
-            place[node.id] = result.add("folded", own.name, own.title, lines=lines, holds=names, **fields)
+            else:
+                place[node.id] = result.add("folded", own.name, own.title, **closed[own.id])
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":

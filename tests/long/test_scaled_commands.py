@@ -28,7 +28,7 @@ COMMANDS = (
     *(f"lag --by {by}" for by in _BY),
     *("lag --json", "alerts --resolved --pending", "alerts --resolved --json", "status"),
     *(f"describe --all-groups --{part}{more}" for part in _PARTS for more in ("", " --verbose")),
-    *("describe --all-groups --json"),
+    "describe --all-groups --json",
     *(f"why {RICH}{options}" for options in ("", " --json")),
     *(f"history {RICH}{options}" for options in ("", " --at 1d", " --json", " --topology", " --task 0_1")),
 )
@@ -53,7 +53,10 @@ def _invoked(command: str, warehouse: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-_LEAST = 5
+EXCEPTIONS = {
+    ("/pipelines", "groups"): "each group where trouble begins names all that it reaches: here all share topics",
+}
+_LEAST = 20
 """Times the sample: smaller pictures are not folded."""
 PAGES = (
     *("/", "/pipelines", "/alerts", "/graph?of=pipelines"),
@@ -70,7 +73,8 @@ def test_the_data_of_pages_take_at_most_in_proportion(warehouses: Callable[[str,
 
         return get
 
-    found = {path: out_of_proportion(partial(prepare, path), _LEAST) for path in PAGES}
+    pages = [path for path in PAGES if (path, what) not in EXCEPTIONS]
+    found = {path: out_of_proportion(partial(prepare, path), _LEAST) for path in pages}
     assert {path: modules for path, modules in found.items() if modules} == {}
 
 

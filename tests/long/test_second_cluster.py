@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from offsets_decoder import encode
-from streaming_app.config.settings import JobConfig
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.reader import WarehouseReader
 from tests.relations.test_second_cluster import maintain_as_other
@@ -21,18 +20,15 @@ from tests.stream.stopped_job import Stopped
 from tests.support.container import Broker
 from tests.support.job_runner import run_once
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
-from tests.support.running_job import job_in_thread
+from tests.support.running_job import running_job
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
-STATE = {
-    "groups": "group_id",
-    "offset_commits": 'group_id, topic, "partition"',
-    "group_records": "group_id, record_type",
-}
+RESTORED = ("groups", "group_events", "quarantine", "offset_commits", "group_records")
+STATE = {"groups": "group_id", "offsets": 'group_id, topic, "partition"', "all_groups": "group_id"}
 HISTORY = {"group_events": 'group_id, "offset", kind, member_id', "quarantine": '"partition", "offset"'}
 _OF_A_RUN = {"updated_at", "quarantined_at"}
 GROUPS = 4
@@ -64,7 +60,7 @@ class Shared:
         return "\n".join(run_once(self.spark, self.server, settings.pop("warehouse"), **settings))
 
     def versions(self) -> dict[str, int]:
-        return {name: DeltaTable(self.shared / name).version() for name in (*STATE, *HISTORY)}
+        return {name: DeltaTable(self.shared / name).version() for name in RESTORED}
 
     def restore(self, versions: dict[str, int]) -> None:
         """Let somebody restore all tables, and the second cluster's job write and clean them up."""
@@ -117,9 +113,7 @@ def test_tables_restored_between_two_runs_are_as_those_alone_after_the_next(shar
 
 def test_tables_restored_while_the_job_runs_are_as_those_alone_soon(shared: Shared) -> None:
     versions = shared.versions()
-    values = {"bootstrap_server": shared.server, **shared.settings(shared.shared)}
-    config = JobConfig.model_validate({**values, "lag": {"enabled": False}})
-    with job_in_thread(shared.spark, config, shared.alone.with_name("spark.log")) as job:
+    with running_job(shared.server, shared.shared, "--topic", shared.topic) as job:
         assert job.says("Caught up")
         shared.write()
         shared.run(shared.alone)

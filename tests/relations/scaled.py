@@ -77,7 +77,7 @@ def out_of_proportion(prepare: Callable[[int], Callable[[], object]], size: int,
     "bytes" is there if the most memory at a time is more than `times` as much.
     """
     small, large = (prepare(one) for one in (size, size * times))
-    small()  # what is read or made once
+    small(), large()  # what is read or made once
     few, many = by_module(small), by_module(large)
     assert sum(many.values()) > size, "this work does not look at its input"
     ratios = {file: many[file] / max(count, _LEAST) for file, count in few.items()}

@@ -120,7 +120,18 @@ def compact_with_another_tool(stopped: Stopped, name: str) -> None:
     table.optimize.z_order(["last_offset" if name == "groups" else "offset"])
 
 
-OWN = {"a killed job": write_after_the_last_batch, "another tool": compact_with_another_tool}
+def maintain_after_the_last_batch(stopped: Stopped, name: str) -> None:
+    versions = TableVersions(stopped.writer, stopped.checkpoint)
+    versions.restored()  # a start, which notes the files
+    stopped.writer.table(name).maintain("offset < 20" if name != "groups" else None)
+    versions.refresh()
+
+
+OWN = {
+    "a killed job": write_after_the_last_batch,
+    "another tool": compact_with_another_tool,
+    "maintenance": maintain_after_the_last_batch,
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -14,4 +14,4 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("history", a_tenth("S"), ids=name_of)
 def test_a_job_that_is_killed_or_away_tells_what_is_so_and_since_when(history: History) -> None:
-    check_restarts(history)
+    check_restarts(history, 2)

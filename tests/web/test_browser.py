@@ -402,7 +402,7 @@ def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
                 const box = document.querySelector(one)?.getBoundingClientRect();
                 return Boolean(box) && box.height > 0 && box.bottom <= height;
             })""",
-            [["h1.group", ".verdict", "#answer-step", "#command", "#answer-lost"], height],
+            [["h1.group", ".verdict", "#answer-step dd", "#command", "#answer-lost dd"], height],
         )
         assert first == [True] * 5
         assert "create the named topics" in seen.page.inner_text("#answer-step")
@@ -410,7 +410,9 @@ def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
 
 
 def test_keys_filter_show_the_keys_and_change_between_local_time_and_utc(chromium: Browser, url: str) -> None:
-    with view(chromium, url, timezone_id="Asia/Kolkata") as seen:
+    with view(chromium, url, own_context=True) as seen:
+        session = seen.page.context.new_cdp_session(seen.page)
+        session.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
         seen.open("/")
         seen.page.keyboard.press("/")
         seen.page.keyboard.type("fraud?u")

@@ -1,8 +1,16 @@
-"""Mutants: one small change of the code each, to see whether the tests notice. `python -m tests.long.mutants ROOM`.
+"""Mutants: one small change of the code each, to see whether the tests notice. `python -m tests.long.mutants ROOM ...`.
 
-A mutant is caught if one of the tests of the room fails, or does not end. Which mutants are tried depends on the seed
-alone, so two sets of tests can be compared over the same mutants. Each mutant is imported and tested in a process of
-its own, which is forked from one that has imported everything but the project; no file of the project changes.
+Theory of operation
+-------------------
+One process imports the project and collects the tests. Each test first runs in a fork of it, which counts the calls
+that the test makes, and notes the lines of the rooms that it executes. Then each mutant gets a fork: it replaces the
+code of the functions that differ, and runs the tests that execute the changed statement, those with the fewest calls
+first, until one fails, or they have made as many calls as a mutant may cost. A test with a quarter of these is left
+out. Where the change is executed by an import (a constant, a default), the fork is of a process that has not imported
+the project; all tests are candidates then.
+
+No file of the project changes. Which mutants are tried, and with which tests, does not depend on the speed of the
+machine, so two sets of tests can be compared over the same mutants.
 """
 
 from __future__ import annotations
@@ -10,33 +18,38 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import gc
 import importlib.abc
 import importlib.util
+import inspect
 import os
+import pickle
 import random
 import resource
 import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 _PURE = "not (broker or spark or java or browser)"
-_JUDGED = ("tests/lag", "tests/health", "tests/alerts", "tests/recorded", "tests/histories", "tests/relations")
+_JUDGED = ("groups", "lag", "health", "alerts", "recorded", "histories", "relations")
+_SHOWN = ("queries", "metrics", "web", "cli", "config", "notify", "checks")
 TESTS = {
-    "groups": ("tests/recorded", "tests/groups", *_JUDGED),
-    "lag": _JUDGED,
-    "health": ("tests/health", *_JUDGED),
-    "alerts": ("tests/alerts", *_JUDGED),
-    "stream": ("tests/stream", "tests/relations", "tests/recorded"),
+    **dict.fromkeys(("groups", "lag", "health", "alerts"), _JUDGED),
+    **dict.fromkeys(_SHOWN, _SHOWN),
+    "stream": ("stream", "relations", "recorded"),
 }
-"""Room -> where its tests are, the fastest first."""
-_OPTIONS = ("-x", "-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", _PURE)
-# A mutant whose tests take longer counts as caught: it does not end. Of the processor, as the machine may be busy.
-_SECONDS, _WAITING = 600, 7_200
+"""Room -> the directories of the tests that may notice its mutants."""
+_OPTIONS = ("-q", "-n0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", _PURE)
+_SECONDS, _BYTES = 30, 6 << 30  # a test that needs more of the processor, or memory, has caught a mutant: it runs wild
+_CALLS = 12_000_000
 _OPPOSITE: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -49,11 +62,20 @@ class _Mutation(ast.NodeTransformer):
     """Changes the node with one number, and counts the nodes that can be changed."""
 
     def __init__(self, chosen: int = -1) -> None:
-        self.count, self.text, self._chosen = 0, "", chosen
+        self.count, self.text, self.lines, self._chosen = 0, "", range(0), chosen
+        self._around: ast.AST = ast.Pass()
 
     def visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return node  # a docstring
+        outer = self._around
+        self._around = node if isinstance(node, (ast.stmt, ast.Lambda)) else outer
+        try:
+            return self._visit(node)
+        finally:
+            self._around = outer
+
+    def _visit(self, node: ast.AST) -> Any:
         if isinstance(node, ast.AnnAssign):
             node.value = self.visit(node.value) if node.value else None
             return node
@@ -63,6 +85,7 @@ class _Mutation(ast.NodeTransformer):
             if self.count - 1 == self._chosen:
                 before, after = ast.unparse(node), ast.unparse(changed)
                 self.text = f"{getattr(node, 'lineno', 0)}: {before[:90]!r} -> {after[:90]!r}"
+                self.lines = _lines(self._around)
                 return ast.copy_location(changed, node)
         return super().generic_visit(node)
 
@@ -85,23 +108,48 @@ class _Mutation(ast.NodeTransformer):
         return new
 
 
-def sites(room: str) -> Iterator[tuple[Path, int]]:
-    """Yield each place of a room that can be changed: its file, and the number of the node."""
+def _lines(node: Any) -> range:
+    """Return the lines of a statement without those of its block, or of a lambda."""
+    blocks = [*getattr(node, "cases", ()), *(getattr(node, "body", ()) if isinstance(node, ast.stmt) else ())]
+    first = min((getattr(one, "pattern", one).lineno for one in blocks), default=node.end_lineno + 1)
+    return range(node.lineno, max(first, node.lineno + 1))
+
+
+class Mutant(NamedTuple):
+    """A change of one node of a file."""
+
+    file: Path
+    number: int
+
+    def read(self) -> tuple[ast.Module, _Mutation]:
+        """Return the changed tree, and what is changed."""
+        mutation = _Mutation(self.number)
+        return ast.fix_missing_locations(mutation.visit(ast.parse(self.file.read_text("utf-8")))), mutation
+
+    def __str__(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.read()[1].text} #{self.number}"
+
+
+def sites(room: str) -> Iterator[Mutant]:
+    """Yield each place of a room that can be changed."""
     for file in sorted((ROOT / "streaming_app" / room).rglob("*.py")):
         counter = _Mutation()
         counter.visit(ast.parse(file.read_text("utf-8")))
-        yield from ((file, number) for number in range(counter.count))
+        yield from (Mutant(file, number) for number in range(counter.count))
+
+
+def _name(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module of the project from a changed tree."""
 
     def __init__(self, file: Path, tree: ast.Module) -> None:
-        self._name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         self._file, self._tree = file, tree
 
     def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != _name(self._file):
             return None
         return importlib.util.spec_from_file_location(fullname, self._file, loader=self)
 
@@ -109,73 +157,246 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self._tree, str(self._file), "exec"), module.__dict__)  # noqa: S102 - the project's own code
 
 
-def _run_tests(file: Path, tree: ast.Module, tests: Sequence[str], without: Sequence[str]) -> int:
-    """Run the tests but those `without` on the changed module in this process; return pytest's exit code."""
-    import pytest  # noqa: PLC0415 - forked processes share what is imported
+class _Executed:
+    """Notes which lines of functions are executed, as a bit each, and counts calls."""
 
-    sys.meta_path.insert(0, _Finder(file, tree))
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.dup2(nothing, 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-    signal.alarm(_WAITING)
-    for part in tests:  # one after the other, so that the fastest decide most mutants
-        code = pytest.main([*_OPTIONS, part, *(f"--deselect={one}" for one in without)])
-        if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
-            return int(code)
-    return 0
+    def __init__(self, files: Sequence[Path], most: int = sys.maxsize) -> None:
+        """Let the process die after `most` calls."""
+        self.lines, self.calls, self._most = dict.fromkeys(map(str, files), 0), 0, most
+
+    def start(self) -> _Executed:
+        threading.settrace(self._call)
+        sys.settrace(self._call)
+        return self
+
+    def stop(self) -> _Executed:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+        return self
+
+    def has(self, file: Path, lines: range) -> bool:
+        """Return whether one of the lines was executed."""
+        return any(self.lines[str(file)] >> line & 1 for line in lines)
+
+    def _call(self, frame: FrameType, event: str, _: object) -> Any:
+        self.calls += event == "call"
+        if self.calls > self._most:
+            os._exit(0)
+        code = frame.f_code
+        return self._line if code.co_filename in self.lines and code.co_flags & inspect.CO_OPTIMIZED else None
+
+    def _line(self, frame: FrameType, *_: object) -> Any:
+        self.lines[frame.f_code.co_filename] |= 1 << frame.f_lineno
+        return self._line
 
 
-def is_caught(file: Path, number: int, tests: Sequence[str], without: Sequence[str] = ()) -> tuple[bool, str]:
-    """Return whether these tests fail for a mutant, and what it changes."""
-    mutation = _Mutation(number)
-    tree = ast.fix_missing_locations(mutation.visit(ast.parse(file.read_text("utf-8"))))
-    if (child := os.fork()) == 0:
-        code = 1
-        try:
-            code = _run_tests(file, tree, tests, without)
-        finally:
-            os._exit(min(code, 1))  # also after an error: the mutant cannot be imported
-    _, status = os.waitpid(child, 0)
-    return status != 0, f"{file.relative_to(ROOT)}:{mutation.text}"
+def _in_forks(work: Callable[[Any], Any], ones: Sequence[Any], jobs: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Yield each one with what `work` returns for it in a process of its own, or None if that has died."""
+    running: dict[int, tuple[Any, Any]] = {}
+    left = [*reversed(ones)]
+    while left or running:
+        if left and len(running) < jobs:
+            one, file = left.pop(), TemporaryFile()  # noqa: SIM115 - it is read after the process
+            if not (child := os.fork()):
+                try:
+                    file.write(pickle.dumps(work(one)))
+                    file.flush()
+                finally:
+                    os._exit(0)
+            running[child] = one, file
+        else:
+            one, file = running.pop(os.wait()[0])
+            with file:
+                file.seek(0)
+                result = file.read()
+            yield one, pickle.loads(result) if result else None  # noqa: S301 - our own
+
+
+class _Collected:
+    """A plugin of pytest that collects tests, and runs those that it is asked for."""
+
+    def __init__(self, tests: Sequence[str], work: Callable[[_Collected], Any]) -> None:
+        """Call `work` once the tests are collected; `result` is what it returns."""
+        import pytest  # noqa: PLC0415 - forked processes share what is imported
+
+        self._items: dict[str, Any] = {}
+        self._failed, self._work, self.result = False, work, None
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.dup2(nothing, 2)
+        pytest.main([*_OPTIONS, *tests], plugins=[self])
+
+    @property
+    def tests(self) -> list[str]:
+        return [*self._items]
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self._items = {one.nodeid: one for one in session.items}
+        self.result = self._work(self)
+        return True
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self._failed = self._failed or report.failed
+
+    def first_failure(self, tests: Sequence[str]) -> str:
+        """Run tests until one fails, and return which one that is, or nothing. The process dies if one runs wild."""
+        resource.setrlimit(resource.RLIMIT_DATA, (_BYTES, _BYTES))
+        signal.signal(signal.SIGVTALRM, lambda *_: os._exit(1))
+        for test, following in zip(tests, [*tests[1:], ""], strict=True):
+            signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
+            item = self._items[test]
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=self._items.get(following))
+            if self._failed:
+                return test
+        return ""
+
+
+class _Trial:
+    """Mutants, the tests that may notice them, and what these tests execute."""
+
+    def __init__(self, mutants: Sequence[Mutant], files: Sequence[Path], most: int, jobs: int) -> None:
+        self._mutants, self._files, self._most, self._jobs = mutants, files, most, jobs
+        self._executed: dict[str, _Executed] = {}
+        self._out = os.fdopen(os.dup(1), "w")
+        self.alive: list[Mutant] = []
+
+    def run(self, tests: Sequence[str]) -> None:
+        """Try all mutants, and print what becomes of each."""
+        ((_, found),) = _in_forks(lambda _: self._collect(tests), [None])
+        if found is None or isinstance(found, str):
+            sys.exit(f"A test fails without a change: {found}")
+        self.alive, again = found
+        for (mutant, chosen), caught in _in_forks(lambda one: _import(*one), again, self._jobs):
+            self._note(mutant, chosen, caught)
+
+    def _collect(self, tests: Sequence[str]) -> Any:
+        """Import and collect; see what each test executes, and try the mutants that need no other import."""
+        imported = _Executed(self._files).start()
+        return _Collected(tests, lambda collected: self._try_all(collected, imported)).result
+
+    def _try_all(self, collected: _Collected, imported: _Executed) -> Any:
+        for file in self._files:
+            importlib.import_module(_name(file))
+        imported.stop()
+        names = {*map(str, self._files)}
+        gc.unfreeze()
+        functions = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in names]
+        gc.freeze()
+        for test, executed in _in_forks(lambda one: self._survey(collected, one), collected.tests, self._jobs):
+            if isinstance(executed, str):
+                return executed
+            self._executed |= {test: executed} if executed else {}  # None: it makes too many calls
+        self._print_share()
+        now, again = [], []
+        for mutant in self._mutants:
+            lines, patches = mutant.read()[1].lines, _patches(mutant, functions)
+            if patches and not imported.has(mutant.file, lines):
+                now.append((mutant, self._chosen(mutant.file, lines), patches))
+            else:
+                again.append((mutant, self._chosen(mutant.file)))
+        for (mutant, chosen, _), caught in _in_forks(lambda one: _patch(collected, *one[1:]), now, self._jobs):
+            self._note(mutant, chosen, caught)
+        return self.alive, again
+
+    def _survey(self, collected: _Collected, test: str) -> _Executed | str:
+        executed = _Executed(self._files, self._most // 4).start()
+        failed = collected.first_failure([test])
+        return failed or executed.stop()
+
+    def _chosen(self, file: Path, lines: range | None = None) -> list[str]:
+        """Return the tests that execute one of the lines, or of the file first, as many as a mutant may cost."""
+        tests = sorted(self._executed, key=lambda one: (self._executed[one].calls, one))
+        if lines:
+            tests = [one for one in tests if self._executed[one].has(file, lines)]
+        else:
+            tests.sort(key=lambda one: not self._executed[one].lines[str(file)])
+        calls = [*accumulate(self._executed[one].calls for one in tests)]
+        return [one for one, sum_ in zip(tests, calls, strict=True) if sum_ <= self._most]
+
+    def _note(self, mutant: Mutant, chosen: Sequence[str], caught: str | None) -> None:
+        self.alive += [mutant] if caught == "" else []
+        what = "ALIVE " if caught == "" else "caught"
+        by = caught or (f"{len(chosen)} tests" if caught == "" else "time, memory or an error of the import")
+        print(what, mutant, "by", by, file=self._out, flush=True)
+
+    def _print_share(self) -> None:
+        """Print how many of the lines of functions the tests execute."""
+        ours = all_ = 0
+        for file in map(str, self._files):
+            reached = 0
+            for executed in self._executed.values():
+                reached |= executed.lines[file]
+            ours += reached.bit_count()
+            codes = _codes(compile(Path(file).read_text("utf-8"), file, "exec"))
+            functions = [one for one in codes if one.co_flags & inspect.CO_OPTIMIZED]
+            all_ += len({line for one in functions for *_, line in one.co_lines() if line})
+        calls = sum(one.calls for one in self._executed.values())
+        print(f"{len(self._executed)} tests, {calls} calls, {ours} of {all_} lines", file=self._out, flush=True)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _codes(one)
+
+
+def _patches(mutant: Mutant, functions: Sequence[FunctionType]) -> list[tuple[FunctionType, CodeType]]:
+    """Return the functions that a mutant changes with their code; none if it changes what an import executes."""
+    name = str(mutant.file)
+    before, after = (compile(one, name, "exec") for one in (mutant.file.read_text("utf-8"), mutant.read()[0]))
+    changed = {}
+    for old, new in zip(_codes(before), _codes(after), strict=True):
+        changed[old] = new
+        consts = [[one for one in code.co_consts if not isinstance(one, CodeType)] for code in (old, new)]
+        if not old.co_flags & inspect.CO_OPTIMIZED and (old.co_code, consts[0]) != (new.co_code, consts[1]):
+            return []
+    found = ((one, one.__code__) for one in functions if one.__code__.co_filename == name)
+    return [(one, changed[code]) for one, code in found if changed.get(code, code) != code]
+
+
+def _patch(collected: _Collected, chosen: Sequence[str], patches: Sequence[tuple[FunctionType, CodeType]]) -> str:
+    for function, code in patches:
+        function.__code__ = code
+    return collected.first_failure(chosen)
+
+
+def _import(mutant: Mutant, chosen: Sequence[str]) -> str | None:
+    sys.meta_path.insert(0, _Finder(mutant.file, mutant.read()[0]))
+    tests = {one.partition("::")[0] for one in chosen}
+    result: str | None = _Collected([*tests], lambda collected: collected.first_failure(chosen)).result
+    return result
 
 
 def main() -> None:
-    """Try a sample of mutants of a room, and print those that no test notices."""
+    """Try a sample of mutants of each room, and print those that no test notices."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("room", choices=TESTS)
+    parser.add_argument("rooms", choices=TESTS, nargs="+", metavar="ROOM")
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--without",
-        nargs="*",
-        default=(),
-        metavar="TEST",
-        help="files or ids of tests: print the mutants that they notice, and whether the others notice them too",
-    )
+    parser.add_argument("--calls", type=int, default=_CALLS, help="how many calls the tests of a mutant may make")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--tests", nargs="*", metavar="TEST", help="other ones than those that may notice these rooms")
+    parser.add_argument("--without", nargs="*", default=(), metavar="TEST", help="files or ids of tests")
     arguments = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # so that each run makes the same calls
+        os.execve(sys.executable, [*sys.orig_argv], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606 - itself
     os.environ.setdefault("HYPOTHESIS_PROFILE", "quick")
-    import hypothesis  # noqa: F401, PLC0415 - as in `_run_tests`
-    import pyarrow as pa  # noqa: PLC0415
-    import pydantic  # noqa: F401, PLC0415
-    import pytest  # noqa: F401, PLC0415
-
-    pa.set_cpu_count(1)
-    tests = tuple(dict.fromkeys(one for one in TESTS[arguments.room] if (ROOT / one).exists()))
-    chosen = [*sites(arguments.room)]
-    random.Random(arguments.seed).shuffle(chosen)  # noqa: S311 - no secret
-    alive, begun = 0, time.monotonic()
-    if is_caught(chosen[0][0], -1, tests)[0]:
-        sys.exit("The tests fail without a change")
-    for count, (file, number) in enumerate(chosen[: arguments.mutants], 1):
-        if arguments.without and not is_caught(file, number, arguments.without)[0]:
-            continue  # without them it is as it was
-        caught, text = is_caught(file, number, tests, arguments.without)
-        alive += not caught
-        print("caught " if caught else "ALIVE  ", f"{count:4} {time.monotonic() - begun:6.0f} s", text, flush=True)
-    print(
-        f"{arguments.room}: {alive} of {min(arguments.mutants, len(chosen))} mutants are alive, of {len(chosen)} sites"
-    )
+    for name in ("hypothesis", "pyarrow", "pydantic", "pytest"):
+        importlib.import_module(name)
+    chosen: list[Mutant] = []
+    for room in arguments.rooms:
+        mutants = [*sites(room)]
+        random.Random(arguments.seed).shuffle(mutants)  # noqa: S311 - no secret
+        chosen += mutants[: arguments.mutants]
+    files = sorted({file for room in arguments.rooms for file in (ROOT / "streaming_app" / room).rglob("*.py")})
+    directories = dict.fromkeys(f"tests/{one}" for room in arguments.rooms for one in TESTS[room])
+    tests = arguments.tests or [one for one in directories if (ROOT / one).exists()]
+    trial = _Trial(chosen, files, arguments.calls, arguments.jobs)
+    trial.run([*tests, *(f"--deselect={one}" for one in arguments.without)])
+    for room in arguments.rooms:
+        alive = sum(one.file.is_relative_to(ROOT / "streaming_app" / room) for one in trial.alive)
+        print(f"{room}: {alive} are alive")
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ class _Collected:
         """Run tests until one fails, and return which one that is, or nothing. The process dies if one runs wild."""
         resource.setrlimit(resource.RLIMIT_DATA, (_BYTES, _BYTES))
         signal.signal(signal.SIGVTALRM, lambda *_: os._exit(1))
-        for test, following in zip(tests, [*tests[1:], ""], strict=True):
+        for test, following in zip(tests, [*tests[1:], ""], strict=False):
             signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
             item = self._items[test]
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self._items.get(following))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from deploy.generate import figures, metrics, prometheus, records, runbook
 from deploy.generate.output import finish
-from tests.long import adding
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,7 +14,6 @@ ROOT = Path(__file__).parents[2]
 def files() -> dict[str, str]:
     """Return the text of every generated file by its path in the project."""
     return {
-        "CONTRIBUTING.md": adding.page(),
         "schemas/RECORDS.md": records.page(),
         "deploy/METRICS.md": metrics.page(),
         **runbook.pages(),

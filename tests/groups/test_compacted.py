@@ -73,15 +73,6 @@ def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_
     assert row_of(folded)["state_since"] == at(MONTHS + 4)
 
 
-def created_again() -> list[tuple[Any, int, Any, Any]]:
-    return [
-        (at(60), 19, M2, member()),
-        (at(60), 23, GROUP, TOPOLOGY),
-        (at(60), 17, GROUP, metadata(2)),
-        (at(60), 22, M2, current(1)),
-    ]
-
-
 @pytest.mark.parametrize("cut", range(11))
 def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> None:
     m3 = {"group_id": "g", "member_id": "m3"}
@@ -108,33 +99,6 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> N
     events = history(first, second)
     assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
     assert [event.member_id for event in events if event.kind == "member_joined"] == ["m2", "m3"]
-
-
-@pytest.mark.parametrize("cut", range(5))
-def test_a_lower_group_epoch_is_a_new_group_with_the_members_that_joined_now(cut: int) -> None:
-    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7))))
-    again = log(*created_again(), first=20)
-    first = fold(again[:cut], old.group)
-    folded = fold(again[cut:], first.group)
-    row = row_of(folded)
-    assert [one["member_id"] for one in row["members"]] == ["m2"]
-    assert (row["group_epoch"], row["assignment_epoch"], row["first_seen_at"]) == (2, 1, at(60))
-    assert row["assignments"] == []
-    events = history(first, folded)
-    assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
-    assert [event.at for event in events if event.kind == "created"] == [at(60)]
-
-
-def test_a_member_that_joins_the_new_group_under_its_old_id_keeps_nothing() -> None:
-    old = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(7))))
-    again = [
-        (when, kind, {**key, "member_id": "m1"} if "member_id" in key else key, value)
-        for when, kind, key, value in created_again()
-    ]
-    row = row_of(fold(log(*again, first=20), old.group))
-    (one,) = row["members"]
-    assert (one["member_id"], one["member_epoch"]) == ("m1", 1)
-    assert row["assignments"] == []
 
 
 def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> None:

@@ -319,15 +319,6 @@ def gone(minutes: float, *places: str) -> GroupHistory:
     return members(*((ago(minutes=minutes), f"m{n}", False, place) for n, place in enumerate(places)))
 
 
-@pytest.mark.parametrize("places", [("a", "a"), ("a", "b"), ("a",)])
-def test_a_group_whose_members_left_has_the_same_time_however_they_left(places: tuple[str, ...]) -> None:
-    """With exactly-once each crash follows a commit within a tenth of a second: it looks like a shutdown."""
-    for minutes, expected in ((4.9, UNKNOWN), (5, DOWN)):
-        known = waiting(ago(minutes=minutes))
-        one = group("Empty", ago(minutes=minutes), first_seen_at=ago(days=9))
-        assert verdict(facts(one, known, gone(minutes, *places))).verdict == expected
-
-
 def test_a_broker_that_is_away_is_evidence() -> None:
     progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)

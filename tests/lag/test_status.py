@@ -38,20 +38,6 @@ def test_the_status_of_a_consumer_that_stopped_stays_although_nothing_is_produce
     assert ages[1].status_since == ages[-1].status_since
 
 
-def test_lag_that_grows_while_offsets_are_committed_is_behind() -> None:
-    cluster = kept_up()
-    offset = cluster.end or 0
-    found = None
-    for _ in range(20):
-        offset += 50
-        cluster.commit_offset(offset)
-        cluster.produce(100)
-        found = cluster.step()
-
-    assert found is not None
-    assert (found.status, found.catch_up_seconds) == ("BEHIND", None)
-
-
 def test_lag_that_falls_is_catching_up_and_says_how_long_it_takes() -> None:
     cluster = kept_up()
     offset = (cluster.end or 0) - 100
@@ -81,30 +67,6 @@ def test_a_commit_that_goes_back_is_rewound_until_it_is_reached_again() -> None:
     found = cluster.step()
 
     assert (found.status, found.rewound_from) == ("OK", None)
-
-
-def test_offsets_that_retention_passed_are_lost() -> None:
-    cluster = kept_up()
-    committed = cluster.commit.offset if cluster.commit else 0
-    cluster.produce(1000)
-    cluster.start = (committed or 0) + 300
-
-    found = cluster.step()
-
-    assert (found.status, found.lost_offsets, found.lag) == ("LOST", 300, (cluster.end or 0) - cluster.start)
-
-
-def test_a_topic_that_was_created_again_is_recreated_whatever_its_size() -> None:
-    for end in (10, 1_000_000):
-        cluster = MiniCluster(tasks=TASKS)
-        keep_up(cluster)
-        cluster.topic_id, cluster.end, cluster.start = "another", end, 0
-
-        found = cluster.step()
-
-        assert (found.status, found.lag, found.lag_seconds) == ("RECREATED", None, None)
-        cluster.commit_offset(5, topic_id="another")
-        assert cluster.step().status in {"OK", "UNKNOWN", "REWOUND"}
 
 
 def test_a_commit_beyond_the_end_of_the_same_topic_is_ahead_of_the_log_once_the_end_was_asked_for_twice() -> None:
@@ -148,16 +110,6 @@ def test_a_topic_that_the_topology_does_not_read_is_left_over() -> None:
     assert (found.status, found.lag, found.task_id) == ("LEFT_OVER", 50, None)
 
 
-def test_without_the_end_of_the_log_the_status_is_unknown() -> None:
-    cluster = kept_up()
-    cluster.end = cluster.start = None
-
-    found = cluster.step()
-
-    assert (found.status, found.lag, found.lag_seconds) == ("UNKNOWN", None, None)
-    assert found.member_id == "alice"
-
-
 def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held() -> None:
     cluster = kept_up()
     cluster.commits_until = cluster.now
@@ -171,18 +123,6 @@ def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held
     assert [found.lag is None for found in late] == [False] * 2 + [True] * 18
     assert [found.held_since is None for found in late] == [True] * 2 + [False] * 18
     assert (after.status, after.held_since) == ("OK", None)
-
-
-def test_a_commit_that_is_older_than_the_start_of_the_log_proves_no_loss() -> None:
-    cluster = kept_up()
-    cluster.commits_until = cluster.now
-    cluster.start = (cluster.end or 0) - 10
-
-    unproven = cluster.step()
-    cluster.commits_until = None
-    proven = cluster.step()
-
-    assert (unproven.status, proven.status) == ("OK", "LOST")
 
 
 def test_a_task_is_not_unowned_because_members_are_read_late() -> None:

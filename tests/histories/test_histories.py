@@ -10,7 +10,7 @@ import pytest
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, IDLE, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS, Verdict
 from tests.alerts.examples import check_text
-from tests.histories.bed import STEP, Outcome, run
+from tests.histories.bed import Outcome, run
 from tests.histories.clients import START
 from tests.histories.history import (
     BEGINS,
@@ -159,26 +159,6 @@ def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(name
 @pytest.mark.parametrize("name", PACED)
 def test_the_same_facts_open_and_end_the_same_problems_at_any_pace(name: str) -> None:
     check_paces(HISTORIES[name])
-
-
-@pytest.mark.parametrize("seconds", [STEP, 60.0])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "The only host with all four instances is lost",
-        "One partition has a record that is tried again and again",
-        "A source topic is missing: the client gives up, and is started again",
-    ],
-)
-def test_a_job_that_is_killed_at_every_step_loses_nothing_and_ends_nothing(name: str, seconds: float) -> None:
-    begins = HISTORIES[name].begins
-    history = replace(HISTORIES[name], watched_from=begins - 10 * MINUTE, seconds=begins + 30 * MINUTE)
-    steady, killed = run(history), run(history, restart_every=seconds)
-    assert [(one.alert_id, one.since, one.opened_at) for one in killed.problems] == [
-        (one.alert_id, one.since, one.opened_at) for one in steady.problems
-    ]
-    assert [one.ended_at for one in killed.problems] == [None]
-    assert [one[1:] for one in killed.notifications] == [one[1:] for one in steady.notifications]
 
 
 def test_the_chosen_histories_bring_every_verdict_and_every_rule_that_a_history_may_bring() -> None:

@@ -75,23 +75,6 @@ def test_tasks_say_who_has_them(warehouse: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("by", "expected"),
-    [
-        ("subtopology", [("0", 580)]),
-        ("member", [("bob", 500), (None, 70), ("alice", 10)]),
-        ("host", [("10.0.0.2", 500), (None, 70), ("10.0.0.1", 10)]),
-        ("partition", [(1, 500), (2, 70), (0, 10), (0, 7), (3, None)]),
-    ],
-)
-def test_every_subject_as_json(warehouse: Path, by: str, expected: list[tuple[object, int]]) -> None:
-    result = run(warehouse, "lag", "--by", by, "--json")
-
-    name = {"host": "client_host", "member": "member_id", "subtopology": "subtopology_id"}
-    found = json.loads(result.stdout)
-    assert [(one[name.get(by, by)], one["lag"]) for one in found] == expected
-
-
 def test_the_view_of_tasks_has_what_json_says_of_them(warehouse: Path) -> None:
     names = "lag, unknown_partitions, min_partition_time, max_partition_time"
     query = f"SELECT {names} FROM task_lag WHERE group_id = 'payments' ORDER BY task_id"

@@ -253,20 +253,6 @@ def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
 EMPTY = replace(group(), state="Empty", state_since=START, member_count=0)
 
 
-@pytest.mark.parametrize("offsets", [200, 7_000], ids=["as before", "with another reason"])
-def test_a_group_that_was_ignored_for_a_while_has_another_problem(offsets: int) -> None:
-    rig = Rig()
-    rig.cycle(400, EMPTY, work=down(400, 200))
-    rig.settings = {"ignore_groups": ["payments"]}
-    rig.restart()
-    rig.cycle(500, EMPTY, work=down(500, 200))
-    rig.settings = {}
-    rig.restart()
-    rig.cycle(600, EMPTY, work=down(600, offsets))
-    assert rig.sent == [(FIRING, "payments"), (RESOLVED, "payments"), (FIRING, "payments")]
-    assert [one.state for one in rig.table.values()] == [RESOLVED, FIRING]
-
-
 def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
     rig = Rig()
     rig.cycle(0, group(), work=lost("payments"))

@@ -219,19 +219,15 @@ class _Collected:
         """Call `work` once the tests are collected; `result` is what it returns."""
         import pytest  # noqa: PLC0415 - forked processes share what is imported
 
-        self._items: dict[str, Any] = {}
+        self.items: dict[str, Any] = {}
         self._failed, self._work, self.result = False, work, None
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
         pytest.main([*_OPTIONS, *tests], plugins=[self])
 
-    @property
-    def tests(self) -> list[str]:
-        return [*self._items]
-
     def pytest_runtestloop(self, session: Any) -> bool:
-        self._items = {one.nodeid: one for one in session.items}
+        self.items = {one.nodeid: one for one in session.items}
         self.result = self._work(self)
         return True
 
@@ -244,8 +240,8 @@ class _Collected:
         signal.signal(signal.SIGVTALRM, lambda *_: os._exit(1))
         for test, following in zip(tests, [*tests[1:], ""], strict=False):
             signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
-            item = self._items[test]
-            item.ihook.pytest_runtest_protocol(item=item, nextitem=self._items.get(following))
+            item = self.items[test]
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=self.items.get(following))
             if self._failed:
                 return test
         return ""
@@ -282,11 +278,12 @@ class _Trial:
         gc.unfreeze()
         functions = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename in names]
         gc.freeze()
-        for test, executed in _in_forks(lambda one: self._survey(collected, one), collected.tests, self._jobs):
+        for test, executed in _in_forks(lambda one: self._survey(collected, one), [*collected.items], self._jobs):
             if isinstance(executed, str):
                 return executed
             self._executed |= {test: executed} if executed else {}  # None: it makes too many calls
-        self._print_share()
+        calls = sum(one.calls for one in self._executed.values())
+        print(f"{len(self._executed)} tests make {calls:,} calls", file=self._out, flush=True)
         now, again = [], []
         for mutant in self._mutants:
             lines, patches = mutant.read()[1].lines, _patches(mutant, functions)
@@ -315,23 +312,8 @@ class _Trial:
 
     def _note(self, mutant: Mutant, chosen: Sequence[str], caught: str | None) -> None:
         self.alive += [mutant] if caught == "" else []
-        what = "ALIVE " if caught == "" else "caught"
-        by = caught or (f"{len(chosen)} tests" if caught == "" else "time, memory or an error of the import")
-        print(what, mutant, "by", by, file=self._out, flush=True)
-
-    def _print_share(self) -> None:
-        """Print how many of the lines of functions the tests execute."""
-        ours = all_ = 0
-        for file in map(str, self._files):
-            reached = 0
-            for executed in self._executed.values():
-                reached |= executed.lines[file]
-            ours += reached.bit_count()
-            codes = _codes(compile(Path(file).read_text("utf-8"), file, "exec"))
-            functions = [one for one in codes if one.co_flags & inspect.CO_OPTIMIZED]
-            all_ += len({line for one in functions for *_, line in one.co_lines() if line})
-        calls = sum(one.calls for one in self._executed.values())
-        print(f"{len(self._executed)} tests, {calls} calls, {ours} of {all_} lines", file=self._out, flush=True)
+        by = f"{len(chosen)} tests" if caught == "" else caught or "time, memory or an error of the import"
+        print("ALIVE " if caught == "" else "caught", mutant, "by", by, file=self._out, flush=True)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -36,7 +36,8 @@ def test_only_groups_that_have_changed_are_read_and_only_what_tells_who_has_a_ta
     store = LagTables(path, "default")
     read = {row["group_id"]: row for row in store.groups(store.reader(), {row["group_id"] for row in rows})}
     assert read.keys() == {row["group_id"] for row in rows}
-    assert read["g299"]["members"] == [{"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "joined_at": None}]
+    member = {"member_id": "m", "process_id": "p", "client_host": "/10.0.0.1", "joined_at": None}
+    assert read["g299"]["members"] == [member]
     assert read["g299"]["assignments"] == [{name: TASK[name] for name in TASK if name != "target"}]
     assert read["null"]["members"] == read["empty"]["assignments"] == []
     assert [row["group_id"] for row in store.groups(store.reader(), {"empty", "unknown"})] == ["empty"]

@@ -211,7 +211,7 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         granted = answer.error_code not in AUTHORIZATION_CODES
         yield _optional_acl(f"DescribeConfigs on {kind.name.title()}:*", granted=granted)
     yield _optional_acl(
-        "Describe on Cluster", granted=_has(admin.describe_cluster()["authorized_operations"], "DESCRIBE")
+        "Describe on Cluster", granted=_has(admin.describe_cluster().get("authorized_operations"), "DESCRIBE")
     )
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED

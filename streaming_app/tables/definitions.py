@@ -13,8 +13,8 @@ from typing import Any
 
 from offsets_decoder.definitions import load_toml, schemas
 
-# Increased when a change of the tables needs more than new nullable columns.
-WAREHOUSE_FORMAT = 1
+# Increased when a change of the tables needs more than new nullable columns: see `formats`.
+WAREHOUSE_FORMAT = 2
 FORMAT_PROPERTY = "streams_groups.format"
 """The Delta table property that holds the format."""
 

@@ -25,7 +25,8 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.rust_table import RustTable, older_than
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.table_creation import create_missing, existing_tables, schema_of
+from streaming_app.tables.upgrade import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,21 +53,23 @@ class TableWriter:
         self.groups = GroupRows(self._tables["groups"])
 
     def prepare(self, report: Report = lambda _: None) -> set[str]:
-        """Create missing tables and upgrade those of older releases; return the names of the new tables.
+        """Create missing tables, claim all, and upgrade those of the release before; return the names of new tables.
 
         Raises StorageError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams call this when they start
-            new = prepare_tables(self.location, report)
+            existing = existing_tables(self.location)
+            new = create_missing(self.location, existing)
             for one in self._tables.values():
                 one.forget()
             claimed = {one.name for one in tables()} if not self._has_claimed else new
-            if self.fence and claimed:
-                try:
+            try:
+                if self.fence and claimed:
                     self.fence.claim(self.location / name for name in sorted(claimed))
-                except (DeltaError, OSError) as error:
-                    raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
-                self._has_claimed = True
+                    self._has_claimed = True
+                upgrade(existing, self.table, lambda name: schema_of(table(name)), report)
+            except (DeltaError, OSError) as error:
+                raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
             return new
 
     def check_owner(self) -> None:

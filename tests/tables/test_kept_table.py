@@ -229,9 +229,9 @@ def test_a_batch_whose_commit_failed_is_written_once(
 CREATES = """
 import sys
 from streaming_app.tables.location import Location
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.table_creation import create_missing
 
-prepare_tables(Location.of(sys.argv[1]), print)
+create_missing(Location.of(sys.argv[1]), ())
 """
 
 

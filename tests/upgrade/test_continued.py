@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.upgrade.test_alerts_upgrade import add
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
-from tests.support.job_runner import run_job, run_once, streams_groups
-from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
+from tests.support.job_runner import run_once
+from tests.upgrade.record import TOPIC, create_topic, extract, produce, read_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,11 +55,7 @@ def extract_for(directory: Path, topic: str, identity: Mapping[str, str]) -> Pat
 
 def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     reader = WarehouseReader(warehouse)
-    events = [
-        event
-        for event in reader.rows(EVENTS)
-        if event["kind"] not in KINDS_OF_LATER_RELEASES and not _is_of_a_deletion(event)
-    ]
+    events = [event for event in reader.rows(EVENTS) if not _is_of_a_deletion(event)]
     return {"events": events} | {
         name: reader.rows(query) for name, query in (("groups", GROUPS), ("members", MEMBERS), ("tasks", ASSIGNMENTS))
     }

@@ -132,7 +132,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     """
     # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
-    from streaming_app.job.services import background_services  # noqa: PLC0415
+    from streaming_app.job.services import background_services, maintenance_service  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
@@ -166,9 +166,16 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for stream in streams:
             for service in stream.services():
                 running.start(service)
+        # a start is not delayed
+        maintenance = maintenance_service(
+            job, writer, lambda: all(stream.progress.has_ended_trigger for stream in streams), stop
+        )
+        if not config.once:
+            running.start(maintenance)
         for supervisor in supervisors:
             supervisor.wait(stop)
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.
         if not stop.is_set():
             services.finish()
+            maintenance.attempt()  # with `once`: all alerts are sent
     report(STOPPED if stop.is_set() else "Done: all available records are processed.")

@@ -53,8 +53,6 @@ class StreamQuery:
         self._id: str | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
-        self.lock = threading.Lock()
-        """Held by each batch, and by everything else that writes the tables of the query."""
 
     @property
     def is_writing(self) -> bool:
@@ -105,8 +103,7 @@ class StreamQuery:
             self._no_batch.clear()
             began = time.monotonic()
             try:
-                with self.lock:
-                    write_batch(batch, batch_id)
+                write_batch(batch, batch_id)
                 if trigger_seconds is not None:
                     due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
                     self._stop.wait(due - trigger_seconds - time.monotonic())  # the next trigger comes after that

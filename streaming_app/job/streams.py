@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from deltalake.exceptions import DeltaError
 
-from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedError, WarehouseError
+from streaming_app.errors import StorageError, StreamChangedError, WarehouseError
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
 from streaming_app.job.stream_query import OFFSETS, StreamQuery, is_lost_connection
@@ -53,8 +53,6 @@ from streaming_app.tables.checkpoint_offsets import (
     newest_batch_ends,
     read_batch_ends,
 )
-from streaming_app.tables.definitions import expiring_tables
-from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.text import count
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
 _READ_PLUGIN_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost
 _LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
-_MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
 
 
 class TopicStream(ABC):
@@ -85,20 +82,17 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    def __init__(
         self,
         job: Job,
         spark: SparkSession,
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
-        maintained: Iterable[MaintainedTable],
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
-        self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
-        self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
         self._spark, self._properties, self._writer = spark, job.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
@@ -125,20 +119,19 @@ class TopicStream(ABC):
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream
             context.setLocalProperty("spark.scheduler.pool", self.name)
         topic = self._client.describe()
-        with self.query.lock:  # else a running maintenance would see tables that come and go
-            self._writer.prepare(self.report)
-            log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
-            position = prepare_start(
-                self._writer,
-                self._checkpoint,
-                topic,
-                reset=self._reset,
-                away=self.health.time_away(),
-                tables=self._query_tables(),
-                log=log,
-                groups=(groups := self._groups_to_read_again()),
-            )
-            self._positions.started(log.cuts)
+        self._writer.prepare(self.report)
+        log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
+        position = prepare_start(
+            self._writer,
+            self._checkpoint,
+            topic,
+            reset=self._reset,
+            away=self.health.time_away(),
+            tables=self._query_tables(),
+            log=log,
+            groups=(groups := self._groups_to_read_again()),
+        )
+        self._positions.started(log.cuts)
         self._reset = False
         self._topic = topic
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
@@ -214,9 +207,8 @@ class TopicStream(ABC):
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
-        """Return the services that report the batches and, without `once`, maintain the tables."""
-        looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
-        return [looks] if self.config.once else [looks, self.maintenance]
+        """Return the services of the stream: the one that reports its batches."""
+        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)]
 
     def _look(self) -> None:
         query = self.query.current
@@ -227,23 +219,10 @@ class TopicStream(ABC):
             if not is_lost_connection(error):  # a lost connection ends the stream
                 raise
 
-    def _maintain(self) -> None:
-        if not self.progress.has_ended_trigger:  # a start is not delayed
-            return
-        try:
-            maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report)
-        except OtherOwnerError:
-            raise
-        except Exception:
-            if not self.stopping.is_set():
-                self.health.maintenance_failed()
-                raise
-
     def finish(self) -> None:
-        """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
+        """Note that the stream is done, with `once`. Raises NothingReadError."""
         self._require_records()
         self.health.nothing_new(self.progress.end_known_at)
-        self.maintenance.attempt()
 
     def close(self) -> None:
         """Release the resources of the stream."""
@@ -300,12 +279,8 @@ class GroupsStream(TopicStream):
     ) -> None:
         """Prepare; `topics` finds the reasons of NotReady."""
         config = job.config
-        maintained = [
-            MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
-            for one in expiring_tables()
-        ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, writer, checkpoint, config.trigger, maintained)
+        super().__init__(job, spark, writer, checkpoint, config.trigger)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._topics, self._services, self._logs = topics, services, LogReaders(job.properties)
         self._read_again = services.read_again
@@ -375,8 +350,7 @@ class CommitsStream(TopicStream):
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
-        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger, maintained)
+        super().__init__(job, spark, writer, checkpoint, config.offsets.trigger)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(

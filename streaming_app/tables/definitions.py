@@ -141,12 +141,6 @@ def views() -> tuple[Table, ...]:
 
 
 @cache
-def expiring_tables() -> tuple[Table, ...]:
-    """Return the tables whose rows expire; `groups` comes first: the history of a group expires with its row."""
-    return tuple(one for one in tables() if one.expires_by)
-
-
-@cache
 def history_tables() -> tuple[Table, ...]:
     """Return the append-only tables. They keep the rows of earlier runs of the job."""
     return tuple(one for one in tables() if one.partition_column)

@@ -22,7 +22,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.request_files import RequestFiles
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import digest
 
 HEALTH, HISTORY = "group_health", "group_health_history"
@@ -108,11 +108,6 @@ class HealthTables:
             else:
                 history.merge(rows, _OF_CHANGE)
         self._is_certain = True
-
-    def maintain(self, retention_days: float) -> None:
-        """If it is due: delete rows that are older than the retention, and compact files."""
-        self._tables[HEALTH].maintain_if_due()
-        self._tables[HISTORY].maintain_if_due(older_than("at", retention_days))
 
 
 def _common(one: Verdict) -> dict[str, Any]:

@@ -32,7 +32,6 @@ class TaskCopiesTable:
     def replace(self, copies: Sequence[TaskCopy]) -> None:
         """Replace all rows by these. Raises OSError when the table cannot be written."""
         self._table.replace(self._table.to_table(copy._asdict() for copy in copies))
-        self._table.maintain_if_due()
 
 
 def read_copies(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:

@@ -208,10 +208,10 @@ assert "trial int" in table("groups").ddl
         "`tests/stream/test_fold_stage.py`, `make lint`",
         _FOLD_ONE
         + """
-from streaming_app.tables.definitions import expiring_tables, history_tables, tables
+from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.stream.outcome import FoldOptions, GroupOutcome
 from streaming_app.stream.outputs import to_tables
-for listed in (expiring_tables(), history_tables(), tables()):
+for listed in (history_tables(), tables()):
     assert "trials" in [one.name for one in listed]
 made = to_tables([GroupOutcome(FoldOptions("c", "t")).with_group(fold(metadata))], {})
 assert made.counts["trials"] == 1

@@ -19,6 +19,7 @@ from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import Batch, Commit, RustTable
 from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
@@ -156,7 +157,7 @@ def test_whatever_two_processes_write_the_table_is_as_one_that_is_opened(place: 
         elif kind == "delete":
             table.delete(f"topic = '{name}'")
         elif kind == "compact":
-            table.maintain()
+            MaintainedTable(table).maintain()
         elif kind == "checkpoint":
             place.delta_table().create_checkpoint()
         else:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
+from deltalake.table import TableAlterer
 
 from streaming_app.checks.result import WARNING
 from streaming_app.checks.warehouse import check_format
@@ -29,6 +30,7 @@ from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, 
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.formats import format_of
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import existing_tables, schema_of
@@ -163,7 +165,7 @@ class KilledError(BaseException):
 WRITES = [
     (Location, "write_bytes"),
     (DeltaTable, "create_write_transaction"),
-    (type(DeltaTable.alter.fget(cast("Any", None))), "set_table_properties"),
+    (TableAlterer, "set_table_properties"),
 ]
 
 
@@ -321,10 +323,10 @@ def test_files_stay_for_readers_of_older_versions_and_go_when_the_retention_is_o
     start(warehouse)
     for name, dataset in reader.items():
         own = RustTable(Location.of(warehouse / name), "default")
-        own.maintain()
+        MaintainedTable(own).maintain()
         assert as_values(dataset.to_table(), name) == rows(recorded)[name]
         own.open().alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
-        own.maintain()
+        MaintainedTable(own).maintain()
         assert list((warehouse / name).glob("*.parquet")) == []
 
 

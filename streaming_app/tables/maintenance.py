@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from streaming_app.report import Report
@@ -32,7 +32,7 @@ from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.newest_tables import NAMES, NewestTables
-from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from streaming_app.tables.rust_table import Commit, RustTable
 from streaming_app.tables.snapshot import MAINTAINED_AFTER, Snapshot
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ class MaintainedTable:
         Removes those, a day old, that the log does not name.
         """
         is_listed = snapshot.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
-        note = Batch([self._maintained, *([] if is_listed else [_LISTED])], hour)
+        noted = [Transaction(one, hour) for one in (self._maintained, *(() if is_listed else (_LISTED,)))]
 
         def write(target: DeltaTable, commit: Commit) -> None:
             none = pa.schema(target.schema().to_arrow()).empty_table()
             write_deltalake(target, none, mode="append", **commit)
 
-        snapshot.change(write, note)
+        snapshot.change(write, noted)
         if is_listed:
             return
         try:

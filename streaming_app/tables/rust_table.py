@@ -234,33 +234,35 @@ class RustTable:
             self.uses.version = self._attempt(write, batch, table_to_write)
             return self.uses.version
 
-    def change_apart(self, write: Write, opened: Opened, batch: Batch | None = None) -> None:
+    def change_apart(self, write: Write, opened: Opened, transactions: Sequence[Transaction] = ()) -> None:
         """Change the table as `change` does, but no other writer waits for it: it has a handle of its own, `opened`.
 
-        Such a commit, and one that is made at the same time, reject each other, and are made again.
+        The commit carries these transactions. Such a commit, and one that is made at the same time, reject each other, and are made again.
         """
         with self.errors():
-            self._attempt(write, batch, opened)
+            self._attempt(write, None, opened, transactions)
 
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
-    def _attempt(self, write: Write, batch: Batch | None, opened: Opened) -> int:
+    def _attempt(
+        self, write: Write, batch: Batch | None, opened: Opened, transactions: Sequence[Transaction] = ()
+    ) -> int:
         def once() -> int:
             with opened(self.location) as kept:
                 if self._fence:
                     self._fence.check(kept)
                 if batch is None or not batch.is_in(kept):
                     with conflicts(kept):
-                        write(kept.table, self._commit(batch))
+                        write(kept.table, self._commit(batch.transactions if batch else transactions))
                 self._version = kept.table.version()
                 return self._version
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
-    def _commit(self, batch: Batch | None) -> Commit:
+    def _commit(self, transactions: Sequence[Transaction]) -> Commit:
         own = [self._fence.transaction()] if self._fence else []
-        properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
+        properties = CommitProperties(app_transactions=[*own, *transactions])
         return {"commit_properties": properties, "post_commithook_properties": HOOKS}
 
     @contextmanager

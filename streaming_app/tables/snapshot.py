@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
-from streaming_app.tables.rust_table import Batch, Commit, RustTable, Write
+from streaming_app.tables.rust_table import Commit, RustTable, Write
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Transaction
     from deltalake.transaction import AddAction
 
     from streaming_app.tables.location import Location
@@ -48,9 +48,9 @@ class Snapshot:
         """Return the version of the newest transaction of an application."""
         return self._kept.transaction_version(app_id)
 
-    def change(self, write: Write, batch: Batch | None = None) -> None:
+    def change(self, write: Write, transactions: Sequence[Transaction] = ()) -> None:
         """Commit to the newest version, as `RustTable.change_apart` does."""
-        self._own.change_apart(write, self._opened, batch)
+        self._own.change_apart(write, self._opened, transactions)
 
     def replace(self, removed: Sequence[StoredFile], added: Sequence[AddAction]) -> bool:
         """Replace files by others in one commit; return False, and commit nothing, if one of them is gone."""

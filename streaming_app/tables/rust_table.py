@@ -237,7 +237,8 @@ class RustTable:
     def change_apart(self, write: Write, opened: Opened, transactions: Sequence[Transaction] = ()) -> None:
         """Change the table as `change` does, but no other writer waits for it: it has a handle of its own, `opened`.
 
-        The commit carries these transactions. Such a commit, and one that is made at the same time, reject each other, and are made again.
+        It carries these transactions. It and a commit that is made at the same time reject each other: one of them is
+        made again.
         """
         with self.errors():
             self._attempt(write, None, opened, transactions)

@@ -20,7 +20,7 @@ from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.health import Health
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.log_damage import mend_logs
+from streaming_app.tables.log_damage import repair_logs
 from streaming_app.tables.table_creation import existing_tables
 from streaming_app.tables.writer import TableWriter
 
@@ -54,7 +54,7 @@ def owned(
     client properties cannot be read; and StopRequestedError.
     """
     own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
-    mend_logs(own, report)
+    repair_logs(own, report)
     # This is checked again with Spark; without Spark an error is found in a second.
     existing_tables(config.warehouse)
     _check_commits(config, report)
@@ -75,7 +75,7 @@ def owned(
 
     with probes, owning(config, report, stop, wait_for) as owner:
         if health.status.waits_for:  # the last owner may have ended because of a power cut
-            mend_logs(own, report)
+            repair_logs(own, report)
         health.waits_for(None)
         yield owner, probes.close
 

@@ -35,7 +35,7 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
-from streaming_app.tables.maintenance import maintained_tables, run_due
+from streaming_app.tables.maintenance import maintain_all, maintained_tables
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def maintenance_service(job: Job, writer: TableWriter, may_run: Callable[[], boo
 
     def run() -> None:
         try:
-            run_due(due, lambda: stop.is_set() or service.stopping.is_set(), job.report)
+            maintain_all(due, lambda: stop.is_set() or service.stopping.is_set(), job.report)
         except OtherOwnerError:
             raise
         except Exception:

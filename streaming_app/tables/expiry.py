@@ -26,7 +26,7 @@ from streaming_app.tables.reader import time_literal
 
 if TYPE_CHECKING:
     from streaming_app.tables.rust_table import RustTable
-    from streaming_app.tables.snapshot import Snapshot
+    from streaming_app.tables.table_files import TableFiles
 
 _FILES_PER_COMMIT = 20
 _ROWS = 250_000  # of a file that takes the place of one with expired rows
@@ -65,7 +65,7 @@ _KEPT = {
 """By table; in any other table all expired rows are deleted."""
 
 
-def delete_expired(own: RustTable, snapshot: Snapshot, groups: RustTable | None, days: float) -> int:
+def delete_expired(own: RustTable, current: TableFiles, groups: RustTable | None, days: float) -> int:
     """Delete the rows that are older than so many days, but for those to keep; return how many.
 
     Files of which others delete rows at the same time stay until the next day. Raises OSError and delta-rs' errors.
@@ -73,7 +73,7 @@ def delete_expired(own: RustTable, snapshot: Snapshot, groups: RustTable | None,
     definition = table(own.location.name)
     time, cutoff = str(definition.expires_by), datetime.now(timezone.utc) - timedelta(days=days)
     condition = f"{own.own_rows} AND {time} < {time_literal(cutoff)}"
-    query = QueryBuilder().register("t", snapshot.table)
+    query = QueryBuilder().register("t", current.table)
     if groups:
         query.register("groups_of_all_clusters", groups.open())
     (count,) = to_arrow(query.execute(f"SELECT count(*) AS n FROM t WHERE {condition}"))["n"].to_pylist()  # noqa: S608 - quoted
@@ -89,17 +89,17 @@ def delete_expired(own: RustTable, snapshot: Snapshot, groups: RustTable | None,
         return pa.array([old and one not in is_kept for old, one in zip(is_old.to_pylist(), keys, strict=True)])
 
     deleted = 0
-    for some in chunks(snapshot.files(), _FILES_PER_COMMIT) if count > len(is_kept) else ():
+    for some in chunks(current.files(), _FILES_PER_COMMIT) if count > len(is_kept) else ():
         removed, rest, gone = list[StoredFile](), list[EncodedFile](), 0
         for file in some:
-            content = pq.ParquetFile(pa.BufferReader(read_file(snapshot.table, file.path, file.size)))
+            content = pq.ParquetFile(pa.BufferReader(read_file(current.table, file.path, file.size)))
             if any(_expired(rows, time, cutoff).true_count for rows in _read(content, [time])):
                 kept_rows = [(rows.num_rows, rows.filter(pc.invert(is_gone(rows)))) for rows in _read(content, None)]
                 if of_file := sum(before - rows.num_rows for before, rows in kept_rows):
                     removed.append(file)
                     rest += [encode_file(rows) for _, rows in kept_rows if rows.num_rows]
                     gone += of_file
-        if removed and snapshot.replace(removed, [write_file(own.location, own.cluster, one) for one in rest]):
+        if removed and current.replace(removed, [write_file(own.location, own.cluster, one) for one in rest]):
             deleted += gone
     return deleted
 

@@ -28,7 +28,7 @@ from streaming_app.threads import in_parallel
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from streaming_app.tables.rust_table import Commit, RustTable
+    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 _FILES_PER_COMMIT = 200  # what a process that dies has copied for nothing
 _VECTORS = "deletionVectors"
@@ -79,8 +79,8 @@ def _copy(own: RustTable, table: DeltaTable, file: RootFile) -> None:
     (own.location / file.target).write_bytes(read_file(table, file.name, file.size))
 
 
-def _replace(files: list[RootFile], table: DeltaTable, commit: Commit) -> None:
-    """Commit the copies of the files that the table still has."""
+def _replace(files: list[RootFile], table: DeltaTable, commit: CommitOptions) -> None:
+    """CommitOptions the copies of the files that the table still has."""
     still, now = {file.name for file in root_files(table)}, int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = []
     for one in files:

@@ -38,8 +38,8 @@ from streaming_app.tables.group_files import (
 )
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import SORT_MEMORY, Commit, RustTable
-from streaming_app.tables.snapshot import Snapshot
+from streaming_app.tables.rust_table import SORT_MEMORY, CommitOptions, RustTable
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.threads import in_parallel
 
 _FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
@@ -110,13 +110,13 @@ class GroupRows:
         if large:  # which are divided now
             self._replace_files(rewrite)
 
-    def compact(self, snapshot: Snapshot) -> None:
+    def compact(self, current: TableFiles) -> None:
         """Give the files ranges of their own, and merge small ones, unless they are as they should be."""
-        files = group_files(snapshot.table, self._own.cluster)
+        files = group_files(current.table, self._own.cluster)
         if not is_well_divided(files):
             spans = (span for span in ranges(files, _COMPACTED_BYTES) if len(span.files) > 1)
-            removed, added = self._divide(snapshot.table, files, spans)
-            snapshot.replace([one.stored for one in removed], added)
+            removed, added = self._divide(current.table, files, spans)
+            current.replace([one.stored for one in removed], added)
 
     def _divide(self, groups: DeltaTable, files: Sequence[GroupFile], spans: Iterable[Span]) -> _Rewritten:
         """Write the rows of these spans, each into files with ranges of their own."""
@@ -137,7 +137,7 @@ class GroupRows:
         """Commit what `rewrite` returns. It is not called again where only files of other clusters have changed."""
         known: tuple[Sequence[GroupFile], _Rewritten] | None = None
 
-        def write(groups: DeltaTable, commit: Commit) -> None:
+        def write(groups: DeltaTable, commit: CommitOptions) -> None:
             nonlocal known
             files = group_files(groups, self._own.cluster)
             if known is None or known[0] != files:

@@ -11,7 +11,7 @@ look for log entries to remove, for which it would list the whole log. The log a
 cluster were last maintained: a job that runs at intervals (`--once`) does it once an hour, and deletes expired rows
 daily.
 
-One service of the job does all this in a thread of its own, and nobody waits for it (see `snapshot`): a store that
+One service of the job does all this in a thread of its own, and nobody waits for it (see `table_files`): a store that
 answers late delays no batch and no alert. Each of its writes is whole, so it may end at any point.
 """
 
@@ -32,8 +32,8 @@ from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.newest_tables import NAMES, NewestTables
-from streaming_app.tables.rust_table import Commit, RustTable
-from streaming_app.tables.snapshot import MAINTAINED_AFTER, Snapshot
+from streaming_app.tables.rust_table import CommitOptions, RustTable
+from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
@@ -46,7 +46,7 @@ _HOUR_SECONDS, _HOURS = 3600, 24  # of a day
 _MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
 _UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
-Compact = Callable[[Snapshot], object]
+Compact = Callable[[TableFiles], object]
 
 
 def maintained_tables(writer: TableWriter, retention_days: float, history_days: float) -> list[MaintainedTable]:
@@ -108,7 +108,7 @@ class MaintainedTable:
             return True
         return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
 
-    def run(self) -> int:
+    def maintain_if_due(self) -> int:
         """Do what is due; after a failure it is not, as after a success. Return how many expired rows were deleted."""
         if self.is_due():
             return self.maintain()
@@ -116,7 +116,7 @@ class MaintainedTable:
             self._checkpoint = self.own.uses.version
         elif self.own.uses.version - self._checkpoint >= _COMMITS_PER_CHECKPOINT:
             self._checkpoint = self.own.uses.version
-            _make_checkpoint(Snapshot(self.own))
+            _make_checkpoint(TableFiles(self.own))
         return 0
 
     def maintain(self) -> int:
@@ -127,27 +127,27 @@ class MaintainedTable:
         has_grown, deleted = self.has_grown, 0
         self._maintained_at, self._known, self._checkpoint = self._clock(), self.own.uses.commits, self.own.uses.version
         with self.own.errors():
-            snapshot = Snapshot(self.own, has_grown=has_grown)
-            noted, hour = snapshot.transaction_version(self._maintained), self._hour()
+            current = TableFiles(self.own, has_grown=has_grown)
+            noted, hour = current.transaction_version(self._maintained), self._hour()
             if table(self.own.location.name).expires_by and (noted is None or noted // _HOURS != hour // _HOURS):
-                deleted = delete_expired(self.own, snapshot, self._groups, self._days)
-            _make_checkpoint(snapshot)
+                deleted = delete_expired(self.own, current, self._groups, self._days)
+            _make_checkpoint(current)
             if noted != hour:
-                self._note(snapshot, hour)
-            snapshot.table.cleanup_metadata()
-            self._compact(snapshot)
+                self._note(current, hour)
+            current.table.cleanup_metadata()
+            self._compact(current)
         return deleted
 
-    def merge_files(self, snapshot: Snapshot) -> None:
+    def merge_files(self, current: TableFiles) -> None:
         """Merge the small files of the cluster."""
         own = [("cluster", "=", self.own.cluster)]
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
 
         # Rows of any cluster are deleted all the time: what other commits prevent, the next compaction does.
         with suppress(ConflictError):
-            snapshot.change(write)
+            current.change(write)
 
     @property
     def _maintained(self) -> str:
@@ -156,34 +156,34 @@ class MaintainedTable:
     def _hour(self) -> int:
         return int(self._wall_clock()) // _HOUR_SECONDS
 
-    def _note(self, snapshot: Snapshot, hour: int) -> None:
+    def _note(self, current: TableFiles, hour: int) -> None:
         """Let the log say that the rows were maintained, and list all files, unless that was done in this hour.
 
         Removes those, a day old, that the log does not name.
         """
-        is_listed = snapshot.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
+        is_listed = current.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
         noted = [Transaction(one, hour) for one in (self._maintained, *(() if is_listed else (_LISTED,)))]
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             none = pa.schema(target.schema().to_arrow()).empty_table()
             write_deltalake(target, none, mode="append", **commit)
 
-        snapshot.change(write, noted)
+        current.change(write, noted)
         if is_listed:
             return
         try:
-            snapshot.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
+            current.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
         except DeltaError:  # for example for a table that keeps its versions for more than a day
-            snapshot.table.vacuum(dry_run=False, full=True)
+            current.table.vacuum(dry_run=False, full=True)
 
 
-def _make_checkpoint(snapshot: Snapshot) -> None:
+def _make_checkpoint(current: TableFiles) -> None:
     """Make a checkpoint. Before, remove the files whose tombstones it omits."""
-    snapshot.table.vacuum(dry_run=False)
-    snapshot.table.create_checkpoint()
+    current.table.vacuum(dry_run=False)
+    current.table.create_checkpoint()
 
 
-def run_due(found: Iterable[MaintainedTable], is_stopping: Callable[[], bool], report: Report) -> None:
+def maintain_all(found: Iterable[MaintainedTable], is_stopping: Callable[[], bool], report: Report) -> None:
     """Do what is due for these tables, one after the other; nothing begins while `is_stopping`.
 
     A failure keeps no other table from its maintenance, and is raised after that.
@@ -193,7 +193,7 @@ def run_due(found: Iterable[MaintainedTable], is_stopping: Callable[[], bool], r
         if is_stopping():
             return
         try:
-            if deleted := one.run():
+            if deleted := one.maintain_if_due():
                 report(f"maintenance: {deleted:,} expired rows of {one.own.location.name} deleted")
         except Exception as error:  # noqa: BLE001 - Delta and stores raise many kinds
             failure = failure or error

@@ -19,8 +19,8 @@ from deltalake import QueryBuilder
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import SORT_MEMORY, Batch
-from streaming_app.tables.snapshot import MAINTAINED_AFTER, Snapshot
+from streaming_app.tables.rust_table import SORT_MEMORY
+from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
     from streaming_app.tables.data_files import EncodedFile
@@ -85,19 +85,19 @@ class NewestTables:
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
 
-    def compact(self, name: str, snapshot: Snapshot) -> None:
+    def compact(self, name: str, current: TableFiles) -> None:
         """Keep only the newest row of each key. That rewrites all of the table, so it waits until there is enough.
 
         Rows that are appended meanwhile stay, in files of their own.
         """
-        own, files = self._writer.table(name), snapshot.files()
-        if not snapshot.has_grown and len(files) < MAINTAINED_AFTER:
+        own, files = self._writer.table(name), current.files()
+        if not current.has_grown and len(files) < MAINTAINED_AFTER:
             return
-        builder = QueryBuilder().register("t", snapshot.table)
+        builder = QueryBuilder().register("t", current.table)
         builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
         newest = pa.RecordBatchReader.from_stream(builder.execute(self._newest_rows(name, own.own_rows)))
         added = [write_file(own.location, own.cluster, encode_file(rows)) for rows in _parts(newest, own.schema())]
-        snapshot.replace(files, added)
+        current.replace(files, added)
 
     def _newest_rows(self, name: str, own_rows: str) -> str:
         form, columns = _FORMS[name], ", ".join(f'"{column}"' for column in table(name).names)

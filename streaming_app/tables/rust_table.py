@@ -38,14 +38,14 @@ from streaming_app.tables.reader import query_table, quote
 from streaming_app.threads import in_parallel
 
 
-class Commit(TypedDict):
+class CommitOptions(TypedDict):
     """The keyword arguments of delta-rs for one commit."""
 
     commit_properties: CommitProperties
     post_commithook_properties: PostCommitHookProperties
 
 
-Write = Callable[[DeltaTable, Commit], object]
+Write = Callable[[DeltaTable, CommitOptions], object]
 """Makes one commit to a table with these arguments."""
 Opened = Callable[[Location], AbstractContextManager[KeptTable]]
 """Gives the newest version of a table to a writer."""
@@ -160,7 +160,7 @@ class RustTable:
             )
         added: list[AddAction] = []  # written once, however often the commit is tried
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             added.extend(self._write_files(rows) if not added else ())
             partitions = target.metadata().partition_columns
             target.create_write_transaction([*added], "append", target.schema(), partitions, **commit)
@@ -202,7 +202,7 @@ class RustTable:
         """Delete the rows of the table that have the key of one of `rows` (null equals null); return the version."""
         same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t", **commit)
             merge.when_matched_delete().execute()
 
@@ -216,7 +216,7 @@ class RustTable:
         of_key = (f't."{name}" = s."{name}"' for name in ("cluster", *key))
         same = " AND ".join([f"t.cluster = {quote(self.cluster)}", *of_key])
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             merge = target.merge(rows, same, "s", "t", **commit)
             if removed:
                 merge = merge.when_matched_delete(removed)
@@ -261,7 +261,7 @@ class RustTable:
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
-    def _commit(self, transactions: Sequence[Transaction]) -> Commit:
+    def _commit(self, transactions: Sequence[Transaction]) -> CommitOptions:
         own = [self._fence.transaction()] if self._fence else []
         properties = CommitProperties(app_transactions=[*own, *transactions])
         return {"commit_properties": properties, "post_commithook_properties": HOOKS}

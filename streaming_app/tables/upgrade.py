@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from streaming_app.report import Report
-    from streaming_app.tables.rust_table import Commit, RustTable
+    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 _PROGRESS_SECONDS = 2.0
 
@@ -52,7 +52,7 @@ _LOCAL, _STORE = Work(tables=80, files=800, size=100_000_000), Work(tables=2, fi
 """What is done in a second, in a local directory and in a store that answers in 40 ms."""
 
 
-class Step(NamedTuple):
+class UpgradeStep(NamedTuple):
     """A change that a release makes in tables."""
 
     format: int
@@ -70,7 +70,7 @@ def _files_to_move(table: DeltaTable) -> Work:
     return Work(min(1, len(files)), len(files), sum(one.size for one in files))
 
 
-STEPS = (Step(2, None, _files_to_move, move_files),)
+STEPS = (UpgradeStep(2, None, _files_to_move, move_files),)
 
 
 def work_of(tables: Mapping[str, DeltaTable]) -> Work:
@@ -113,11 +113,11 @@ def upgrade(
     progress.end()
 
 
-def _steps(name: str) -> Iterator[Step]:
+def _steps(name: str) -> Iterator[UpgradeStep]:
     return (one for one in STEPS if one.format == WAREHOUSE_FORMAT and (one.tables is None or name in one.tables))
 
 
-def _set_format(table: DeltaTable, commit: Commit) -> None:
+def _set_format(table: DeltaTable, commit: CommitOptions) -> None:
     if is_older(table):  # another job may have done it
         properties = {FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}
         table.alter.set_table_properties(properties, raise_if_not_exists=False, **commit)

@@ -251,7 +251,7 @@ def test_a_job_that_has_read_all_ends_while_it_maintains_its_tables(
         stop.set()
         noticed.append(wait_until(is_stopping))
 
-    monkeypatch.setattr(services, "run_due", maintain)
+    monkeypatch.setattr(services, "maintain_all", maintain)
     run_in(once=True, stop=stop, report=lines.append)
     assert noticed
     assert all(noticed)

@@ -21,7 +21,7 @@ from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.snapshot import Snapshot
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
@@ -188,7 +188,7 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     writer = TableWriter(spark, str(written), "default")
     tables = NewestTables(writer, "default", 36_500)
     for name in NAMES:
-        tables.compact(name, Snapshot(writer.table(name)))
+        tables.compact(name, TableFiles(writer.table(name)))
         MaintainedTable(writer.table(name), compact=partial(tables.compact, name)).maintain()
     assert content(written) == expected
     assert {name: writer.table(name).count_rows() for name in NAMES} == {"offset_commits": 2, "group_records": 6}

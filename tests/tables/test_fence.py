@@ -31,7 +31,7 @@ from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.snapshot import Snapshot
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
@@ -180,12 +180,12 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
 
 def expire(writer: TableWriter, name: str) -> None:
     own = writer.table(name)
-    delete_expired(own, Snapshot(own), writer.table("groups"), 1)
+    delete_expired(own, TableFiles(own), writer.table("groups"), 1)
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {
     "append": lambda writer: writer.table("group_events").append([encode_file(events())], Batch(["b-group_events"], 1)),
-    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS, Snapshot(writer.table(COMMITS))),
+    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS, TableFiles(writer.table(COMMITS))),
     "expired events": lambda writer: expire(writer, "group_events"),
     "expired records": lambda writer: expire(writer, "quarantine"),
 }
@@ -245,7 +245,7 @@ def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
         append(warehouse, "group_events", {**EVENT, "offset": offset})
     claimed(warehouse, NEW)
     with pytest.raises(OtherOwnerError):
-        MaintainedTable(old).merge_files(Snapshot(old))
+        MaintainedTable(old).merge_files(TableFiles(old))
     assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
 
 

@@ -20,7 +20,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
-from streaming_app.tables.snapshot import Snapshot
+from streaming_app.tables.table_files import TableFiles
 from tests.support.warehouses import make_warehouse
 
 NUMBERS = range(40)
@@ -206,7 +206,7 @@ def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(few: GroupRows, 
 
 
 def compact(groups: GroupRows, path: Path) -> None:
-    groups.compact(Snapshot(group_table(path)))
+    groups.compact(TableFiles(group_table(path)))
 
 
 @pytest.mark.parametrize("most", [4 << 20, 1], ids=["few bytes", "many bytes"])

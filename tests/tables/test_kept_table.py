@@ -20,7 +20,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
-from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from streaming_app.tables.rust_table import Batch, CommitOptions, RustTable
 from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
@@ -115,7 +115,7 @@ def test_a_later_job_that_claims_the_table_during_a_write_is_not_overwritten(pla
     table, calls = RustTable(place, "default", Fence("default", 1)), 0
     table.append(rows("a"))
 
-    def write(target: DeltaTable, commit: Commit) -> None:
+    def write(target: DeltaTable, commit: CommitOptions) -> None:
         nonlocal calls
         calls += 1
         Fence("default", 2).claim([place])
@@ -132,7 +132,7 @@ def test_a_reader_does_not_move_the_table_that_is_being_written(place: Location)
     table, seen = RustTable(place, "default"), []
     table.append(rows("a"))
 
-    def write(target: DeltaTable, commit: Commit) -> None:
+    def write(target: DeltaTable, commit: CommitOptions) -> None:
         append_as_other(place, "b")
         before = target.version()
         assert newest_table(place).version() == before + 1

@@ -16,9 +16,9 @@ from streaming_app.stream.groups_batch import GroupsBatchWriter
 from streaming_app.stream.outcome import FoldOptions
 from streaming_app.tables import maintenance, table_creation
 from streaming_app.tables.expiry import delete_expired
-from streaming_app.tables.maintenance import MaintainedTable, maintained_tables, run_due
+from streaming_app.tables.maintenance import MaintainedTable, maintain_all, maintained_tables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.snapshot import MAINTAINED_AFTER, Snapshot
+from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
 
@@ -41,7 +41,7 @@ def let_all_be_due(tables: Iterable[MaintainedTable]) -> None:
 
 def expire(writer: TableWriter, name: str, days: float) -> int:
     own = writer.table(name)
-    return delete_expired(own, Snapshot(own), writer.table("groups"), days)
+    return delete_expired(own, TableFiles(own), writer.table("groups"), days)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
     for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
         write_batch(batch(spark, records(group, days_ago, deleted=deleted)), number)
-    run_due(of_writer(writer), lambda: False, lines.append)
+    maintain_all(of_writer(writer), lambda: False, lines.append)
 
     opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
@@ -194,7 +194,7 @@ def test_a_failure_keeps_no_other_table_from_its_maintenance_and_comes_again_whe
     lost.rename(empty_warehouse / "away")
 
     def maintain() -> None:
-        run_due(tables, lambda: False, lines.append)
+        maintain_all(tables, lambda: False, lines.append)
 
     with pytest.raises(OSError, match=r"^Cannot write the table quarantine: [^\n]+$"):
         maintain()

@@ -16,7 +16,7 @@ from streaming_app.tables import rust_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from streaming_app.tables.rust_table import Batch, CommitOptions, RustTable
 from tests.support.locks import WatchedLock
 from tests.support.warehouses import arrow_schema, make_warehouse
 
@@ -118,7 +118,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(
     began, went_on = threading.Event(), threading.Event()
     order: list[str] = []
 
-    def slow(target: DeltaTable, _: Commit) -> None:
+    def slow(target: DeltaTable, _: CommitOptions) -> None:
         began.set()
         assert went_on.wait(300)
         order.append("first")

@@ -382,10 +382,11 @@ def set_format(warehouse: Path, number: int) -> None:
 
 def before_0_3(warehouse: Path) -> str:
     set_format(warehouse, 1)
-    table, kept = DeltaTable(warehouse / "alerts"), ["cluster", "group_id", "rule"]
-    rows = table.to_pyarrow_table().select(kept)
-    write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
-    return "alerts is of a release before 0.3, and this is 0.4: go through 0.3, see "
+    for name in ("alerts", "groups"):
+        table, kept = DeltaTable(warehouse / name), ["cluster", "group_id"]
+        rows = table.to_pyarrow_table().select(kept)
+        write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
+    return "is of a release before 0.3, and this is 0.4: go through 0.3, see "
 
 
 def of_a_newer_release(warehouse: Path) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
-from streaming_app.tables.rust_table import Commit, RustTable, Write
+from streaming_app.tables.rust_table import CommitOptions, RustTable, Write
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
@@ -26,7 +26,7 @@ MAINTAINED_AFTER = 100
 """Commits, each of which leaves a file or two."""
 
 
-class Snapshot:
+class TableFiles:
     """The rows of one cluster in a table."""
 
     def __init__(self, own: RustTable, *, has_grown: bool = True) -> None:
@@ -49,14 +49,14 @@ class Snapshot:
         return self._kept.transaction_version(app_id)
 
     def change(self, write: Write, transactions: Sequence[Transaction] = ()) -> None:
-        """Commit to the newest version, as `RustTable.change_apart` does."""
+        """CommitOptions to the newest version, as `RustTable.change_apart` does."""
         self._own.change_apart(write, self._opened, transactions)
 
     def replace(self, removed: Sequence[StoredFile], added: Sequence[AddAction]) -> bool:
         """Replace files by others in one commit; return False, and commit nothing, if one of them is gone."""
         paths, is_whole = {one.path for one in removed}, False
 
-        def write(table: DeltaTable, commit: Commit) -> None:
+        def write(table: DeltaTable, commit: CommitOptions) -> None:
             nonlocal is_whole
             is_whole = paths <= {one.path for one in stored_files(table, self._own.cluster)}
             if is_whole and (removed or added):

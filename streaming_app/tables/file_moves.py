@@ -80,7 +80,7 @@ def _copy(own: RustTable, table: DeltaTable, file: RootFile) -> None:
 
 
 def _replace(files: list[RootFile], table: DeltaTable, commit: CommitOptions) -> None:
-    """CommitOptions the copies of the files that the table still has."""
+    """Commit the copies of the files that the table still has."""
     still, now = {file.name for file in root_files(table)}, int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = []
     for one in files:

@@ -19,7 +19,7 @@ from deltalake import QueryBuilder
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import SORT_MEMORY
+from streaming_app.tables.rust_table import SORT_MEMORY, Batch
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:

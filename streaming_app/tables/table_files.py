@@ -49,7 +49,7 @@ class TableFiles:
         return self._kept.transaction_version(app_id)
 
     def change(self, write: Write, transactions: Sequence[Transaction] = ()) -> None:
-        """CommitOptions to the newest version, as `RustTable.change_apart` does."""
+        """Commit to the newest version, as `RustTable.change_apart` does."""
         self._own.change_apart(write, self._opened, transactions)
 
     def replace(self, removed: Sequence[StoredFile], added: Sequence[AddAction]) -> bool:

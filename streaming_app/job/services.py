@@ -178,6 +178,8 @@ def maintenance_service(job: Job, writer: TableWriter, may_run: Callable[[], boo
 
     def run() -> None:
         try:
+            if job.fence:
+                job.fence.maintain_log()
             maintain_all(due, lambda: stop.is_set() or service.stopping.is_set(), job.report)
         except OtherOwnerError:
             raise

@@ -64,6 +64,9 @@ class Fence:
         if term_in(table, self.application) > self.term:
             self._refuse()
 
+    def maintain_log(self) -> None:
+        """Maintain what the job itself commits terms to, if it does."""
+
     def check_owner(self) -> None:
         """Raise OtherOwnerError if this job already knows that another one has taken over; reads no table."""
         if self.is_lost:

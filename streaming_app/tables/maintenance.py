@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
+_IDLE_SECONDS = 86_400.0
 _COMMITS_PER_CHECKPOINT = 50
 _LISTED = "streams-groups-listed-files"  # the transaction of this application is the hour of the last listing
 _MAINTAINED = "streams-groups-maintained"  # that of a cluster has the hour in which its rows were last maintained
@@ -96,9 +97,9 @@ class MaintainedTable:
         return self.own.uses.commits - self._known >= MAINTAINED_AFTER
 
     def is_due(self) -> bool:
-        """Return whether the table is to be maintained: after a hundred commits, and after half an hour.
+        """Return whether the table is to be maintained: after a hundred commits, or half an hour if there was any.
 
-        After a start it is if that was not done in this hour.
+        Without commits it is once a day, since rows expire; after a start, if that was not done in this hour.
         """
         if self._maintained_at is None:
             with suppress(DeltaError, OSError):  # which `maintain` raises, too
@@ -106,7 +107,8 @@ class MaintainedTable:
                     self._maintained_at = self._clock()
         if self._maintained_at is None or self.has_grown:
             return True
-        return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
+        is_idle = self.own.uses.commits == self._known
+        return not 0 <= self._clock() - self._maintained_at < (_IDLE_SECONDS if is_idle else _MAINTAINED_SECONDS)
 
     def maintain_if_due(self) -> int:
         """Do what is due; after a failure it is not, as after a success. Return how many expired rows were deleted."""

@@ -20,6 +20,8 @@ from streaming_app.stream.health import Health
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
 from tests.support.s3_server import S3Server, s3_server
@@ -138,3 +140,25 @@ def test_rows_that_are_written_while_a_table_is_maintained_are_all_there(
     found = [row["group_id"] for row in own.select("group_id").to_pylist()]
     assert sorted(found) == sorted(f"g{number}" for number in range(written))
     assert pa.table(own.open().get_add_actions()).num_rows < 110
+
+
+def test_a_table_is_maintained_after_many_commits_half_an_hour_after_a_few_and_daily_without_any(
+    tmp_path: Path,
+) -> None:
+    own, now = RustTable(Location.of(make_warehouse(tmp_path) / "lag"), "default"), [0.0]
+    table = MaintainedTable(own, clock=lambda: now[0])
+
+    def done_after(seconds: float, commits: int = 0) -> bool:
+        now[0] += seconds
+        own.uses.commits += commits
+        is_due = table.is_due()
+        table.maintain_if_due()
+        return is_due
+
+    assert done_after(0)
+    assert not done_after(3_600)
+    assert done_after(23 * 3_600)
+    assert not done_after(600, commits=1)
+    assert done_after(1_200)
+    assert not done_after(0, commits=99)
+    assert done_after(0, commits=1)

@@ -118,7 +118,8 @@ class MaintainedTable:
             self._checkpoint = self.own.uses.version
         elif self.own.uses.version - self._checkpoint >= _COMMITS_PER_CHECKPOINT:
             self._checkpoint = self.own.uses.version
-            _make_checkpoint(TableFiles(self.own))
+            with self.own.errors():
+                _make_checkpoint(TableFiles(self.own))
         return 0
 
     def maintain(self) -> int:
@@ -131,12 +132,12 @@ class MaintainedTable:
         with self.own.errors():
             current = TableFiles(self.own, has_grown=has_grown)
             noted, hour = current.transaction_version(self._maintained), self._hour()
-            if table(self.own.location.name).expires_by and (noted is None or noted // _HOURS != hour // _HOURS):
-                deleted = delete_expired(self.own, current, self._groups, self._days)
             _make_checkpoint(current)
             if noted != hour:
                 self._note(current, hour)
             current.table.cleanup_metadata()
+            if table(self.own.location.name).expires_by and (noted is None or noted // _HOURS != hour // _HOURS):
+                deleted = delete_expired(self.own, current, self._groups, self._days)
             self._compact(current)
         return deleted
 

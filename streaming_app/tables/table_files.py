@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
+from streaming_app.tables.features import ADVICE
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.rust_table import CommitOptions, RustTable, Write
@@ -41,7 +42,14 @@ class TableFiles:
         return self._kept.table
 
     def files(self) -> list[StoredFile]:
-        """Return the files with rows of the cluster."""
+        """Return the files with rows of the cluster.
+
+        Raises OSError if another tool has given the table a feature without which a file does not say its rows.
+        """
+        if self.table.protocol().min_reader_version > 1:
+            raise OSError(
+                f"another tool has added a table feature that readers need, such as deletion vectors; {ADVICE}"
+            )
         return stored_files(self.table, self._own.cluster)
 
     def transaction_version(self, app_id: str) -> int | None:

@@ -103,8 +103,8 @@ PROMISES = (
     Promise(
         "The job runs for months: files that no version needs are removed.",
         "tests/tables/test_old_files.py::test_after_many_commits_the_files_are_those_of_the_versions_within_retention",
-        "streaming_app/tables/rust_table.py",
-        "            kept.table.vacuum(dry_run=False)\n            kept.table.create_checkpoint()",
+        "streaming_app/tables/maintenance.py",
+        "    current.table.vacuum(dry_run=False)\n    current.table.create_checkpoint()",
         "            kept.table.create_checkpoint()",
     ),
     Promise(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -19,7 +19,6 @@ from streaming_app.section import Address, Days, Duration, Pattern, PositiveDura
 MAX_GROUPS = 1_000
 
 LagSubject = Literal["group", "topic", "partition"]
-_SUBJECTS = get_args(LagSubject)
 _Offsets = Annotated[int, Field(ge=0)]
 _Count = Annotated[int, Field(ge=1)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")

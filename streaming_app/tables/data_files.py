@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "cluster"
 """The column by which tables are partitioned. The log and the path of a file have its value; the file has no such
-column. Files that 0.3.0 wrote are in the root of the table."""
+column."""
 BOUNDED = "group_id"
 """The column with statistics."""
 

@@ -146,9 +146,7 @@ class EndedProblems:
 
     def end(self, alert_ids: Sequence[str], reason: str, by: str, at: datetime) -> None:
         """Ask the job to end problems. Raises WarehouseError."""
-        # 0.3.0 reads only files with one id
-        named = {"alert_id": alert_ids[0]} if len(alert_ids) == 1 else {"alert_ids": [*alert_ids]}
-        text = json.dumps({**named, "reason": reason, "by": by, "at": at.isoformat()})
+        text = json.dumps({"alert_ids": [*alert_ids], "reason": reason, "by": by, "at": at.isoformat()})
         self._files.write(f"{digest(' '.join(alert_ids), _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:

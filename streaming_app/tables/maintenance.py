@@ -18,7 +18,7 @@ answers late delays no batch and no alert. Each of its writes is whole, so it ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,8 +32,10 @@ from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.newest_tables import NAMES, NewestTables
+from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
+from streaming_app.threads import in_parallel
 
 if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
@@ -110,9 +112,12 @@ class MaintainedTable:
         is_idle = self.own.uses.commits == self._known
         return not 0 <= self._clock() - self._maintained_at < (_IDLE_SECONDS if is_idle else _MAINTAINED_SECONDS)
 
-    def maintain_if_due(self) -> int:
-        """Do what is due; after a failure it is not, as after a success. Return how many expired rows were deleted."""
-        if self.is_due():
+    def maintain_if(self, is_due: bool) -> int:  # noqa: FBT001 - the answer of `is_due`
+        """Maintain the table if that is due, or only make a checkpoint if that is; return how many rows were deleted.
+
+        After a failure it is not due, as after a success.
+        """
+        if is_due:
             return self.maintain()
         if self._checkpoint == 0:
             self._checkpoint = self.own.uses.version
@@ -186,17 +191,18 @@ def _make_checkpoint(current: TableFiles) -> None:
     current.table.create_checkpoint()
 
 
-def maintain_all(found: Iterable[MaintainedTable], is_stopping: Callable[[], bool], report: Report) -> None:
+def maintain_all(found: Sequence[MaintainedTable], is_stopping: Callable[[], bool], report: Report) -> None:
     """Do what is due for these tables, one after the other; nothing begins while `is_stopping`.
 
     A failure keeps no other table from its maintenance, and is raised after that.
     """
     failure: Exception | None = None
-    for one in found:
+    due = in_parallel(MaintainedTable.is_due, found, REQUESTS)  # after a start it takes some requests
+    for one, is_due in zip(found, due, strict=True):
         if is_stopping():
             return
         try:
-            if deleted := one.maintain_if_due():
+            if deleted := one.maintain_if(is_due):
                 report(f"maintenance: {deleted:,} expired rows of {one.own.location.name} deleted")
         except Exception as error:  # noqa: BLE001 - Delta and stores raise many kinds
             failure = failure or error

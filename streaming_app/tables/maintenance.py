@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _IDLE_SECONDS = 86_400.0
+_SLOW_SECONDS = 0.5
+"""If a store takes longer for two small files, no files are merged: a commit that a writer makes meanwhile would be
+rejected, and be made again, which takes as long again."""
 _COMMITS_PER_CHECKPOINT = 50
 _LISTED = "streams-groups-listed-files"  # the transaction of this application is the hour of the last listing
 _MAINTAINED = "streams-groups-maintained"  # that of a cluster has the hour in which its rows were last maintained
@@ -136,6 +139,9 @@ class MaintainedTable:
         self._maintained_at, self._known, self._checkpoint = self._clock(), self.own.uses.commits, self.own.uses.version
         with self.own.errors():
             current = TableFiles(self.own, has_grown=has_grown)
+            asked_at = self._clock()
+            current.update()
+            is_slow = self._clock() - asked_at > _SLOW_SECONDS
             noted, hour = current.transaction_version(self._maintained), self._hour()
             _make_checkpoint(current)
             if noted != hour:
@@ -143,7 +149,8 @@ class MaintainedTable:
             current.table.cleanup_metadata()
             if table(self.own.location.name).expires_by and (noted is None or noted // _HOURS != hour // _HOURS):
                 deleted = delete_expired(self.own, current, self._groups, self._days)
-            self._compact(current)
+            if not is_slow:
+                self._compact(current)
         return deleted
 
     def merge_files(self, current: TableFiles) -> None:
@@ -155,7 +162,7 @@ class MaintainedTable:
 
         # Rows of any cluster are deleted all the time: what other commits prevent, the next compaction does.
         with suppress(ConflictError):
-            current.change(write)
+            current.change(write, ())
 
     @property
     def _maintained(self) -> str:

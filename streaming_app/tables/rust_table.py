@@ -234,11 +234,11 @@ class RustTable:
             self.uses.version = self._attempt(write, batch, table_to_write)
             return self.uses.version
 
-    def change_apart(self, write: Write, opened: Opened, transactions: Sequence[Transaction] = ()) -> None:
+    def change_apart(self, write: Write, opened: Opened, transactions: Sequence[Transaction] | None) -> None:
         """Change the table as `change` does, but no other writer waits for it: it has a handle of its own, `opened`.
 
-        It carries these transactions. It and a commit that is made at the same time reject each other: one of them is
-        made again.
+        Of such a commit, and one that is made at the same time, the second one is rejected, and made again. That is not
+        so if it changes no rows: then it carries `transactions` instead of the term of the job.
         """
         with self.errors():
             self._attempt(write, None, opened, transactions)
@@ -247,7 +247,7 @@ class RustTable:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
     def _attempt(
-        self, write: Write, batch: Batch | None, opened: Opened, transactions: Sequence[Transaction] = ()
+        self, write: Write, batch: Batch | None, opened: Opened, transactions: Sequence[Transaction] | None = None
     ) -> int:
         def once() -> int:
             with opened(self.location) as kept:
@@ -255,16 +255,15 @@ class RustTable:
                     self._fence.check(kept)
                 if batch is None or not batch.is_in(kept):
                     with conflicts(kept):
-                        write(kept.table, self._commit(batch.transactions if batch else transactions))
+                        write(kept.table, self._commit(batch) if transactions is None else _commit(transactions))
                 self._version = kept.table.version()
                 return self._version
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
-    def _commit(self, transactions: Sequence[Transaction]) -> CommitOptions:
+    def _commit(self, batch: Batch | None) -> CommitOptions:
         own = [self._fence.transaction()] if self._fence else []
-        properties = CommitProperties(app_transactions=[*own, *transactions])
-        return {"commit_properties": properties, "post_commithook_properties": HOOKS}
+        return _commit([*own, *(batch.transactions if batch else ())])
 
     @contextmanager
     def errors(self, verb: str = "write") -> Iterator[None]:
@@ -273,3 +272,8 @@ class RustTable:
             yield
         except (DeltaError, OSError) as error:
             raise OSError(f"Cannot {verb} the table {self.location.name}: {describe_error(error)}") from None
+
+
+def _commit(transactions: Sequence[Transaction]) -> CommitOptions:
+    properties = CommitProperties(app_transactions=[*transactions])
+    return {"commit_properties": properties, "post_commithook_properties": HOOKS}

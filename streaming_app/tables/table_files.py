@@ -41,6 +41,11 @@ class TableFiles:
         """The newest version that is known."""
         return self._kept.table
 
+    def update(self) -> None:
+        """Update to the newest version: two requests if that is known."""
+        if not self._kept.is_up_to_date():
+            self._kept = KeptTable(self._own.location)
+
     def files(self) -> list[StoredFile]:
         """Return the files with rows of the cluster.
 
@@ -56,7 +61,7 @@ class TableFiles:
         """Return the version of the newest transaction of an application."""
         return self._kept.transaction_version(app_id)
 
-    def change(self, write: Write, transactions: Sequence[Transaction] = ()) -> None:
+    def change(self, write: Write, transactions: Sequence[Transaction] | None = None) -> None:
         """Commit to the newest version, as `RustTable.change_apart` does."""
         self._own.change_apart(write, self._opened, transactions)
 
@@ -76,8 +81,7 @@ class TableFiles:
         return is_whole
 
     @contextmanager
-    def _opened(self, location: Location) -> Iterator[KeptTable]:
-        if not self._kept.is_up_to_date():
-            self._kept = KeptTable(location)
+    def _opened(self, _location: Location) -> Iterator[KeptTable]:
+        self.update()
         yield self._kept
         self._kept.note_commits()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError
@@ -162,3 +163,30 @@ def test_a_table_is_maintained_after_many_commits_half_an_hour_after_a_few_and_d
     assert done_after(1_200)
     assert not done_after(0, commits=99)
     assert done_after(0, commits=1)
+
+
+@pytest.mark.parametrize(("seconds", "files"), [(0.0, 1), (10.0, 5)], ids=["a fast store", "a slow store"])
+def test_files_are_not_merged_where_that_would_take_so_long_that_a_writer_comes_in_between(
+    seconds: float, files: int, tmp_path: Path
+) -> None:
+    own, times = RustTable(Location.of(make_warehouse(tmp_path) / "alerts"), "default"), count(0.0, seconds)
+    for number in range(5):
+        own.append(own.to_table([{"alert_id": f"{number}"}]))
+    MaintainedTable(own, 30, clock=lambda: next(times)).maintain()
+    assert pa.table(own.open().get_add_actions()).num_rows == files
+
+
+def test_what_the_maintenance_notes_and_merges_rejects_no_commit_that_is_made_meanwhile(tmp_path: Path) -> None:
+    own = RustTable(Location.of(make_warehouse(tmp_path) / "group_events"), "default", Fence("default", 1))
+    row = own.to_table([{"group_id": "g"}])
+    own.append(row)
+    own.append(row)
+    writes = list[str]()
+
+    def write(target: DeltaTable, commit: Any) -> None:
+        writes.append("attempt")
+        MaintainedTable(own).maintain()  # between the version that the writer has opened and its commit
+        write_deltalake(target, row, mode="append", **commit)
+
+    own.change(write)
+    assert (writes, own.count_rows()) == (["attempt"], 3)

@@ -64,8 +64,6 @@ class Rule:
     """What to do, the most likely step first."""
     avoid: tuple[str, ...] = ()
     """What not to do, and why."""
-    replaces: tuple[str, ...] = ()
-    """The rules of releases up to 0.2 that it replaces."""
 
     def queries_for(self, group_id: str) -> dict[str, str]:
         """Return `queries` for this group."""
@@ -86,12 +84,6 @@ def rules() -> Mapping[str, Rule]:
             seconds = parse_duration(data.pop("for"), _MAX_SECONDS)
             data["queries"] = {question: sql.strip() for question, sql in data["queries"].items()}
             data["steps"] = tuple(Step(one) if isinstance(one, str) else Step(**one) for one in data["steps"])
-            data |= {key: tuple(data.get(key, ())) for key in ("avoid", "replaces")}
+            data["avoid"] = tuple(data.get("avoid", ()))
             found.append(Rule(file.name.removesuffix(".toml"), for_seconds=seconds, **data))
     return {one.name: one for one in sorted(found, key=lambda one: one.order)}
-
-
-@cache
-def replaced() -> Mapping[str, str]:
-    """Return rule of a release up to 0.2 -> the rule that replaces it."""
-    return {old: one.name for one in rules().values() for old in one.replaces}

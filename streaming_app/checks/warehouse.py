@@ -11,20 +11,19 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
-from streaming_app.errors import WarehouseError, reason_of
-from streaming_app.tables import features
-from streaming_app.tables.alerts_upgrade import is_of_020
+from streaming_app.errors import StorageError, WarehouseError, reason_of
+from streaming_app.tables.columns import lacks_columns
 from streaming_app.tables.commit_check import ADVICE, why_unsafe
-from streaming_app.tables.definitions import tables
+from streaming_app.tables.definitions import table, tables
+from streaming_app.tables.formats import BEFORE, is_older
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import open_table
-from streaming_app.tables.table_creation import ALERTS
-from streaming_app.text import gibibytes
+from streaming_app.tables.table_creation import existing_tables, schema_of
+from streaming_app.tables.upgrade import seconds_of, work_of
+from streaming_app.text import duration, gibibytes
 
 _FREE_BYTES = 1 << 30
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -82,42 +81,25 @@ def _check_store(location: Location) -> Result:
 
 
 def check_format(location: Location) -> Result:
-    """Return whether this release can read and upgrade the tables, if there are any."""
-    check, existing, older = "tables", 0, []
+    """Return whether this release can read, or upgrade, the tables, if there are any."""
+    check = "tables"
     try:
-        for definition in tables():
-            place = location / definition.name
-            table = _find_table(place)
-            names = {field.name for field in table.schema().fields} if table else set()
-            if table and (reason := features.unwritable_feature(table)):
-                return failed(check, f"{place} {reason}", features.ADVICE)
-            is_old = definition.name == ALERTS and is_of_020(names)
-            if not is_old and (unknown := sorted(names - set(definition.names))):
-                return failed(
-                    check,
-                    f"{place} has a column {unknown[0]} that this release does not know",
-                    "a newer release wrote it: use that one, or restore a copy from before the upgrade",
-                )
-            existing += bool(names)
-            older += [definition.name] if set(definition.names) - names else []
-    except (WarehouseError, DeltaError, OSError) as error:
+        existing = existing_tables(location)
+        current = {name: one for name, one in existing.items() if not is_older(one)}
+        lacking = [name for name, one in current.items() if lacks_columns(location / name, one, schema_of(table(name)))]
+        work = work_of(existing)
+    except (StorageError, DeltaError, OSError) as error:
         return failed(check, " ".join(str(error).split()))
+    missing = [one.name for one in tables() if one.name not in existing]
     if not existing:
         return ok(check, "none yet: the job creates them")
-    if older:
-        return warning(check, f"of an older release ({', '.join(older)}): the job upgrades them at its start")
-    return ok(check, f"{existing}, of this release's format")
-
-
-def _find_table(place: Location) -> DeltaTable | None:
-    """Return the table at a place; None if there is none. Raises as `open_table`."""
-    try:
-        place.delta_table()
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError):  # `open_table` says more
-        pass
-    return open_table(place)
+    if work.tables:
+        seconds = max(1, round(seconds_of(work, is_local=location.is_local)))
+        text = f"of {BEFORE}: the job upgrades them at its start, {work}, in about {duration(seconds)}"
+        return warning(check, text, "make a back-up first, since the way back is a copy")
+    if lacking or missing:
+        return warning(check, f"the job creates or completes {', '.join([*missing, *lacking])} at its start")
+    return ok(check, f"{len(existing)}, of this release's format")
 
 
 def _check_job(location: Location, cluster: str) -> Result:

@@ -11,7 +11,6 @@ import click
 from streaming_app.cli.options import handle_errors, warehouse_options
 from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
-from streaming_app.cli.removed import CommandGroup
 from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from streaming_app.notify.mutes import Mute
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
+@click.group(invoke_without_command=True)
 @warehouse_options("mute_times", "time_intervals")
 @click.option(
     "--check",

@@ -13,7 +13,6 @@ from streaming_app.cli.process import (
     open_standard_streams,
     return_freed_memory,
 )
-from streaming_app.cli.removed import CommandGroup
 
 COMMANDS = {
     "Run": {"run": "job", "check": "job", "demo": "job"},
@@ -32,7 +31,7 @@ COMMANDS = {
 """Block of --help -> command -> its module. Commands import their dependencies when they run."""
 
 
-class _Program(CommandGroup):
+class _Program(click.Group):
     """The program: its commands are listed in blocks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -319,11 +319,8 @@ def _load(
     for variable, suggestion in typo_suggestions():
         click.echo(escape(f"Warning: {variable} is not a known variable; did you mean {suggestion}?"), err=True)
     try:
-        loaded = load(file, flags, only)
+        return load(file, flags, only)
     except FlagError as error:
         raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
     except ConfigError as error:
         raise _configuration_error(error) from None
-    for line in loaded.removed:
-        click.echo(escape(f"Warning: {line}"), err=True)
-    return loaded

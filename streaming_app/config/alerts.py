@@ -27,10 +27,8 @@ class RuleSection(Section):
     enabled: bool | None = None
     severity: Literal["info", "warning", "critical"] | None = None
     """The severity of its alerts, apart from milder cases."""
-    for_: Duration | None = Field(
-        None, validation_alias=AliasChoices("for", "for_", "after"), serialization_alias="for"
-    )
-    """How long the condition must hold. 0.2.0 called it `after`."""
+    for_: Duration | None = Field(None, validation_alias=AliasChoices("for", "for_"), serialization_alias="for")
+    """How long the condition must hold."""
 
 
 def _check_rule(name: str) -> str:

@@ -5,7 +5,7 @@ An error is a line for users: the source, the key, and what the value must be. N
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from pydantic_core import ErrorDetails
 from streaming_app.alerts.catalog import rules
 from streaming_app.config.environment import NESTED, PREFIX, read_environment, variable_names, variable_of
 from streaming_app.config.file import Unresolved, read_yaml
-from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError, FlagError
 from streaming_app.section import OF_CONTAINERS, Section, closest_name
@@ -42,8 +41,6 @@ class LoadedConfig:
     file: Path | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Text from a reference (to a variable or a file) -> the reference in the configuration file."""
-    removed: Sequence[str] = ()
-    """A line about each key that is set but has no effect since this release."""
 
 
 def load(
@@ -60,18 +57,16 @@ def load(
         return {key: value for key, value in values.items() if key not in skipped}
 
     values, secrets = read_yaml(file, skipped) if file else ({}, {})
-    in_file, removed = without_removed(needed(values))
-    in_environment, also_removed = without_removed(needed(read_environment()))
     names = {name.lower(): name for name in rules()}  # names of variables have no case
     sources: dict[str, Source] = {
         FLAG: dict(pair for name, one in (flags or {}).items() for pair in _flat(one, _FLAG_PATHS.get(name, (name,)))),
         ENVIRONMENT: {
             (*_RULES, names.get(str(path[2]), path[2]), *path[3:]) if path[:2] == _RULES and path[2:] else path: value
-            for path, value in _flat(in_environment)
+            for path, value in _flat(needed(read_environment()))
         },
-        FILE: dict(_flat(in_file)),
+        FILE: dict(_flat(needed(values))),
     }
-    return LoadedConfig(_validate(sources, str(file), secrets), sources, file, secrets, [*removed, *also_removed])
+    return LoadedConfig(_validate(sources, str(file), secrets), sources, file, secrets)
 
 
 def settings_of(values: Mapping[str, Any], name: str) -> Settings:

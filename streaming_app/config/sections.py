@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.regex import Regex
@@ -18,7 +18,6 @@ from streaming_app.section import Address, Days, Duration, FilePath, Pattern, Po
 MAX_GROUPS = 1_000
 
 LagSubject = Literal["group", "topic", "partition"]
-_SUBJECTS = get_args(LagSubject)
 _Offsets = Annotated[int, Field(ge=0)]
 _Count = Annotated[int, Field(ge=1)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
@@ -78,13 +77,6 @@ class GroupBudgetSettings(Section):
     bytes: _Count = DEFAULT.bytes
 
 
-def _finest(given: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return the finest subject of a list; 0.2.0 had lists here."""
-    if not isinstance(given, list | tuple):
-        return given
-    return max((one for one in given if one in _SUBJECTS), key=_SUBJECTS.index, default="topic")
-
-
 class MetricsSettings(Section):
     """The section `metrics`."""
 
@@ -96,7 +88,7 @@ class MetricsSettings(Section):
     """Groups with series of their own: a regular expression for the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: the oldest ones."""
-    lag_by: Annotated[LagSubject, BeforeValidator(_finest)] = "topic"
+    lag_by: LagSubject = "topic"
     """Which subjects have series of their lag: each group, each topic of a group, or each partition."""
 
 

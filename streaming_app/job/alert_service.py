@@ -176,7 +176,6 @@ class AlertService(Service):
             self._store.save(unsaved)
             with self._sender.changing():
                 self._engine.lifecycle.saved(unsaved)
-            self._store.maintain(self._job.config.retention_days)
 
     def _save_verdicts(self) -> None:
         engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
@@ -194,7 +193,6 @@ class AlertService(Service):
             del engine.unsaved_changes[: len(changes)]
             engine.board.moved -= moved
             self._relabelled = {}
-            self._health_tables.maintain(self._job.config.retention_days)
 
     def _problem_id(self, group_id: str) -> str | None:
         problem = self._engine.problem_with(group_id)

@@ -261,7 +261,6 @@ class BrokerFacts(Poller):
         rows = ({**fact._asdict(), "observed_at": known[fact.kind].observed_at} for fact in facts)
         self._table.replace(self._table.to_table(rows))
         self._written, self._written_at = facts, now
-        self._table.maintain_if_due()
 
 
 def _exists(group: GroupSnapshot | None) -> bool:

@@ -29,7 +29,7 @@ from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import AUTHORIZATION_CODES
 from streaming_app.kafka.protocol import Fields
 from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import EPOCH, count
 
 NAME = "descriptions"
@@ -91,7 +91,6 @@ class DescriptionsService(Poller):
         }
         if failure:
             raise failure
-        self._table.maintain_if_due(older_than("asked_at", self._job.config.retention_days))
 
     def _fetch(self, due: list[GroupSnapshot], now: datetime) -> tuple[dict[str, dict[str, Any]], Exception | None]:
         """Return the new columns of each group, and an error if a broker did not answer; note the requests."""

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.config.load import settings_of
-from streaming_app.config.removed import without_removed
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
 from streaming_app.job.run import STOPPED, owned, run_with
@@ -48,10 +47,7 @@ def run(
     """See `streaming_app.run`; `values` are the keys of the configuration."""
     stop = stop or threading.Event()
     try:
-        kept, removed = without_removed(values)
-        config = _job_config(kept, once=once)
-        for line in removed:
-            report(f"Warning: {line}")
+        config = _job_config(values, once=once)
         _wait_for(in_thread(partial(_run, spark, config, report, stop), "job"), stop)
     except JobError:
         raise

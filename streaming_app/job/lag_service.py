@@ -15,7 +15,6 @@ from kafka.errors import KafkaError
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import UserError
 from streaming_app.health.verdict import STALLED
 from streaming_app.job.lag_pass import LagPass, PassResult, describe_errors
 from streaming_app.job.service import CLOSE_SECONDS, Job, Poller
@@ -164,14 +163,6 @@ class LagService(Poller):
         self._write_history(rows, now)
         if not 0 <= now - self._saved_at < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
             self._save_samples(now)
-        self._maintain()
-
-    def _maintain(self) -> None:
-        """Keep the tables small. A failure is reported, and tried again the next time; the pass counts."""
-        try:
-            self._store.maintain(self._settings.history_days)
-        except (OSError, UserError) as error:
-            self.report(f"lag: {error}")
 
     def _write_history(self, rows: list[LagRow], now: float) -> None:
         """Write the rows that differ from their newest row in the history, or that come an hour after it."""

@@ -61,6 +61,7 @@ SILENT_SECONDS = 50.0
 _POLL_SECONDS = 5.0
 _SAY_SECONDS = 60.0
 _SIGNS_PER_CHECKPOINT = 100
+_COMMITS_OF_ONCE = 2  # when it takes the cluster, and when it ends
 _SCHEMA = Schema([Field("none", PrimitiveType("string"))])
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 
@@ -104,7 +105,7 @@ class Owner(Fence):
         super().__init__(cluster, term, stop)
         self.record = OwnerRecord(socket.gethostname(), str(os.getpid()), uuid.uuid4().hex)
         self._place, self._monotonic, self._lock = place, monotonic, threading.Lock()
-        self._signed_at = monotonic()
+        self._signed_at, self._is_long = monotonic(), False
 
     def sign(self) -> None:
         """Commit a heartbeat. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
@@ -116,9 +117,20 @@ class Owner(Fence):
             self.check(kept)
             self.commit(kept, self.record._asdict())
             self._signed_at = self._monotonic()
-            if kept.table.version() % _SIGNS_PER_CHECKPOINT == 0:
-                kept.table.create_checkpoint()
-                kept.table.cleanup_metadata()
+            self.note_length(kept)
+
+    def note_length(self, kept: KeptTable) -> None:
+        """Note whether the log has a hundred commits more; a run with `once` makes two, and may make no other."""
+        self._is_long |= kept.table.version() % _SIGNS_PER_CHECKPOINT < _COMMITS_OF_ONCE
+
+    def maintain_log(self) -> None:
+        """Make a checkpoint if the log is long: not with a heartbeat, which must not be late. Raises JobError."""
+        if self._is_long:
+            self._is_long = False
+            with _errors(self._place):
+                table = self._place.delta_table()
+                table.create_checkpoint()
+                table.cleanup_metadata()
 
     def check_owner(self) -> None:
         """Raise OtherOwnerError if another job has taken over, as it can if this job has committed no heartbeat."""
@@ -213,6 +225,7 @@ class _Waiting:
                 owner = Owner(self._place, self._cluster, term, self._monotonic, self._stop)
                 with suppress(ConflictError):  # another job gets it
                     owner.commit(kept, owner.record._asdict())
+                    owner.note_length(kept)
                     if has_lock:
                         self._last_holder.write_text(owner.record.run_id, "utf-8")
                     return owner
@@ -231,7 +244,7 @@ class _Waiting:
         return now - self._seen_at
 
     def _by_heartbeat(self) -> tuple[str, object]:
-        """Return the owner and its heartbeat from the heartbeat file, for a release that writes no owner record."""
+        """Return the owner and its heartbeat from the heartbeat file, if the record is lost."""
         with suppress(WarehouseError):
             if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
                 return f"{beat.host} (pid {beat.pid})", beat.at

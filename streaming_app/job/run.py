@@ -20,7 +20,7 @@ from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.log_damage import mend_logs
+from streaming_app.tables.log_damage import repair_logs
 from streaming_app.tables.table_creation import existing_tables
 from streaming_app.tables.writer import TableWriter
 
@@ -54,7 +54,7 @@ def owned(
     client properties cannot be read; and StopRequestedError.
     """
     own = (owner_location(config.warehouse, config.cluster), *(config.warehouse / one.name for one in tables()))
-    mend_logs(own, report)
+    repair_logs(own, report)
     # This is checked again with Spark; without Spark an error is found in a second.
     existing_tables(config.warehouse)
     _check_commits(config, report)
@@ -75,7 +75,7 @@ def owned(
 
     with probes, owning(config, report, stop, wait_for) as owner:
         if health.status.waits_for:  # the last owner may have ended because of a power cut
-            mend_logs(own, report)
+            repair_logs(own, report)
         health.waits_for(None)
         yield owner, probes.close
 
@@ -132,7 +132,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     """
     # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
-    from streaming_app.job.services import background_services  # noqa: PLC0415
+    from streaming_app.job.services import background_services, maintenance_service  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
     from streaming_app.job.streams import CommitsStream, GroupsStream, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
@@ -172,9 +172,16 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for stream in streams:
             for service in stream.services():
                 running.start(service)
+        # a start is not delayed
+        maintenance = maintenance_service(
+            job, writer, lambda: all(stream.progress.has_ended_trigger for stream in streams), stop
+        )
+        if not config.once:
+            running.start(maintenance)
         for supervisor in supervisors:
             supervisor.wait(stop)
         # After a complete run, evaluate the alert rules once more. After an error, the exception ends the job instead.
         if not stop.is_set():
             services.finish()
+            maintenance.attempt()  # with `once`: all alerts are sent
     report(STOPPED if stop.is_set() else "Done: all available records are processed.")

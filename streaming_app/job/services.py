@@ -6,6 +6,7 @@ sends alerts and writes heartbeats.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.declared import make_labels, make_times_of
 from streaming_app.config.defaults import TOPIC
-from streaming_app.errors import WarehouseError
+from streaming_app.errors import OtherOwnerError, WarehouseError
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.descriptions import DescriptionsService
@@ -34,6 +35,7 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from streaming_app.tables.maintenance import maintain_all, maintained_tables
 from streaming_app.web.monitoring import monitoring_server
 
 if TYPE_CHECKING:
@@ -41,9 +43,11 @@ if TYPE_CHECKING:
 
     from streaming_app.config.settings import JobConfig
     from streaming_app.stream.job_state import JobState
+    from streaming_app.tables.writer import TableWriter
 
 _SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
+_MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
 _LATE_SECONDS = 120.0  # plus two triggers: groups are judged if the records are read up to this age
 
 LAG, COPIES, FACTS, DESCRIPTIONS, SELF_CHECK = "lag", "task copies", "broker facts", "descriptions", "self-check"
@@ -164,6 +168,29 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         for service in (*own, *(() if config.once else beats)):  # with `once` there is one heartbeat at the end
             running.start(service)
         yield BackgroundServices(group_cache, read_again, alerts, descriptions, beats, lag)
+
+
+def maintenance_service(job: Job, writer: TableWriter, may_run: Callable[[], bool], stop: threading.Event) -> Service:
+    """Return the service that maintains all tables, in a thread of its own.
+
+    It begins nothing unless `may_run`, and nothing once `stop` is set.
+    """
+    due = maintained_tables(writer, job.config.retention_days, job.config.lag.history_days)
+
+    def run() -> None:
+        try:
+            if job.fence:
+                job.fence.maintain_log()
+            maintain_all(due, lambda: stop.is_set() or service.stopping.is_set(), job.report)
+        except OtherOwnerError:
+            raise
+        except Exception:
+            if not (stop.is_set() or service.stopping.is_set()):
+                job.health.maintenance_failed()
+            raise
+
+    service = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, may_tick=may_run, do=run)
+    return service
 
 
 def engine_settings(config: JobConfig) -> EngineSettings:

@@ -56,7 +56,7 @@ class StreamQuery:
         self.unreachable: UnreachableError | None = None
         """Why the last batch failed, if it did because no leader answered."""
         self.lock = threading.Lock()
-        """Held by each batch, and by everything else that writes the tables of the query."""
+        """Held by each batch, and by what else writes the state of the stream."""
 
     @property
     def is_writing(self) -> bool:

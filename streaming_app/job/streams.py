@@ -16,10 +16,9 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from deltalake.exceptions import DeltaError
@@ -56,8 +55,6 @@ from streaming_app.tables.checkpoint_offsets import (
     newest_batch_ends,
     read_batch_ends,
 )
-from streaming_app.tables.definitions import expiring_tables
-from streaming_app.tables.maintenance import MaintainedTable, maintain_due
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.text import count
@@ -73,7 +70,6 @@ if TYPE_CHECKING:
 _READ_PLUGIN_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost
 _LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
-_MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
 
 
 class TopicStream(ABC):
@@ -87,7 +83,7 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
+    def __init__(
         self,
         job: Job,
         spark: SparkSession,
@@ -95,13 +91,10 @@ class TopicStream(ABC):
         writer: TableWriter,
         checkpoint: Location,
         trigger: float,
-        maintained: Iterable[MaintainedTable],
     ) -> None:
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
-        self.maintenance = Service("maintenance", job.report, interval=_MAINTENANCE_SECONDS, do=self._maintain)
-        self._maintained = tuple(maintained)
         self.config, self.health, self.report = job.config, job.health, job.report
         self._spark, self._properties, self._writer = spark, connection.properties, writer
         self._checkpoint, self._trigger = checkpoint, trigger
@@ -129,22 +122,21 @@ class TopicStream(ABC):
         if self.name:  # the threads of a query inherit it: in the default pool its tasks would delay the other stream
             context.setLocalProperty("spark.scheduler.pool", self.name)
         topic, tables = self._client.describe(), self._query_tables()
-        with self.query.lock:  # else a running maintenance would see tables that come and go
-            self._writer.prepare(self.report)
-            self._state.read()
-            log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
-            position = prepare_start(
-                self._writer,
-                self._checkpoint,
-                self._state,
-                topic,
-                reset=self._reset,
-                away=self.health.time_away(),
-                tables=tables,
-                log=log,
-                groups=(groups := self._groups_to_read_again()),
-            )
-            self._positions.started(log.cuts)
+        self._writer.prepare(self.report)
+        self._state.read()
+        log = self._positions.open(topic, newest_batch_ends(self._checkpoint))
+        position = prepare_start(
+            self._writer,
+            self._checkpoint,
+            self._state,
+            topic,
+            reset=self._reset,
+            away=self.health.time_away(),
+            tables=tables,
+            log=log,
+            groups=(groups := self._groups_to_read_again()),
+        )
+        self._positions.started(log.cuts)
         self._reset = False
         self._topic = topic
         self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
@@ -189,6 +181,7 @@ class TopicStream(ABC):
         self._positions.check(topic.start_offsets)
         try:
             self._known_tables.check()
+            self._note_tables()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
         if self.progress.has_ended_trigger:
@@ -211,9 +204,8 @@ class TopicStream(ABC):
             self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
-        """Return the services that report the batches and, without `once`, maintain the tables."""
-        looks = Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)
-        return [looks] if self.config.once else [looks, self.maintenance]
+        """Return the services of the stream: the one that reports its batches."""
+        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)]
 
     def _look(self) -> None:
         query = self.query.current
@@ -224,31 +216,24 @@ class TopicStream(ABC):
             if not is_lost_jvm(error):  # a lost connection ends the stream
                 raise
 
-    def _maintain(self) -> None:
-        if not self.progress.has_ended_trigger:  # a start is not delayed
-            return
-        try:
-            if maintain_due(self._maintained, self.query.lock, self.stopping.is_set, self.report):
-                with self.query.lock:
-                    self._query_tables().versions.refresh()
-        except OtherOwnerError:
-            raise
-        except Exception:
-            if not self.stopping.is_set():
-                self.health.maintenance_failed()
-                raise
-
     def finish(self) -> None:
-        """Note that the stream is done, with `once`, and run due maintenance. Raises NothingReadError."""
+        """Note that the stream is done, with `once`. Raises NothingReadError."""
         self._require_records(self._topic)
         self.health.nothing_new(self.progress.end_known_at)
-        self.maintenance.attempt()
 
     def close(self) -> None:
         """Note the last versions of the tables of the stream, which has ended."""
         with suppress(DeltaError, OSError, OtherOwnerError):  # then a start reads more of the tables' logs
             self._writer.check_owner()
-            self._query_tables().versions.refresh()
+            self._note_tables()
+
+    def _note_tables(self) -> None:
+        """Store the versions of the tables after a maintenance, or writes of the other stream; not during a batch."""
+        if self.query.lock.acquire(blocking=False):
+            try:
+                self._query_tables().versions.refresh()
+            finally:
+                self.query.lock.release()
 
     def _fold_options(self, topic: OffsetsTopic, position: StartPosition) -> FoldOptions:
         """Return what is the same for every batch of a query that starts there."""
@@ -300,12 +285,8 @@ class GroupsStream(TopicStream):
     ) -> None:
         """Prepare."""
         config = job.config
-        maintained = [
-            MaintainedTable(writer.table(one.name), partial(writer.maintain, one.name, config.retention_days))
-            for one in expiring_tables()
-        ]
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, connection, writer, checkpoint, config.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.trigger)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
         self._services = services
         self._connection, self._topics = connection, PartitionCounts(connection, job.report)
@@ -379,8 +360,7 @@ class CommitsStream(TopicStream):
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        maintained = [MaintainedTable(writer.table(name), partial(self._tables.maintain, name)) for name in NAMES]
-        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger, maintained)
+        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger)
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(

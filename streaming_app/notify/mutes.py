@@ -1,7 +1,7 @@
 """Mutes: for some time, the job sends no alerts of some groups. It still evaluates the rules and writes the table.
 
 A mute is a request to the job, see `tables.request_files`. A newer mute with the same pattern replaces an older one, so
-a mute of 0 s ends it. The files are in the directory of 0.2.0's silences; a silence of every rule counts as a mute.
+a mute of 0 s ends it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from streaming_app.alerts.problem import Problem
@@ -38,16 +38,14 @@ _SUFFIX = ".json"
 class Mute(BaseModel):
     """One mute."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
-    pattern: Pattern = Field(validation_alias=AliasChoices("pattern", "group"))
+    pattern: Pattern
     """The whole id of a group must match it."""
     starts_at: AwareDatetime
     ends_at: AwareDatetime
-    reason: str = Field(max_length=_MAX_REASON, validation_alias=AliasChoices("reason", "comment"))
+    reason: str = Field(max_length=_MAX_REASON)
     created_by: str
-    rule: str | None = Field(default=None, exclude=True)
-    """Set for a silence of 0.2.0 of one rule, which is not a mute."""
 
     def is_active(self, now: datetime) -> bool:
         """Return whether the mute has started and not ended."""
@@ -121,10 +119,6 @@ class Mutes:
         self.active = tuple(sorted((one for one in self.all if one.is_active(now)), key=lambda one: one.ends_at))
         for line in self._errors:
             self._report_once(f"mutes: {line}")
-        for one in self._by_name.values():
-            if one.rule is not None and now < one.ends_at:
-                what = f"the silence of {one.rule} for {one.pattern.pattern} does nothing"
-                self._report_once(f"mutes: {what}: `streams-groups alerts mute` is for every rule")
 
     def find(self, alert: Problem) -> Mute | None:
         """Return the active mute of an alert, the one that ends last; None if there is none."""
@@ -146,7 +140,6 @@ class Mutes:
         self.refresh()
         for name, old in self._by_name.items():
             if old.ends_at + _KEPT < mute.starts_at:
-                self._files.remove(_expired(name))
                 self._files.remove(name)
         same = [one for one in self.all if one.pattern == mute.pattern]
         if mute.ends_at == mute.starts_at and not any(one.is_active(mute.starts_at) for one in same):
@@ -173,13 +166,7 @@ class Mutes:
             except ValidationError:
                 errors.append(f"{self._files.directory / name} is not a mute that this release can read")
         self._by_name, self._errors = by_name, tuple(errors)
-        found = (one for name, one in by_name.items() if one.rule is None and _expired(name) not in names)
-        self.all = tuple(_with_ends(found))
-
-
-def _expired(name: str) -> str:
-    """Return the name of the file that ended a silence of 0.2.0."""
-    return f"{name.removesuffix(_SUFFIX)}.expired"
+        self.all = tuple(_with_ends(by_name.values()))
 
 
 def _with_ends(mutes: Iterable[Mute]) -> Iterator[Mute]:

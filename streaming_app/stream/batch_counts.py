@@ -54,7 +54,7 @@ PHASES = {
     "history": "events, topologies and undecodable records are written",
     "groups": "rows of groups are written",
     "checkpoint": "the checkpoint and the versions of the tables are written",
-    OTHER: "everything else, such as a wait for the maintenance of the tables",
+    OTHER: "everything else",
 }
 """What happens in each phase; the phases are in order."""
 

@@ -205,10 +205,7 @@ def _of_0_3(files: Sequence[Location]) -> StreamState | None:
                 "ends": {partition: one["end"] for partition, one in read.items()},
                 "epochs": {partition: one["epochs"] for partition, one in read.items()},
                 "plan": {name: value for name, value in plan.items() if name != "number"} or None,
-                "tables": {
-                    name: (one["id"], (one["version"], one.get("changes"), one.get("hash")))
-                    for name, one in versions.items()
-                },
+                "tables": {name: (one["id"], (one["version"],)) for name, one in versions.items()},
             }
         )
     except _DAMAGED:

@@ -6,7 +6,9 @@ The checkpoint says up to which offset records are in the tables. A table that i
 Delta's RESTORE, lacks some of them, and the job would never read these again. The same holds for a history table that
 was deleted and created again. So the ids of the tables, and what `own_files` compares, are stored next to the
 checkpoint: when the topic will be read from the beginning, after each batch that wrote something, before Spark commits
-the batch, after a maintenance, and at the end. A table with another id was created again.
+the batch, and at the end. A table with another id was created again. The maintenance and the other stream also write
+the tables. So each check of the running query stores the versions, too, unless a batch is being written: the log still
+has the commits in between, of which only those of hours ago are removed.
 
 After a crash the tables hold all or some of the last batch that the checkpoint has started, and Spark repeats exactly
 this batch. Rows that are already there are skipped: rows of groups by the offset of their last record, appends by the
@@ -77,9 +79,12 @@ class TableVersions:
         self._state.write(tables=known)
 
     def refresh(self) -> None:
-        """Store the versions after writes that are of no batch, if any were stored. Raises OSError."""
-        if self._state.state.tables:
-            self.write()
+        """Store the versions after commits that are of no batch of the query, if there were any. Raises OSError."""
+        known = self._state.state.tables
+        files = {name: self._writer.table(name).files.get(self._reader) for name in self._names if name in known}
+        new = {**known, **{name: known[name]._replace(files=now) for name, now in files.items() if now}}
+        if new != known:
+            self._state.write(tables=new)
 
     def restored(self) -> list[str]:
         """Return the names of the tables that are older than the checkpoint, or lack rows that were written then."""

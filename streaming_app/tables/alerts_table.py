@@ -14,7 +14,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import RustTable
 
 OPEN = "opened_at IS NOT NULL AND ended_at IS NULL"
 """SQL condition for the rows of open problems."""
@@ -41,10 +41,6 @@ class AlertsTable:
         rows = [to_row(one) | ({"rule": _REMOVED} if one.is_forgotten else {}) for one in problems]
         if rows:
             self._table.merge(self._table.to_table(rows), ["alert_id"], f"s.rule = '{_REMOVED}'")
-
-    def maintain(self, retention_days: float) -> None:
-        """If it is due: delete problems that ended longer ago than the retention, and compact files."""
-        self._table.maintain_if_due(older_than("ended_at", retention_days))
 
 
 def read_problems(warehouse: WarehouseReader, where: str) -> list[Problem]:

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from deltalake.transaction import AddAction
+    from deltalake.transaction import AddAction, RemoveAction
 
     from streaming_app.tables.location import Location
 
 CLUSTER = "cluster"
 """The column by which tables are partitioned. The log and the path of a file have its value; the file has no such
-column. Files that 0.3.0 wrote are in the root of the table."""
+column."""
 BOUNDED = "group_id"
 """The column with statistics."""
 
@@ -42,6 +42,14 @@ class EncodedFile(NamedTuple):
     def num_rows(self) -> int:
         """The number of rows."""
         return int(json.loads(self.stats)["numRecords"])
+
+
+class StoredFile(NamedTuple):
+    """A file that a table has."""
+
+    path: str
+    """Below the table. The log has it URI-encoded."""
+    size: int
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:
@@ -73,6 +81,15 @@ def write_file(table: Location, cluster: str, encoded: EncodedFile) -> AddAction
     (table / name).write_bytes(encoded.content)
     now = int(time.time() * 1000)
     return AddAction(name, len(encoded.content), {CLUSTER: cluster}, now, data_change=True, stats=encoded.stats)
+
+
+def remove_action(cluster: str, file: StoredFile) -> RemoveAction:
+    """Return the action that removes a file with rows of this cluster from a table."""
+    from deltalake.transaction import RemoveAction  # noqa: PLC0415 - as above
+
+    now = int(time.time() * 1000)
+    of: dict[str, str | None] = {CLUSTER: cluster}
+    return RemoveAction(file.path, data_change=True, deletion_timestamp=now, size=file.size, partition_values=of)
 
 
 def _statistics(rows: pa.Table) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 from offsets_decoder.definitions import load_toml, schemas
 
-# Increased when a change of the tables needs more than new nullable columns.
-WAREHOUSE_FORMAT = 1
+# Increased when a change of the tables needs more than new nullable columns: see `formats`.
+WAREHOUSE_FORMAT = 2
 FORMAT_PROPERTY = "streams_groups.format"
 """The Delta table property that holds the format."""
 
@@ -138,12 +138,6 @@ def tables() -> tuple[Table, ...]:
 def views() -> tuple[Table, ...]:
     """Return the views, each after the views that it reads."""
     return tuple(one for one in _all() if one.is_view)
-
-
-@cache
-def expiring_tables() -> tuple[Table, ...]:
-    """Return the tables whose rows expire; `groups` comes first: the history of a group expires with its row."""
-    return tuple(one for one in tables() if one.expires_by)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Prevents a job that another job has replaced from committing: each commit to a table carries the term of its job.
+"""Prevents a job that another job has replaced from changing rows: each commit of rows carries the term of its job.
 
 Theory of operation
 -------------------
@@ -11,8 +11,9 @@ A new job takes the highest term plus one (see `job.owner`), and commits it to e
 then on it owns the rows, even if an earlier job still runs. Jobs of other clusters have other application ids.
 
 The version of the transaction combines the term with a number that increases with each commit of the job, since Spark
-skips a write whose version it knows. Delta does not reject a commit without new rows (a compaction). So the job starts
-one only if the table has no later term.
+skips a write whose version it knows. A commit that changes no rows (files are merged, a note of the maintenance) has no
+term, since Delta would then reject what another thread of the job commits meanwhile. The job starts one only if the
+table has no later term.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ class Fence:
         """Raise OtherOwnerError if a job with a later term has committed to the table."""
         if term_in(table, self.application) > self.term:
             self._refuse()
+
+    def maintain_log(self) -> None:
+        """Maintain what the job itself commits terms to, if it does."""
 
     def check_owner(self) -> None:
         """Raise OtherOwnerError if this job already knows that another one has taken over; reads no table."""

@@ -1,7 +1,7 @@
 """The files of the table `groups`: their ranges of group ids, and their sizes.
 
 The files are like the leaves of a B-tree: each has some hundred rows, sorted by group id, and no other file has ids
-in its range. If ranges overlap, as in tables of older releases and after rows have expired, the files count as one, and
+in its range. If ranges overlap, as after Spark's workers have written rows, the files count as one, and
 the next rewrite gives them separate ranges.
 """
 
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+
+from streaming_app.tables.data_files import StoredFile
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -29,6 +31,11 @@ class GroupFile(NamedTuple):
     last: str | None
     size: int
     rows: int
+
+    @property
+    def stored(self) -> StoredFile:
+        """The file as one of any table."""
+        return StoredFile(self.path, self.size)
 
 
 class Span(NamedTuple):
@@ -50,11 +57,11 @@ def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
     return sorted(files, key=lambda file: file.first or "")
 
 
-def file_paths(table: DeltaTable, cluster: str) -> list[str]:
-    """Return the paths, below a table, of the files with rows of a cluster."""
-    found = pa.table(table.get_add_actions()).select(["path", "partition"]).to_pydict()
-    both = zip(found["path"], found["partition"], strict=True)
-    return [unquote(path) for path, partition in both if partition["cluster"] == cluster]
+def stored_files(table: DeltaTable, cluster: str) -> list[StoredFile]:
+    """Return the files with rows of a cluster, of any table."""
+    found = pa.table(table.get_add_actions()).select(["path", "size_bytes", "partition"]).to_pydict()
+    rows = zip(*found.values(), strict=True)
+    return [StoredFile(unquote(path), size) for path, size, partition in rows if partition["cluster"] == cluster]
 
 
 def spans_of(files: Iterable[GroupFile]) -> list[Span]:

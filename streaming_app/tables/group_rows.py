@@ -15,7 +15,6 @@ their rows, with temporary files.
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +24,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
-from streaming_app.tables.data_files import CLUSTER, decode_file, encode_file, write_file
+from streaming_app.tables.data_files import CLUSTER, decode_file, encode_file, remove_action, write_file
 from streaming_app.tables.group_files import (
     GroupFile,
     Span,
@@ -39,7 +38,8 @@ from streaming_app.tables.group_files import (
 )
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import SORT_MEMORY, Commit, RustTable
+from streaming_app.tables.rust_table import SORT_MEMORY, CommitOptions, RustTable
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.threads import in_parallel
 
 _FILE_BYTES = 4 << 20  # of Arrow, the limit of a file with large rows
@@ -110,14 +110,13 @@ class GroupRows:
         if large:  # which are divided now
             self._replace_files(rewrite)
 
-    def compact(self) -> None:
+    def compact(self, current: TableFiles) -> None:
         """Give the files ranges of their own, and merge small ones, unless they are as they should be."""
-
-        def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
-            spans = () if is_well_divided(files) else ranges(files, _COMPACTED_BYTES)
-            return self._divide(groups, files, (span for span in spans if len(span.files) > 1))
-
-        self._replace_files(rewrite)
+        files = group_files(current.table, self._own.cluster)
+        if not is_well_divided(files):
+            spans = (span for span in ranges(files, _COMPACTED_BYTES) if len(span.files) > 1)
+            removed, added = self._divide(current.table, files, spans)
+            current.replace([one.stored for one in removed], added)
 
     def _divide(self, groups: DeltaTable, files: Sequence[GroupFile], spans: Iterable[Span]) -> _Rewritten:
         """Write the rows of these spans, each into files with ranges of their own."""
@@ -138,14 +137,14 @@ class GroupRows:
         """Commit what `rewrite` returns. It is not called again where only files of other clusters have changed."""
         known: tuple[Sequence[GroupFile], _Rewritten] | None = None
 
-        def write(groups: DeltaTable, commit: Commit) -> None:
+        def write(groups: DeltaTable, commit: CommitOptions) -> None:
             nonlocal known
             files = group_files(groups, self._own.cluster)
             if known is None or known[0] != files:
                 known = files, rewrite(groups, files)
             removed, added = known[1]
             if removed or added:
-                gone = [_remove(self._own, file) for file in removed]
+                gone = [remove_action(self._own.cluster, file.stored) for file in removed]
                 groups.create_write_transaction([*gone, *added], "append", groups.schema(), [CLUSTER], **commit)
                 groups.update_incremental()
 
@@ -288,12 +287,6 @@ def _parts(rows: pa.Table, most: int) -> Iterator[pa.Table]:
         count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
         size = -(-rows.num_rows // count)
         yield from (rows.slice(start, size) for start in range(0, rows.num_rows, size))
-
-
-def _remove(own: RustTable, file: GroupFile) -> RemoveAction:
-    now = int(time.time() * 1000)
-    of: dict[str, str | None] = {CLUSTER: own.cluster}
-    return RemoveAction(file.path, data_change=True, deletion_timestamp=now, size=file.size, partition_values=of)
 
 
 def _condition(span: Span) -> str:

@@ -22,7 +22,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.request_files import RequestFiles
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import digest
 
 HEALTH, HISTORY = "group_health", "group_health_history"
@@ -109,11 +109,6 @@ class HealthTables:
                 history.merge(rows, _OF_CHANGE)
         self._is_certain = True
 
-    def maintain(self, retention_days: float) -> None:
-        """If it is due: delete rows that are older than the retention, and compact files."""
-        self._tables[HEALTH].maintain_if_due()
-        self._tables[HISTORY].maintain_if_due(older_than("at", retention_days))
-
 
 def _common(one: Verdict) -> dict[str, Any]:
     evidence = json.dumps(one.evidence, default=str)
@@ -151,9 +146,7 @@ class EndedProblems:
 
     def end(self, alert_ids: Sequence[str], reason: str, by: str, at: datetime) -> None:
         """Ask the job to end problems. Raises WarehouseError."""
-        # 0.3.0 reads only files with one id
-        named = {"alert_id": alert_ids[0]} if len(alert_ids) == 1 else {"alert_ids": [*alert_ids]}
-        text = json.dumps({**named, "reason": reason, "by": by, "at": at.isoformat()})
+        text = json.dumps({"alert_ids": [*alert_ids], "reason": reason, "by": by, "at": at.isoformat()})
         self._files.write(f"{digest(' '.join(alert_ids), _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:

@@ -39,6 +39,7 @@ _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 """By table; held while the handle is taken, updated for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
 _MANY_BYTES = 1 << 30  # more than any commit has: the store returns all of it
+_FEW_COMMITS = 10  # each is a request; to find a transaction in all of the log takes dozens
 _OPENED = set[str]()
 """Tables that were opened once, without keeping a handle, as commands do."""
 
@@ -102,9 +103,16 @@ class KeptTable:
         version = self.table.version()
         if version == self._version:
             return self.can_be_kept
-        commit = self._read(version)
-        self._content = _digest(commit)
-        self._transactions = self._transactions | _transactions(commit or b"") if version == self._version + 1 else {}
+        new = range(self._version + 1, version + 1)
+        commits = [self._read(one) for one in new[-_FEW_COMMITS:]]
+        self._content = _digest(commits[-1])
+        is_whole = len(commits) == len(new) and None not in commits
+        self._transactions = {
+            app: number
+            for known in (self._transactions, *(_transactions(one or b"") for one in commits))
+            for app, number in known.items()
+            if is_whole
+        }
         self._version = version
         return self.can_be_kept
 

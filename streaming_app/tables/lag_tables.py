@@ -27,7 +27,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_groups
-from streaming_app.tables.rust_table import RustTable, older_than
+from streaming_app.tables.rust_table import RustTable
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
 READ_UNCOMMITTED = "read_uncommitted"
@@ -193,11 +193,6 @@ class LagTables:
             "times": [[round(time * 1e6) for _, time in one] for one in pairs],
         }
         self._tables["log_ends"].replace(self._rows("log_ends", columns))
-
-    def maintain(self, history_days: float) -> None:
-        """If it is due: delete history older than `history_days`, and compact files."""
-        for name, one in self._tables.items():
-            one.maintain_if_due(older_than("observed_at", history_days) if name == "lag_history" else None)
 
     def _rows(self, name: str, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         count = len(next(iter(columns.values())))

@@ -23,7 +23,7 @@ _ASIDE = ".damaged"
 _MIN_AGE_SECONDS = 5.0  # a job of another cluster may still be writing a younger file
 
 
-def mend_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None:
+def repair_logs(tables: Iterable[Location], report: Callable[[str], None]) -> None:
     """Move aside the newest commit and checkpoint of each table if damaged; report a line for each such table."""
     for table in tables:
         if table.is_local and (damaged := damaged_files(table)):

@@ -11,19 +11,19 @@ batch is repeated after a compaction, it still holds at least the newest row of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import QueryBuilder
 
 from streaming_app.groups.group import READ_AGAIN
+from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
-from streaming_app.tables.group_files import file_paths
 from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import MAINTAINED_AFTER, SORT_MEMORY, Batch, Commit
+from streaming_app.tables.rust_table import SORT_MEMORY, Batch
+from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
     from streaming_app.tables.data_files import EncodedFile
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
 _BELOW = 1 << 62  # a marked row has an offset that is lower by this
+_FILE_ROWS = 250_000  # of a compacted file
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
@@ -94,25 +95,19 @@ class NewestTables:
         rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
         return {tuple(row.values()) for row in rows}
 
-    def maintain(self, name: str) -> int:
-        """Maintain a table. A compaction rewrites all of it, so it waits until there is enough to compact."""
-        own = self._writer.table(name)
-        has_many_files = len(file_paths(own.open(), self._cluster)) >= MAINTAINED_AFTER
-        is_long = own.has_grown or has_many_files
-        return own.maintain(compact=partial(self.compact, name) if is_long else lambda: None)
+    def compact(self, name: str, current: TableFiles) -> None:
+        """Keep only the newest row of each key. That rewrites all of the table, so it waits until there is enough.
 
-    def compact(self, name: str) -> None:
-        """Keep only the newest row of each key."""
-        own = self._writer.table(name)
-        newest = self._newest_rows(name, own.own_rows)
-
-        def write(target: DeltaTable, commit: Commit) -> None:
-            builder = QueryBuilder().register("t", target)
-            builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
-            rows = builder.execute(newest)
-            write_deltalake(target, rows, mode="overwrite", predicate=own.own_rows, **commit)
-
-        own.change(write)
+        Rows that are appended meanwhile stay, in files of their own.
+        """
+        own, files = self._writer.table(name), current.files()
+        if not current.has_grown and len(files) < MAINTAINED_AFTER:
+            return
+        builder = QueryBuilder().register("t", current.table)
+        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
+        newest = pa.RecordBatchReader.from_stream(builder.execute(self._newest_rows(name, own.own_rows)))
+        added = [write_file(own.location, own.cluster, encode_file(rows)) for rows in _parts(newest, own.schema())]
+        current.replace(files, added)
 
     def _newest_rows(self, name: str, own_rows: str) -> str:
         form, columns = _FORMS[name], ", ".join(f'"{column}"' for column in table(name).names)
@@ -123,3 +118,16 @@ class NewestTables:
         rank = f"row_number() OVER (PARTITION BY {form.key} ORDER BY last_offset DESC) AS _rank"
         ranked = f"SELECT *, {rank} FROM t WHERE {own_rows}"  # noqa: S608 - quoted
         return f"SELECT {columns} FROM ({ranked}) WHERE _rank = 1 AND ({kept})"  # noqa: S608 - as above
+
+
+def _parts(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield rows in parts of a file's size."""
+    some, size = list[pa.RecordBatch](), 0
+    for batch in rows:
+        some.append(batch)
+        size += batch.num_rows
+        if size >= _FILE_ROWS:
+            yield pa.Table.from_batches(some).cast(schema)
+            some, size = [], 0
+    if size:
+        yield pa.Table.from_batches(some).cast(schema)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from streaming_app.tables.data_files import CLUSTER
-from streaming_app.tables.group_files import file_paths
+from streaming_app.tables.group_files import stored_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -40,9 +40,9 @@ class OwnFiles(NamedTuple):
 
     version: int
     changes: int | None = None
-    """The number of commits that the jobs of the cluster made; None: noted by 0.3.0, which did not count them."""
+    """The number of commits that the jobs of the cluster made; None: noted by 0.3, which did not count them."""
     hash: int | None = None
-    """The sum of the hashes of the paths."""
+    """The sum of the hashes of the files' names."""
 
 
 def changes_of(cluster: str) -> str:
@@ -61,8 +61,8 @@ def own_files(kept: KeptTable, cluster: str, changes: int | None = None) -> OwnF
 
 
 def hash_of(table: DeltaTable, cluster: str) -> int:
-    """Return the sum of the hashes of the paths of a cluster's files. Raises delta-rs' errors."""
-    return _hash(file_paths(table, cluster))
+    """Return the sum of the hashes of the names of a cluster's files. Raises delta-rs' errors."""
+    return _hash(one.path for one in stored_files(table, cluster))
 
 
 def are_set_back(kept: KeptTable, cluster: str, known: OwnFiles, now: OwnFiles) -> bool:
@@ -101,5 +101,6 @@ def _paths(actions: Iterable[Mapping[str, Any]], kind: str, cluster: str) -> lis
 
 
 def _hash(paths: Iterable[str]) -> int:
-    digests = (blake2b(path.encode(), digest_size=8).digest() for path in paths)
+    """Return the sum for the files with these paths: one that an upgrade moves keeps its name."""
+    digests = (blake2b(path.rpartition("/")[2].encode(), digest_size=8).digest() for path in paths)
     return sum(int.from_bytes(digest, "big") for digest in digests) % _HASHES

@@ -19,13 +19,12 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.arrow import to_arrow, to_rows
 from streaming_app.tables.definitions import (
-    FORMAT_PROPERTY,
-    WAREHOUSE_FORMAT,
     names,
     read_sql,
     table,
     view_sql,
 )
+from streaming_app.tables.formats import BEFORE, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
@@ -205,7 +204,7 @@ def query_table(location: Location, sql: str) -> pa.Table:
 
 
 def open_table(location: Location) -> DeltaTable:
-    """Open the table at `location`. Raises WarehouseError if there is none, or it has another format."""
+    """Open the table at `location`. Raises WarehouseError if there is none, or it is of another release."""
     try:
         opened = newest_table(location)
     except TableNotFoundError:
@@ -226,12 +225,10 @@ def open_table(location: Location) -> DeltaTable:
                 "missing rows again"
             ) from None
         raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
-    table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
-    if table_format != str(WAREHOUSE_FORMAT):
-        raise WarehouseError(
-            f"{location} has format {table_format}, this release reads format {WAREHOUSE_FORMAT}: use the release that "
-            "created it"
-        )
+    if reason := why_refused(location, opened):
+        raise WarehouseError(reason)
+    if is_older(opened):
+        raise WarehouseError(f"{location.parent} is of {BEFORE}: start the job of this release first, to upgrade it")
     return opened
 
 

@@ -7,25 +7,17 @@ would only leave the remains of a log. Each write is one commit, which succeeds 
 is a conditional put. If another process has changed the same rows, Delta rejects the commit, and the write is repeated
 on the new version. Within this process a table has one writer at a time: both streams write some of the tables.
 
-Each commit leaves files that readers of older versions need until the table's retention is over. Tombstones in the log
-say which files were replaced, and when. But a checkpoint omits tombstones that are older than the retention. So the
-files that these name are removed before each checkpoint. What no tombstone names, such as the files of a commit
-that was rejected, is found by listing the table: once an hour, by one of the clusters that share it. A file that is
-younger than a day may be that of a batch that is paused and commits it later, so it stays. A commit itself does not
-look for log entries to remove, for which it would list the whole log. The log also says in which hour the rows of a
-cluster were last maintained: a job that runs at intervals (`--once`) does it once an hour, and deletes expired rows
-daily.
+A write does no maintenance: see `maintenance`.
 
 If the job has a `Fence`, each commit carries its term, and fails once a later job has claimed the table.
 """
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta, timezone
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypedDict
@@ -36,40 +28,33 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from streaming_app.tables.conflicts import ConflictError, conflicts, repeating
+from streaming_app.tables.conflicts import conflicts, repeating
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
-from streaming_app.tables.group_files import file_paths
+from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable, newest_table, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
-from streaming_app.tables.reader import query_table, quote, time_literal
+from streaming_app.tables.reader import query_table, quote
 from streaming_app.threads import in_parallel
 
 
-class Commit(TypedDict):
+class CommitOptions(TypedDict):
     """The keyword arguments of delta-rs for one commit."""
 
     commit_properties: CommitProperties
     post_commithook_properties: PostCommitHookProperties
 
 
-Write = Callable[[DeltaTable, Commit], object]
+Write = Callable[[DeltaTable, CommitOptions], object]
 """Makes one commit to a table with these arguments."""
+Opened = Callable[[Location], AbstractContextManager[KeptTable]]
+"""Gives the newest version of a table to a writer."""
 
-MAINTAINED_AFTER = 100
-"""Commits, each of which leaves a file or two."""
-_MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-_COMMITS_PER_CHECKPOINT = 50
-_LISTED = "streams-groups-listed-files"  # the transaction of this application is the hour of the last listing
-_MAINTAINED = "streams-groups-maintained"  # that of a cluster has the hour in which its rows were last maintained
-_HOUR_SECONDS, _HOURS = 3600, 24  # of a day
-_MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a compaction never takes longer than that
 SORT_MEMORY = "256M"
 """Of a query that sorts rows of any number; what it sorts beyond that goes to temporary files."""
-_UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
 
 class Batch(NamedTuple):
@@ -95,6 +80,20 @@ class Batch(NamedTuple):
         return written is not None and written >= self.number
 
 
+@dataclass
+class Uses:
+    """What this process has committed to a table, whichever object did."""
+
+    commits: int = 0
+    """By their weight: see `RustTable.change`."""
+    version: int = 0
+    """The table's version after the newest one."""
+
+
+_USES: defaultdict[tuple[str, str], Uses] = defaultdict(Uses)
+"""By table and cluster."""
+
+
 class RustTable:
     """The rows of one cluster in a table.
 
@@ -102,13 +101,11 @@ class RustTable:
     has claimed it.
     """
 
-    def __init__(  # noqa: PLR0913 - two are for tests
+    def __init__(
         self,
         location: Location,
         cluster: str,
         fence: Fence | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
         *,
         is_checked: bool = False,
     ) -> None:
@@ -119,13 +116,12 @@ class RustTable:
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
         """SQL condition for the rows of the cluster."""
-        self._fence, self._clock, self._wall_clock = fence, clock, wall_clock
-        self._commits = 0
+        self.uses = _USES[str(location), cluster]
+        self._fence = fence
         self._schema: pa.Schema | None = None
-        self._is_checked = is_checked
+        self._is_checked, self._noting = is_checked, Lock()
         self.files: dict[str, OwnFiles] = {}
-        """By reader, the files of the cluster after the last write that followed from those which it noted."""
-        self._maintained_at: float | None = None
+        """By reader, the files of the cluster after the last commits that followed from those which it noted."""
 
     def open(self) -> DeltaTable:
         """Return the newest version of the table, for reading. Raises delta-rs' errors."""
@@ -162,9 +158,9 @@ class RustTable:
         return False
 
     def is_set_back(self, reader: str) -> bool:
-        """Return whether the table was set back since the reader noted its files; not known during a write.
+        """Return whether the table was set back since the reader noted its files; else note them as they are now.
 
-        Raises as `was_set_back`.
+        It is not known during a write. Raises as `was_set_back`.
         """
         lock, known = _LOCKS[str(self.location)], self.files.get(reader)
         if known is None or not lock.acquire(blocking=False):
@@ -173,14 +169,23 @@ class RustTable:
             if hash_of(self.open(), self.cluster) == known.hash:
                 return False
             kept = KeptTable(self.location)
-            return are_set_back(kept, self.cluster, self.files[reader], own_files(kept, self.cluster))
+            now = own_files(kept, self.cluster)
+            if are_set_back(kept, self.cluster, known, now):
+                return True
+            self._follow({reader: known}, now)
+            return False
         finally:
             lock.release()
+
+    def _follow(self, known: Mapping[str, OwnFiles], now: OwnFiles) -> None:
+        """Note the files `now` for readers, but for one for which another thread has noted others than `known`."""
+        with self._noting:
+            self.files.update((reader, now) for reader, files in known.items() if self.files.get(reader) == files)
 
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the table, which its rows must have. It is read once."""
         if self._schema is None:
-            with self._errors():
+            with self.errors():
                 self._schema = pa.schema(self.open().schema().to_arrow())
         return self._schema
 
@@ -190,7 +195,7 @@ class RustTable:
 
     def is_empty(self) -> bool:
         """Return whether the table has no row of the cluster. Raises delta-rs' errors."""
-        return not file_paths(self.open(), self.cluster)
+        return not stored_files(self.open(), self.cluster)
 
     def count_rows(self) -> int:
         """Return the number of rows, of all clusters; from the log, in milliseconds. Raises delta-rs' errors."""
@@ -204,7 +209,7 @@ class RustTable:
             )
         added: list[AddAction] = []  # written once, however often the commit is tried
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             added.extend(self._write_files(rows) if not added else ())
             partitions = target.metadata().partition_columns
             target.create_write_transaction([*added], "append", target.schema(), partitions, **commit)
@@ -239,14 +244,14 @@ class RustTable:
     def select(self, columns: str, condition: str | None = None, rest: str = "") -> pa.Table:
         """Return columns, in SQL, of the rows of the cluster that match; `rest` is appended to the query."""
         query = f"SELECT {columns} FROM t WHERE {self._own(condition)} {rest}"  # noqa: S608 - the callers quote
-        with self._errors("read"):
+        with self.errors("read"):
             return query_table(self.location, query)
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows` (null equals null); return the version."""
         same = " AND ".join(f'(t."{name}" IS NOT DISTINCT FROM s."{name}")' for name in key)
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             merge = target.merge(rows.select(key), same, source_alias="s", target_alias="t", **commit)
             merge.when_matched_delete().execute()
 
@@ -260,7 +265,7 @@ class RustTable:
         of_key = (f't."{name}" = s."{name}"' for name in ("cluster", *key))
         same = " AND ".join([f"t.cluster = {quote(self.cluster)}", *of_key])
 
-        def write(target: DeltaTable, commit: Commit) -> None:
+        def write(target: DeltaTable, commit: CommitOptions) -> None:
             merge = target.merge(rows, same, "s", "t", **commit)
             if removed:
                 merge = merge.when_matched_delete(removed)
@@ -273,138 +278,37 @@ class RustTable:
 
         It is not called for a batch that is noted as written. `weight` is for how many commits it counts.
         """
-        self._commits += weight
-        with self._errors(), _LOCKS[str(self.location)]:
-            version = self._attempt(write, batch)
-            if version % _COMMITS_PER_CHECKPOINT == 0:
-                with suppress(DeltaError, OSError):  # the rows are written; `maintain` reports the error
-                    self._checkpoint()
-            return version
+        self.uses.commits += weight
+        with self.errors(), _LOCKS[str(self.location)]:
+            self.uses.version = self._attempt(write, batch, table_to_write)
+            return self.uses.version
 
-    @property
-    def has_grown(self) -> bool:
-        """Whether there were a hundred commits since it was maintained."""
-        return self._commits >= MAINTAINED_AFTER
+    def change_apart(self, write: Write, opened: Opened, transactions: Sequence[Transaction] | None) -> None:
+        """Change the table as `change` does, but no other writer waits for it: it has a handle of its own, `opened`.
 
-    def is_due(self) -> bool:
-        """Return whether the table is to be maintained: after a hundred commits, and after half an hour.
-
-        After a start it is if that was not done in this hour.
+        Of such a commit, and one that is made at the same time, the second one is rejected, and made again. That is not
+        so if it changes no rows: then it carries `transactions` instead of the term of the job.
         """
-        if self._maintained_at is None:
-            with suppress(OSError):  # which `maintain` raises, too
-                if self._noted_hour() == self._hour():
-                    self._maintained_at = self._clock()
-        if self._maintained_at is None or self.has_grown:
-            return True
-        return not 0 <= self._clock() - self._maintained_at < _MAINTAINED_SECONDS
-
-    def maintain_if_due(self, expired: str | None = None) -> None:
-        """Do what `maintain` does if it is due; after a failure it is not, as after a success."""
-        if self.is_due():
-            self.maintain(expired)
-
-    def maintain(
-        self,
-        expired: str | None = None,
-        *,
-        find_kept: Callable[[str], pa.Table] | None = None,
-        compact: Callable[[], object] | None = None,
-    ) -> int:
-        """Delete the rows that match, compact the files, and remove those that no reader needs.
-
-        Rows are deleted once a day, but for those that `find_kept` returns of that condition; `compact` is instead of
-        merging small files. Returns how many were deleted.
-        """
-        self._maintained_at, self._commits, deleted = self._clock(), 0, 0
-        noted, hour = self._noted_hour(), self._hour()
-        if expired and (noted is None or noted // _HOURS != hour // _HOURS):
-            deleted = self.delete_expired(expired, find_kept)
-        with self._errors(), _LOCKS[str(self.location)]:
-            self._checkpoint()
-            if noted != hour:
-                self._note(hour)
-            with table_to_write(self.location) as kept:
-                kept.table.cleanup_metadata()
-        (compact or self.compact)()
-        return deleted
-
-    def delete_expired(self, condition: str, find_kept: Callable[[str], pa.Table] | None = None) -> int:
-        """Delete the rows that match, but for those that `find_kept` returns; return how many there were."""
-        count = int(self.select("count(*)", condition).column(0)[0].as_py())
-        kept: pa.Table = find_kept(condition) if count and find_kept else self.schema().empty_table()
-        if count > kept.num_rows:
-            self.replace(kept, condition)
-        return count - int(kept.num_rows)
-
-    def compact(self) -> None:
-        """Merge the small files of the cluster."""
-        own = [("cluster", "=", self.cluster)]
-
-        def write(target: DeltaTable, commit: Commit) -> None:
-            target.optimize.compact(partition_filters=own, target_size=_MIN_FILE_BYTES, **commit)
-
-        # Rows of any cluster are deleted all the time: what other commits prevent, the next compaction does.
-        with self._errors(), _LOCKS[str(self.location)], suppress(ConflictError):
-            self._attempt(write)
-
-    def _checkpoint(self) -> None:
-        """Make a checkpoint. Before, remove the files whose tombstones it omits."""
-        with table_to_write(self.location) as kept:
-            kept.table.vacuum(dry_run=False)
-            kept.table.create_checkpoint()
-
-    def _hour(self) -> int:
-        return int(self._wall_clock()) // _HOUR_SECONDS
-
-    def _noted_hour(self) -> int | None:
-        """Return the hour in which the rows of the cluster were last maintained, by the log."""
-        with self._errors():
-            return self.open().transaction_version(f"{_MAINTAINED}-{self.cluster}")
-
-    def _note(self, hour: int) -> None:
-        """Let the log say that the rows were maintained, and list all files, unless that was done in this hour.
-
-        Removes those, a day old, that the log does not name.
-        """
-        with table_to_write(self.location) as kept:
-            is_listed = kept.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
-        note = Batch([f"{_MAINTAINED}-{self.cluster}", *([] if is_listed else [_LISTED])], hour)
-
-        def write(target: DeltaTable, commit: Commit) -> None:
-            none = pa.schema(target.schema().to_arrow()).empty_table()
-            commit["commit_properties"].app_transactions = [
-                *(commit["commit_properties"].app_transactions or ()),
-                *note.transactions,
-            ]
-            write_deltalake(target, none, mode="append", **commit)
-
-        self._attempt(write)
-        if is_listed:
-            return
-        with table_to_write(self.location) as kept:
-            try:
-                kept.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
-            except DeltaError:  # for example for a table that keeps its versions for more than a day
-                kept.table.vacuum(dry_run=False, full=True)
+        with self.errors():
+            self._attempt(write, None, opened, transactions)
 
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
-    def _attempt(self, write: Write, batch: Batch | None = None) -> int:
+    def _attempt(
+        self, write: Write, batch: Batch | None, opened: Opened, transactions: Sequence[Transaction] | None = None
+    ) -> int:
         def once() -> int:
-            with table_to_write(self.location) as kept:
+            with opened(self.location) as kept:
                 if self._fence:
                     self._fence.check(kept)
                 files = self._checked_files(kept)
                 if batch is None or not batch.is_in(kept):
                     with conflicts(kept):
-                        write(kept.table, self._commit(batch, files))
-                version = kept.table.version()
-                if files and version > files.version:
-                    new = own_files(kept, self.cluster, (files.changes or 0) + 1)
-                    self.files.update((one, new) for one, known in [*self.files.items()] if known == files)
-                return version
+                        write(kept.table, self._commit(batch, files) if transactions is None else _commit(transactions))
+                if files:
+                    self._note_commit(kept, files, counts=transactions is None)
+                return kept.table.version()
 
         return repeating(self._fence.stop if self._fence else None)(once)
 
@@ -415,33 +319,48 @@ class RustTable:
         """
         if not self._is_checked:
             return None
-        now, known = own_files(kept, self.cluster), [*self.files.items()]
-        are_same = any(files[1:] == now[1:] for _, files in known)
-        follow = [
-            reader
-            for reader, files in known
+        now, known = own_files(kept, self.cluster), {**self.files}
+        are_same = any(files[1:] == now[1:] for files in known.values())
+        follow = {
+            reader: files
+            for reader, files in known.items()
             if files[1:] == now[1:] or (not are_same and not are_set_back(kept, self.cluster, files, now))
-        ]
+        }
         if known and not follow:
             raise OSError("it was restored to an earlier version")
-        self.files.update(dict.fromkeys(follow, now))
+        self._follow(follow, now)
         return now
 
-    def _commit(self, batch: Batch | None, files: OwnFiles | None = None) -> Commit:
+    def _note_commit(self, kept: KeptTable, files: OwnFiles, *, counts: bool) -> None:
+        """Note the files after a commit, `files` before it, and those of other threads and jobs that are known with it.
+
+        If they cannot be read, the next write does it.
+        """
+        version = kept.table.version()
+        if version == files.version:
+            return
+        with suppress(DeltaError, OSError):  # the commit is made
+            if counts and version == files.version + 1:
+                new = own_files(kept, self.cluster, (files.changes or 0) + 1)
+            else:
+                kept.note_commits()
+                new = own_files(kept, self.cluster)
+            self._follow({reader: one for reader, one in {**self.files}.items() if one == files}, new)
+
+    def _commit(self, batch: Batch | None, files: OwnFiles | None) -> CommitOptions:
         own = [self._fence.transaction()] if self._fence else []
-        if files:
-            own.append(Transaction(changes_of(self.cluster), (files.changes or 0) + 1))
-        properties = CommitProperties(app_transactions=[*own, *(batch.transactions if batch else ())])
-        return {"commit_properties": properties, "post_commithook_properties": HOOKS}
+        counted = [Transaction(changes_of(self.cluster), (files.changes or 0) + 1)] if files else []
+        return _commit([*own, *counted, *(batch.transactions if batch else ())])
 
     @contextmanager
-    def _errors(self, verb: str = "write") -> Iterator[None]:
+    def errors(self, verb: str = "write") -> Iterator[None]:
+        """Raise the errors of delta-rs, and of files, as OSError in one line that names the table."""
         try:
             yield
         except (DeltaError, OSError) as error:
             raise OSError(f"Cannot {verb} the table {self.location.name}: {describe_error(error)}") from None
 
 
-def older_than(column: str, days: float) -> str:
-    """Return the SQL condition that the time in a column is more than `days` ago."""
-    return f"{column} < {time_literal(datetime.now(timezone.utc) - timedelta(days=days))}"
+def _commit(transactions: Sequence[Transaction]) -> CommitOptions:
+    properties = CommitProperties(app_transactions=[*transactions])
+    return {"commit_properties": properties, "post_commithook_properties": HOOKS}

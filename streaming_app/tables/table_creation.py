@@ -1,20 +1,20 @@
-"""Creates the Delta tables, and upgrades the tables of older releases (see `table_upgrade`).
+"""Creates the Delta tables, and opens those that exist.
 
 `schemas/tables/` defines the meaning of the columns; this module defines Delta's properties of the tables.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from streaming_app.errors import StorageError
-from streaming_app.tables.arrow import arrow_schema, arrow_type
+from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.data_files import BOUNDED
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, table, tables
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
 from streaming_app.tables.features import ADVICE, unwritable_feature
+from streaming_app.tables.formats import why_refused
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.threads import in_parallel
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable, Schema
 
-    from streaming_app.report import Report
     from streaming_app.tables.location import Location
 
 LOG_RETENTION_HOURS = 3
@@ -41,41 +40,28 @@ _REPLACED = {  # whole tables, about every half minute: old versions would soon 
     "delta.deletedFileRetentionDuration": "interval 30 minutes",
 }
 _TABLE_PROPERTIES = dict.fromkeys(("broker_facts", "inputs", "lag", "log_ends", "task_copies"), _REPLACED)
-ALERTS = "alerts"
 _LOG, _FIRST_COMMIT = "_delta_log", f"{0:020}.json"
 
 
-def prepare_tables(warehouse: Location, report: Report) -> set[str]:
-    """Create missing tables and upgrade those of older releases; return the names of the new tables.
+def create_missing(warehouse: Location, existing: Collection[str]) -> set[str]:
+    """Create the tables that are not among the existing ones; return their names.
 
-    Raises StorageError if the warehouse cannot be written, or was created by something else.
+    Raises StorageError if the warehouse cannot be written.
     """
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
 
-    from streaming_app.tables.alerts_upgrade import upgrade_alerts  # noqa: PLC0415 - as above
-    from streaming_app.tables.table_upgrade import add_columns, remove_deletion_vectors  # noqa: PLC0415 - as above
-
+    missing = [definition for definition in tables() if definition.name not in existing]
     try:
-        existing = existing_tables(warehouse)
-        missing = [definition for definition in tables() if definition.name not in existing]
         for definition in missing:
             _remove_remains(warehouse / definition.name)
             create(warehouse / definition.name, definition, job_properties(definition))
-        opened = [(warehouse / name, one) for name, one in existing.items()]
-        existing |= {location.name: location.delta_table() for location in remove_deletion_vectors(opened, report)}
-        if ALERTS in existing:
-            schema = arrow_schema(table(ALERTS).ddl)
-            if upgrade_alerts(existing[ALERTS], schema, datetime.now(timezone.utc)):
-                existing[ALERTS] = (warehouse / ALERTS).delta_table()
-        for name, one in existing.items():
-            add_columns(warehouse / name, one, _schema(table(name)))
     except (DeltaError, OSError) as error:
         raise StorageError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
     return {definition.name for definition in missing}
 
 
 def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
-    """Return the tables that exist, by name. Raises StorageError if one has another format, or cannot be used.
+    """Return the tables that exist, by name. Raises StorageError if this release refuses one, or cannot use it.
 
     Uses delta-rs, which opens a table in milliseconds; Spark would run a job for each.
     """
@@ -98,13 +84,8 @@ def _open(location: Location) -> DeltaTable | None:
         except OSError:
             pass
         raise StorageError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
-    table_format = opened.metadata().configuration.get(FORMAT_PROPERTY)
-    if table_format != str(WAREHOUSE_FORMAT):
-        other = "was not created by streams-groups" if table_format is None else f"has format {table_format}"
-        raise StorageError(
-            f"{location} {other}, and this release writes format {WAREHOUSE_FORMAT}: "
-            "choose another --warehouse, or the release that created it"
-        )
+    if reason := why_refused(location, opened):
+        raise StorageError(reason)
     if reason := unwritable_feature(opened):
         raise StorageError(f"{location} {reason}: {ADVICE}")
     return opened
@@ -127,7 +108,8 @@ def _remove_remains(location: Location) -> None:
 
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
     """Create a table of the warehouse if it does not exist. Raises as `create_table` does."""
-    create_table(location, _schema(definition), configuration, partition_by=["cluster"], description=definition.about)
+    schema = schema_of(definition)
+    create_table(location, schema, configuration, partition_by=["cluster"], description=definition.about)
 
 
 def create_table(
@@ -165,7 +147,8 @@ def job_properties(definition: Table) -> dict[str, str]:
     return {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), "delta.dataSkippingStatsColumns": statistics}
 
 
-def _schema(definition: Table) -> pa.Schema:
+def schema_of(definition: Table) -> pa.Schema:
+    """Return the schema of a table, with its comments."""
     return pa.schema(
         [pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in definition.columns]
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming_app.groups.task_copies import TaskCopy, known_offset, lag_of
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -27,26 +27,14 @@ class TaskCopiesTable:
 
     def read(self) -> list[TaskCopy]:
         """Return the stored rows. Raises WarehouseError when the table cannot be read."""
-        return _read(WarehouseReader(self._warehouse), self._table.own_rows)
+        return read_copies(WarehouseReader(self._warehouse), self._table.own_rows)
 
     def replace(self, copies: Sequence[TaskCopy]) -> None:
         """Replace all rows by these. Raises OSError when the table cannot be written."""
         self._table.replace(self._table.to_table(copy._asdict() for copy in copies))
-        self._table.maintain_if_due()
 
 
 def read_copies(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
-    """Return the rows that match this SQL condition; 2^63-1, an unknown offset up to 0.2.0, becomes None."""
-    return [_without_unknown(copy) for copy in _read(warehouse, where)]
-
-
-def _read(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
+    """Return the rows that match this SQL condition."""
     names = ", ".join(f'"{name}"' for name in table(NAME).names if name != "cluster")
     return [TaskCopy(**row) for row in warehouse.rows(f"SELECT {names} FROM {NAME} WHERE {where}")]  # noqa: S608 - our own names
-
-
-def _without_unknown(copy: TaskCopy) -> TaskCopy:
-    offset, end = known_offset(copy.task_offset), known_offset(copy.task_end_offset)
-    if (offset, end) == (copy.task_offset, copy.task_end_offset):
-        return copy
-    return copy._replace(task_offset=offset, task_end_offset=end, lag=lag_of(offset, end))

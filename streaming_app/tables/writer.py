@@ -9,7 +9,6 @@ reads files of a table as Parquet where rows of many groups are needed.
 from __future__ import annotations
 
 import re
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,13 @@ from streaming_app.errors import StorageError
 from streaming_app.report import Report
 from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.definitions import table, tables
-from streaming_app.tables.expiry import find_kept
-from streaming_app.tables.group_files import file_paths
+from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
-from streaming_app.tables.rust_table import RustTable, older_than
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.table_creation import create_missing, existing_tables, schema_of
+from streaming_app.tables.upgrade import upgrade
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,21 +51,23 @@ class TableWriter:
         self.groups = GroupRows(self._tables["groups"])
 
     def prepare(self, report: Report = lambda _: None) -> set[str]:
-        """Create missing tables and upgrade those of older releases; return the names of the new tables.
+        """Create missing tables, claim all, and upgrade those of the release before; return the names of new tables.
 
         Raises StorageError if the warehouse cannot be written, or was created by something else.
         """
         with self._preparing:  # both streams call this when they start
-            new = prepare_tables(self.location, report)
+            existing = existing_tables(self.location)
+            new = create_missing(self.location, existing)
             for one in self._tables.values():
                 one.forget()
             claimed = {one.name for one in tables()} if not self._has_claimed else new
-            if self.fence and claimed:
-                try:
+            try:
+                if self.fence and claimed:
                     self.fence.claim(self.location / name for name in sorted(claimed))
-                except (DeltaError, OSError) as error:
-                    raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
-                self._has_claimed = True
+                    self._has_claimed = True
+                upgrade(existing, self.table, lambda name: schema_of(table(name)), report)
+            except (DeltaError, OSError) as error:
+                raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
             return new
 
     def check_owner(self) -> None:
@@ -83,7 +84,8 @@ class TableWriter:
         from pyspark.sql import functions as F  # noqa: PLC0415, N812 - its usual name
 
         definition, location = table(name), self.location / name
-        paths = [_without_globs(str(location / path)) for path in file_paths(self.table(name).open(), self.cluster)]
+        files = stored_files(self.table(name).open(), self.cluster)
+        paths = [_without_globs(str(location / file.path)) for file in files]
         if not paths:
             return self._spark.createDataFrame([], definition.ddl)
         in_files = ", ".join(f"{column.name} {column.type}" for column in definition.columns if column.name != CLUSTER)
@@ -99,15 +101,6 @@ class TableWriter:
         table = self.table(name).open()
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
-
-    def maintain(self, name: str, days: float) -> int:
-        """Maintain a table whose rows expire after so many days; return how many were deleted.
-
-        History rows that still describe the state at that time are kept (see `expiry`).
-        """
-        own, expired = self.table(name), older_than(str(table(name).expires_by), days)
-        compact = self.groups.compact if name == "groups" else None
-        return own.maintain(expired, find_kept=partial(find_kept, own, self.table("groups")), compact=compact)
 
 
 def _without_globs(path: str) -> str:

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import COMMANDS, main
-from streaming_app.cli.removed import INSTEAD
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
@@ -44,14 +43,6 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "Error: " in result.output
-
-
-@pytest.mark.parametrize("path", INSTEAD)
-def test_a_command_or_an_option_that_went_says_in_one_line_what_to_use(path: str) -> None:
-    for arguments in (path.split(), [*path.split(), "x"]):
-        result = CliRunner().invoke(main, arguments)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert result.stderr == f"Error: `{path}` was removed: {INSTEAD[path]}.\n"
 
 
 ROWS = [["list"], ["list", "--type", "all"], ["list", "--health"], ["describe", "g", "--copies"], ["history", "g"]]

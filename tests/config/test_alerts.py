@@ -39,7 +39,7 @@ def test_the_last_override_wins_key_by_key() -> None:
                 },
                 {
                     "groups": "batch-x",
-                    "rules": {not_ready: {"enabled": False}, "StreamsGroupBehind": {"after": 99}},
+                    "rules": {not_ready: {"enabled": False}, "StreamsGroupBehind": {"for": 99}},
                 },
             ],
         }

@@ -16,7 +16,7 @@ from kafka import KafkaProducer, TopicPartition
 
 import streaming_app
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import streams, supervisor
+from streaming_app.job import services, streams, supervisor
 from streaming_app.job.given_session import derived_session
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
@@ -247,11 +247,11 @@ def test_a_job_that_has_read_all_ends_while_it_maintains_its_tables(
 ) -> None:
     stop, noticed, lines = threading.Event(), list[bool](), list[str]()
 
-    def maintain(_tables: object, _lock: object, is_stopping: Callable[[], bool], _report: object) -> None:
+    def maintain(_tables: object, is_stopping: Callable[[], bool], _report: object) -> None:
         stop.set()
         noticed.append(wait_until(is_stopping))
 
-    monkeypatch.setattr(streams, "maintain_due", maintain)
+    monkeypatch.setattr(services, "maintain_all", maintain)
     run_in(once=True, stop=stop, report=lines.append)
     assert noticed
     assert all(noticed)

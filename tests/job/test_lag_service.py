@@ -26,7 +26,10 @@ from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
+from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.rust_table import RustTable
 from tests.support.a_job import AtTheEnd, a_job
 from tests.support.lag_harness import row, work_of
 from tests.support.rows import group_row, subtopology_row
@@ -157,12 +160,9 @@ def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
     for number in range(5):
         passes.run([row(log_end_offset=number, lag=number)], 60)
     LagTables(passes.path, "default").append_history([row(observed_at=1_000_000.0)])
-    store = LagTables(passes.path, "default")
     assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 6
-    for one in store._tables.values():
-        one._wall_clock = lambda: time.time() + 86_400  # the service maintained them today
 
-    store.maintain(7)
+    MaintainedTable(RustTable(Location.of(passes.path / "lag_history"), "default"), 7).maintain()
 
     assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 1
     assert [one["lag"] for one in passes.query("SELECT lag FROM lag_history ORDER BY observed_at")] == list(range(5))

@@ -118,9 +118,16 @@ PROMISES = (
     Promise(
         "The job runs for months: files that no version needs are removed.",
         "tests/tables/test_old_files.py::test_after_many_commits_the_files_are_those_of_the_versions_within_retention",
-        "streaming_app/tables/rust_table.py",
-        "            kept.table.vacuum(dry_run=False)\n            kept.table.create_checkpoint()",
-        "            kept.table.create_checkpoint()",
+        "streaming_app/tables/maintenance.py",
+        "    current.table.vacuum(dry_run=False)\n    current.table.create_checkpoint()",
+        "    current.table.create_checkpoint()",
+    ),
+    Promise(
+        "An upgrade loses and doubles nothing, whatever happens meanwhile.",
+        "tests/upgrade/test_upgrade.py::test_what_other_jobs_commit_meanwhile_is_kept",
+        "streaming_app/tables/file_moves.py",
+        "        if one.name in still:",
+        "        if one.name:",
     ),
     Promise(
         "Each group has one verdict: one that is NotReady beyond its time is Down.",

@@ -1,15 +1,17 @@
-"""A warehouse goes from the job of an older source tree to this one's, and back.
+"""A warehouse goes from the job of the release before to this one's, and back by a copy.
 
     python -m tests.long.roll_back OLD_TREE
 
-A real broker holds groups, some of which are Down for two days. The jobs of both trees continue one warehouse in turns.
-After each, the tables that follow from the log alone are those of a fresh warehouse, and the commands of both trees
-read it. Every difference, and every command that fails in one tree only, is printed.
+A real broker holds groups, some of which are Down for two days. The job of the old tree reads them, a copy is made, and
+the new job upgrades the warehouse and continues it. Then the copy is restored, and the old job continues that. After
+each, the tables that follow from the log alone are those of a fresh warehouse, and the commands of this tree read it;
+those of the other one refuse it in one line. Every difference is printed.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,8 +103,8 @@ class Trees:
                 if rows:
                     yield f"{step}: {name}: {len(rows)} of {len(some)} rows {what}, such as {rows[0]}"
 
-    def answers(self, step: str, groups: list[str]) -> Iterator[str]:
-        """Yield the commands that fail in one of the trees."""
+    def answers(self, tree: str, step: str, groups: list[str]) -> Iterator[str]:
+        """Yield the commands that fail in this tree, and those that the other one does not refuse in one line."""
         of = ("--warehouse", self.warehouse)
         for command in (
             ("list", *of, "--health"),
@@ -118,13 +120,12 @@ class Trees:
             ("sql", *of, "SELECT rule, count(*) FROM alerts GROUP BY rule"),
             ("check", *self._of(self.warehouse)),
         ):
-            done = {tree: self.command(tree, *command) for tree in self.trees}
-            for tree, one in done.items():
-                if one.returncode not in (0, 1) or "Traceback" in one.stderr or one.stderr.startswith("Error"):
-                    yield f"{step}: {tree}: {' '.join(map(str, command))}: {one.returncode}: {one.stderr[-500:]}"
-            if len({one.returncode for one in done.values()}) > 1:
-                outputs = {tree: (one.returncode, one.stdout[-600:]) for tree, one in done.items()}
-                yield f"{step}: {' '.join(map(str, command))}: {outputs}"
+            for name in self.trees:
+                one = self.command(name, *command)
+                is_refused = one.returncode == 1 and one.stderr.startswith("Error") and one.stderr.count("\n") == 1
+                is_right = is_refused if name != tree else one.returncode in (0, 1) and "Error" not in one.stderr
+                if "Traceback" in one.stderr or not (is_right or command[0] == "check"):
+                    yield f"{step}: {name}: {' '.join(map(str, command))}: {one.returncode}: {one.stderr[-500:]}"
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
@@ -168,37 +169,26 @@ def main(old: Path) -> None:
             nonlocal epoch
             print(time.strftime("%H:%M:%S"), "step", name, flush=True)
             trees.run(tree, trees.warehouse)
-            for line in (*trees.differences(tree, name), *trees.answers(name, some)):
+            for line in (*trees.differences(tree, name), *trees.answers(tree, name, some)):
                 print(line, flush=True)
             epoch += 1
             write_internal(broker.server, [pair for one in groups[1:3] for pair in epoch_records(one, epoch)])
             write_internal(broker.server, epoch_records(f"new-{name}", epoch))
 
         step("old", "1-old")
+        copied = trees.directory / "copy"
+        shutil.copytree(trees.warehouse, copied)
+        checked = trees.command("new", "check", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
+        print(next(line for line in checked.stdout.splitlines() if "tables" in line))
         step("new", "2-new")
         configuration.write_text(f"sinks: [{{type: webhook, name: hook, url: '{receiver.url}/'}}]\n")
         print("told:", trees.until_told(receiver, "StreamsGroupsOldProblems"), flush=True)
-        ended = trees.command(
-            "new", "alerts", "end", "--match", f"{groups[3]}", "--reason", "retired", "--warehouse", trees.warehouse
-        )
-        print("alerts end:", ended.returncode, ended.stdout, ended.stderr)
-        print(sorted(str(one.relative_to(trees.warehouse)) for one in (trees.warehouse / "_jobs").rglob("*")))
-        before = len(receiver.requests)
+        ran = trees.command("old", "run", "--once", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
+        print("the old job on the new tables:", ran.returncode, ran.stderr)
+        shutil.rmtree(trees.warehouse)
+        shutil.copytree(copied, trees.warehouse)
         step("old", "3-old")
-        print("the old job told:", [one.json["data"]["rule"] for one in list(receiver.requests)[before:]])
-        print(sorted(str(one.relative_to(trees.warehouse)) for one in (trees.warehouse / "_jobs").rglob("*")))
-        shown = trees.command(
-            "new",
-            "sql",
-            "--warehouse",
-            trees.warehouse,
-            f"SELECT rule, opened_at, ended_at, ended_by FROM alerts WHERE group_id = '{groups[3]}'",
-        )
-        print(shown.stdout, shown.stderr)
-        before = len(receiver.requests)
         step("new", "4-new")
-        print("the new job told:", [one.json["data"]["rule"] for one in list(receiver.requests)[before:]])
-        step("old", "5-old")
 
 
 if __name__ == "__main__":

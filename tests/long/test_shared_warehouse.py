@@ -38,6 +38,7 @@ WRITER = """
 import sys, time
 import pyarrow as pa
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import Batch, RustTable
 
 uri, cluster, until = sys.argv[1], sys.argv[2], time.monotonic() + float(sys.argv[3])
@@ -50,8 +51,7 @@ while time.monotonic() < until:
     if number % 5 == 0:
         table.replace(rows, f"group_id = '{cluster}-{number - 1}'")
     if number % 20 == 0:
-        table._maintained_at = None
-        table.maintain()
+        MaintainedTable(table).maintain()
 print(number)
 """
 

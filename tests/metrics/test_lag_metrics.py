@@ -64,12 +64,11 @@ def test_the_default_series() -> None:
 @pytest.mark.parametrize(
     ("lag_by", "expected"),
     [
-        (["group", "topic"], {("payments", "orders"): 510, ("plain", "clicks"): 7}),  # as 0.2.0 has it
+        ("topic", {("payments", "orders"): 510, ("plain", "clicks"): 7}),
         (
-            ["partition", "group"],
+            "partition",
             {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7},
         ),
-        ([], {("payments", "orders"): 510, ("plain", "clicks"): 7}),
     ],
     ids=str,
 )

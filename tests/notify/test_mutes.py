@@ -6,7 +6,6 @@ import json
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -176,38 +175,3 @@ def test_mutes_that_ended_long_ago_are_removed_when_one_is_added(muted: Muted) -
     names = {file.name for file in muted.directory.iterdir()}
     assert kept < names
     assert not old & names
-
-
-def silence_of_0_2(directory: Path, name: str, **values: Any) -> None:
-    """Write a silence as 0.2.0 does."""
-    own = {"id": name, "group": "pay.*", "rule": None, "comment": "why", "created_by": "me"}
-    times = {"starts_at": NOW.isoformat(), "ends_at": (NOW + timedelta(hours=2)).isoformat()}
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{name}.json").write_text(json.dumps(own | times | values))
-
-
-def test_a_silence_of_0_2_is_a_mute_unless_it_was_of_one_rule_or_ended_early(muted: Muted) -> None:
-    silence_of_0_2(muted.directory, "00000000")
-    silence_of_0_2(muted.directory, "00000001", group="of a rule", rule="StreamsGroupDown")
-    silence_of_0_2(muted.directory, "00000002", group="ended")
-    (muted.directory / "00000002.expired").write_text(NOW.isoformat() + "\n")
-    mutes = muted.active()
-    found = mutes.find(make_alert())
-    assert found is not None
-    assert (found.reason, found.ends_at) == ("why", NOW + timedelta(hours=2))
-    assert [mutes.find(make_alert(group_id=one)) for one in ("of a rule", "ended")] == [None, None]
-    mutes.refresh()
-    assert muted.lines == [
-        "mutes: the silence of StreamsGroupDown for of a rule does nothing: "
-        "`streams-groups alerts mute` is for every rule"
-    ]
-    muted.now += timedelta(minutes=1)
-    muted.add(duration="0s")
-    mutes.refresh()
-    assert mutes.active == ()
-    muted.now += timedelta(days=31)
-    muted.add("x")
-    assert len(list(muted.directory.iterdir())) == 1
-    muted.lines.clear()
-    muted.active()
-    assert muted.lines == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.commits_writer import CommitsBatchWriter
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.tables.driver_limits import NEWEST
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
@@ -190,8 +193,8 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     writer = TableWriter(spark, str(written), "default")
     tables = NewestTables(writer, "default", 36_500)
     for name in NAMES:
-        tables.compact(name)
-        tables.maintain(name)
+        tables.compact(name, TableFiles(writer.table(name)))
+        MaintainedTable(writer.table(name), compact=partial(tables.compact, name)).maintain()
     assert content(written) == expected
     assert {name: writer.table(name).count_rows() for name in NAMES} == {"offset_commits": 2, "group_records": 6}
     streaming_app.open_warehouse(spark, str(written))

@@ -11,7 +11,7 @@ import pytest
 from streaming_app.stream.table_versions import KnownTables, LostTableError
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.table_creation import create_missing, existing_tables
 from streaming_app.tables.writer import TableWriter
 from tests.support.warehouses import create_tables, make_warehouse
 
@@ -52,5 +52,5 @@ def test_a_deleted_table_refuses_rows_and_what_a_commit_left_at_that_moment_is_r
     log = warehouse / "groups" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{11:020}.json").write_text("{}", "utf-8")  # of a batch that had opened the table before
-    assert prepare_tables(Location.of(warehouse), lambda _: None) == {"groups"}
+    assert create_missing(place.parent, existing_tables(place.parent)) == {"groups"}
     assert own.open().version() == 0

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -29,6 +30,8 @@ _KEYS = re.compile(rb"<Key>(.*?)</Key>")
 _PAGE = 1_000  # keys per page, as in S3
 _DIRECTORY = ".directory"  # the file of a key that ends in "/", with which Hadoop's client marks directories
 _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
+_HELD, _LATE = "held", "late"
+_POLL_SECONDS = 0.02  # while a request is held
 
 
 class S3Server:
@@ -75,6 +78,14 @@ class S3Server:
     def answering_busy(self, times: int) -> AbstractContextManager[None]:
         """Answer so many requests with 503 SlowDown, the first ones in the block."""
         return self._in_mode(f"{_BUSY} {times} {uuid4()}")
+
+    def holding(self, requests: str) -> AbstractContextManager[None]:
+        """Answer the requests that match a regex, such as `DELETE .*/alerts/`, only when the block has ended."""
+        return self._in_mode(f"{_HELD} {requests}")
+
+    def answering_after(self, seconds: float) -> AbstractContextManager[None]:
+        """Answer each request that late, as a slow store does. For figures; a test uses `holding`."""
+        return self._in_mode(f"{_LATE} {seconds}")
 
     @contextmanager
     def _in_mode(self, mode: str) -> Iterator[None]:
@@ -165,11 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         key, query = self._target()
-        content = self.rfile.read(int(self.headers["Content-Length"]))
+        content = self.rfile.read(int(self.headers["Content-Length"] or 0))
         if self.headers.get("x-amz-content-sha256", "").startswith("STREAMING-"):
             content = _without_chunks(content)
         if source := self.headers["x-amz-copy-source"]:
-            self._note("PUT", key)
+            self._note("COPY", key)
             copied = self._file(unquote(source).removeprefix("/").removeprefix(f"{_BUCKET}/")).read_bytes()
             with self.lock:
                 self._write(self._file(key), copied)
@@ -234,8 +245,14 @@ class _Handler(BaseHTTPRequestHandler):
         new.rename(file)
 
     def _note(self, kind: str, key: str) -> None:
+        """Note a request, and let it wait in the modes that say so."""
         with self.lock, self.log.open("a", encoding="utf-8") as file:
             file.write(f"{kind} {key}\n")
+        mode, _, value = self._current_mode().partition(" ")
+        if mode == _LATE:
+            time.sleep(float(value))  # noqa: TID251 - this is the server
+        while self._current_mode() == f"{_HELD} {value}" and re.search(value, f"{kind} {key}"):
+            time.sleep(_POLL_SECONDS)  # noqa: TID251 - as above
 
     def _delete(self, keys: list[str]) -> None:
         self._note("DELETE", ",".join(keys))

@@ -8,6 +8,9 @@ from deltalake import DeltaTable
 
 from streaming_app.alerts.problem import FIRING, Delivery, Line
 from streaming_app.tables.alerts_table import AlertsTable
+from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
+from streaming_app.tables.rust_table import RustTable
 from tests.alerts.examples import make_alert
 from tests.support.warehouses import make_warehouse
 
@@ -55,5 +58,5 @@ def test_maintenance_deletes_alerts_that_ended_before_the_retention(tmp_path: Pa
     for alert in (PENDING_ONE, ended, old):
         store.save([alert])
     assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.ended_at")
-    store.maintain(retention_days=7)
+    MaintainedTable(RustTable(Location.of(tmp_path / "alerts"), "default"), 7).maintain()
     assert {alert.group_id for alert in store.problems()} == {"it's", "new"}

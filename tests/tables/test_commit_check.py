@@ -89,7 +89,7 @@ from pathlib import Path
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import StorageError
 from streaming_app.tables.location import Location
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.table_creation import create_missing
 from tests.support.no_links import forbid_links
 from tests.tables.test_commit_check import commits, owned_lines
 
@@ -101,7 +101,7 @@ try:
 except StorageError as error:
     print(error, [*warehouse.parent.path.iterdir()])
 print(*owned_lines(JobConfig(bootstrap_server="h:1", warehouse=warehouse, single_writer=True)), sep="\\n")
-prepare_tables(warehouse, print)
+create_missing(warehouse, ())
 print([file.name for file in Path(sys.argv[1], "lag", "_delta_log").iterdir()])
 """
 

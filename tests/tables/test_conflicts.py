@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 from streaming_app.tables import conflicts
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
-from streaming_app.tables.rust_table import Commit, RustTable
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from tests.support.fencing import CLUSTER
 from tests.support.warehouses import make_warehouse
 
@@ -26,7 +26,7 @@ class Overtaken:
         self.table = RustTable(place, CLUSTER, Fence(CLUSTER, 1, stop))
         self._stop, self._stop_at, self._other, self.attempts = stop, stop_at, Fence("other", 1), 0
 
-    def write(self, _target: DeltaTable, _commit: Commit) -> None:
+    def write(self, _target: DeltaTable, _commit: CommitOptions) -> None:
         self.attempts += 1
         if self._stop and self.attempts == self._stop_at:
             self._stop.set()
@@ -57,7 +57,7 @@ def test_a_commit_is_not_repeated_once_the_job_ends(place: Location) -> None:
 def test_an_error_of_a_commit_that_nobody_overtook_is_raised_at_once(place: Location) -> None:
     attempts = list[int]()
 
-    def write(_target: DeltaTable, _commit: Commit) -> None:
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
         attempts.append(1)
         raise CommitFailedError("Unsupported table features required")
 

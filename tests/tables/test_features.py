@@ -20,7 +20,9 @@ from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.features import WRITABLE
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.text import EPOCH
 from tests.support.warehouses import make_warehouse
 
 REFUSED = ["domainMetadata", "icebergCompatV1", "identityColumns", "inCommitTimestamp", "rowTracking", "typeWidening"]
@@ -81,3 +83,13 @@ def test_an_owner_whose_heartbeats_cannot_be_committed_says_so_and_does_not_try_
     add(of_feature("rowTracking"), place.path)
     with pytest.raises(JobError, match=r"Cannot read or write .*_jobs: .*RowTracking"):
         owner.sign()
+
+
+def test_rows_of_a_table_with_a_feature_of_readers_do_not_expire_and_a_line_says_why(tmp_path: Path) -> None:
+    """A file alone does not say its rows: a deletion vector may delete some."""
+    own = RustTable(Location.of(make_warehouse(tmp_path) / "lag_history"), "default")
+    own.append(own.to_table([{"group_id": "g", "observed_at": EPOCH}]))
+    add(of_feature("deletionVectors"), tmp_path / "lag_history")
+    with pytest.raises(OSError, match=r"^Cannot write the table lag_history: another tool has added [^\n]+; drop it"):
+        MaintainedTable(own, 7).maintain()
+    assert own.count_rows() == 1

@@ -22,13 +22,16 @@ from streaming_app.stream.truncation import add_truncation_events, delete_topolo
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import table
+from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable, older_than
+from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
@@ -88,7 +91,7 @@ WRITES: Mapping[str, Write] = {
     ),
     "truncated": lambda path, fence: add_truncation_events(without_spark(path, fence), CUT, ["g"]),
     "topologies": lambda path, fence: delete_topologies(without_spark(path, fence), [CUT]),
-    "maintenance": lambda path, fence: own("group_events")(path, fence).maintain("kind = 'state'"),
+    "maintenance": lambda path, fence: MaintainedTable(own("group_events")(path, fence), 1).maintain(),
 }
 
 
@@ -175,11 +178,16 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
         old.check_owner()
 
 
+def expire(writer: TableWriter, name: str) -> None:
+    own = writer.table(name)
+    delete_expired(own, TableFiles(own), writer.table("groups"), 1)
+
+
 SPARK_WRITES: Mapping[str, SparkWrite] = {
     "append": lambda writer: writer.table("group_events").append([encode_file(events())], Batch(["b-group_events"], 1)),
-    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS),
-    "expired events": lambda writer: writer.table("group_events").delete_expired(older_than("at", 1)),
-    "expired records": lambda writer: writer.table("quarantine").delete_expired(older_than("timestamp", 1)),
+    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS, TableFiles(writer.table(COMMITS))),
+    "expired events": lambda writer: expire(writer, "group_events"),
+    "expired records": lambda writer: expire(writer, "quarantine"),
 }
 
 
@@ -237,7 +245,7 @@ def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
         append(warehouse, "group_events", {**EVENT, "offset": offset})
     claimed(warehouse, NEW)
     with pytest.raises(OtherOwnerError):
-        old.compact()
+        MaintainedTable(old).merge_files(TableFiles(old))
     assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
 
 

@@ -20,6 +20,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.table_files import TableFiles
 from tests.support.warehouses import make_warehouse
 
 NUMBERS = range(40)
@@ -204,13 +205,17 @@ def test_ids_that_begin_alike_or_oddly_are_found_in_their_files(few: GroupRows, 
     assert are_separate(ranges(path))
 
 
+def compact(groups: GroupRows, path: Path) -> None:
+    groups.compact(TableFiles(group_table(path)))
+
+
 @pytest.mark.parametrize("most", [4 << 20, 1], ids=["few bytes", "many bytes"])
 def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewritten_or_compacted(
     most: int, few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, own = empty_warehouse, group_table(empty_warehouse)
     monkeypatch.setattr(group_rows, "_AT_A_TIME", most)
-    for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), few.compact):
+    for rewrite in (lambda: replace(few, path, {"g11": "Stable"}), lambda: compact(few, path)):
         replace(few, path, {}, removed=[*numbered()])
         for first in range(4):  # files with ids from the whole range
             own.append(rows(path, numbered(NUMBERS[first::4], "Stable")))
@@ -219,7 +224,7 @@ def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewrit
         assert are_separate(ranges(path))
         assert states(path) == [*numbered(state="Stable").items()]
     version = DeltaTable(path / "groups").version()
-    few.compact()  # has nothing to do
+    compact(few, path)  # has nothing to do
     assert DeltaTable(path / "groups").version() == version
 
 
@@ -227,7 +232,7 @@ def test_small_files_are_compacted_with_their_neighbours(few: GroupRows, empty_w
     path = empty_warehouse
     for number in NUMBERS:
         group_table(path).append(rows(path, numbered([number])))
-    few.compact()
+    compact(few, path)
     assert len(ranges(path)) <= 5
     assert are_separate(ranges(path))
     assert states(path) == [*numbered().items()]

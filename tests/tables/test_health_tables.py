@@ -31,7 +31,6 @@ def test_verdicts_are_read_as_they_were_stored(tmp_path: Path, create_warehouse:
     other.save([ok._replace(group_id="a")], (), NOW)
     tables.save([down, ok], (), NOW)
     tables.append_changes([Change("a", OF_DOWN, OF_DOWN.at)])
-    tables.maintain(30)
     warehouse = WarehouseReader(tmp_path)
     assert sorted(tables.rows()) == [down, ok]
     assert warehouse.rows("SELECT verdict, why FROM group_health_history") == [{"verdict": DOWN, "why": "no members"}]

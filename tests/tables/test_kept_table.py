@@ -19,7 +19,8 @@ from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
-from streaming_app.tables.rust_table import Batch, Commit, RustTable
+from streaming_app.tables.maintenance import MaintainedTable
+from streaming_app.tables.rust_table import Batch, CommitOptions, RustTable
 from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
@@ -117,7 +118,7 @@ def test_a_later_job_that_claims_the_table_during_a_write_is_not_overwritten(pla
     table, calls = RustTable(place, "default", Fence("default", 1)), 0
     table.append(rows("a"))
 
-    def write(target: DeltaTable, commit: Commit) -> None:
+    def write(target: DeltaTable, commit: CommitOptions) -> None:
         nonlocal calls
         calls += 1
         Fence("default", 2).claim([place])
@@ -134,7 +135,7 @@ def test_a_reader_does_not_move_the_table_that_is_being_written(place: Location)
     table, seen = RustTable(place, "default"), []
     table.append(rows("a"))
 
-    def write(target: DeltaTable, commit: Commit) -> None:
+    def write(target: DeltaTable, commit: CommitOptions) -> None:
         append_as_other(place, "b")
         before = target.version()
         assert newest_table(place).version() == before + 1
@@ -159,7 +160,7 @@ def test_whatever_two_processes_write_the_table_is_as_one_that_is_opened(place: 
         elif kind == "delete":
             table.delete(f"topic = '{name}'")
         elif kind == "compact":
-            table.maintain()
+            MaintainedTable(table).maintain()
         elif kind == "checkpoint":
             place.delta_table().create_checkpoint()
         else:
@@ -232,9 +233,9 @@ def test_a_batch_whose_commit_failed_is_written_once(
 CREATES = """
 import sys
 from streaming_app.tables.location import Location
-from streaming_app.tables.table_creation import prepare_tables
+from streaming_app.tables.table_creation import create_missing
 
-prepare_tables(Location.of(sys.argv[1]), print)
+create_missing(Location.of(sys.argv[1]), ())
 """
 
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.checkpoint_offsets import find_damage
 from streaming_app.tables.location import Location
-from streaming_app.tables.log_damage import mend_logs
+from streaming_app.tables.log_damage import repair_logs
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, make_warehouse
 from tests.tables.test_checkpoint_offsets import write_batch
@@ -53,7 +53,7 @@ def offsets(table: Path) -> list[int]:
 
 def mend(table: Path) -> list[str]:
     lines = list[str]()
-    mend_logs([Location.of(table)], lines.append)
+    repair_logs([Location.of(table)], lines.append)
     return lines
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,14 +14,13 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.tables import rust_table, table_creation
-from streaming_app.tables.expiry import find_kept
-from streaming_app.tables.maintenance import MaintainedTable, maintain_due
+from streaming_app.tables import maintenance, table_creation
+from streaming_app.tables.expiry import delete_expired
+from streaming_app.tables.maintenance import MaintainedTable, maintain_all, maintained_tables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import MAINTAINED_AFTER, older_than
+from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
-from tests.support.locks import WatchedLock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,17 +30,18 @@ NAMES = ("groups", "group_events", "quarantine")
 
 
 def of_writer(writer: TableWriter, days: float = 30) -> list[MaintainedTable]:
-    return [MaintainedTable(writer.table(name), partial(writer.maintain, name, days)) for name in NAMES]
+    found = {one.own.location.name: one for one in maintained_tables(writer, days, days)}
+    return [found[name] for name in NAMES]
 
 
-def let_all_be_due(writer: TableWriter) -> None:
-    for name in NAMES:
-        writer.table(name)._commits = MAINTAINED_AFTER
+def let_all_be_due(tables: Iterable[MaintainedTable]) -> None:
+    for one in tables:
+        one.own.uses.commits += MAINTAINED_AFTER
 
 
-def delete_expired(writer: TableWriter, name: str, days: float) -> int:
+def expire(writer: TableWriter, name: str, days: float) -> int:
     own = writer.table(name)
-    return own.delete_expired(older_than("at", days), partial(find_kept, own, writer.table("groups")))
+    return delete_expired(own, TableFiles(own), writer.table("groups"), days)
 
 
 @pytest.fixture
@@ -80,7 +77,7 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
     for number, (group, days_ago, deleted) in enumerate((("old", 40, True), ("kept", 40, False), ("new", 1, True))):
         write_batch(batch(spark, records(group, days_ago, deleted=deleted)), number)
-    maintain_due(of_writer(writer), nullcontext(), lambda: False, lines.append)
+    maintain_all(of_writer(writer), lambda: False, lines.append)
 
     opened = WarehouseReader(empty_warehouse)
     assert [row["group_id"] for row in opened.rows("SELECT group_id FROM groups ORDER BY group_id")] == ["kept", "new"]
@@ -126,7 +123,7 @@ def test_expired_events_are_kept_if_their_state_still_held(
 
     query = "SELECT kind, member_id, new FROM group_events ORDER BY kind, member_id, new"
     before = WarehouseReader(empty_warehouse).rows(query)
-    deleted = delete_expired(writer, "group_events", 30)
+    deleted = expire(writer, "group_events", 30)
     after = WarehouseReader(empty_warehouse).rows(query)
     assert deleted == len(before) - len(after)
     assert [tuple(row.values()) for row in after] == [
@@ -146,10 +143,10 @@ def test_expired_events_are_kept_if_their_state_still_held(
         ("topology_epoch", None, "0"),
         ("validated_topology_epoch", None, "0"),
     ]
-    assert delete_expired(writer, "group_events", 30) == 0
+    assert expire(writer, "group_events", 30) == 0
 
     writer.table("groups").delete()
-    delete_expired(writer, "group_events", 30)
+    expire(writer, "group_events", 30)
     assert len(WarehouseReader(empty_warehouse).rows(query)) == 2, (
         "events of a deleted group are kept for the retention only"
     )
@@ -161,7 +158,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
     for name in ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration"):
         monkeypatch.setitem(table_creation._PROPERTIES, name, "interval 1 minute")
     monkeypatch.setitem(table_creation._PROPERTIES, "delta.checkpointInterval", "3")
-    monkeypatch.setattr(rust_table, "_COMMITS_PER_CHECKPOINT", 3)
+    monkeypatch.setattr(maintenance, "_COMMITS_PER_CHECKPOINT", 3)
     writer, log = TableWriter(spark, str(tmp_path), "default"), tmp_path / "groups" / "_delta_log"
     writer.prepare()
     expect_few_records(tmp_path)
@@ -177,7 +174,7 @@ def test_the_log_of_old_versions_is_removed_and_the_table_stays_usable(
             spark.sql(f"ALTER TABLE delta.`{log.parent}` SET TBLPROPERTIES ('number' = '{number}')")
     before = list(log.glob("*.json"))
     set_back(log.iterdir())
-    writer.table("groups").maintain()
+    MaintainedTable(writer.table("groups")).maintain()
     assert len(list(log.glob("*.json"))) < len(before) / 2
     write(8)
     assert WarehouseReader(tmp_path).rows("SELECT group_epoch FROM groups") == [{"group_epoch": 10}]
@@ -197,33 +194,16 @@ def test_a_failure_keeps_no_other_table_from_its_maintenance_and_comes_again_whe
     lost.rename(empty_warehouse / "away")
 
     def maintain() -> None:
-        maintain_due(tables, nullcontext(), lambda: False, lines.append)
+        maintain_all(tables, lambda: False, lines.append)
 
     with pytest.raises(OSError, match=r"^Cannot write the table quarantine: [^\n]+$"):
         maintain()
     assert spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]["numFiles"] == 1
     maintain()  # nothing is due
-    let_all_be_due(writer)
+    let_all_be_due(tables)
     with pytest.raises(OSError, match="quarantine"):
         maintain()
     (empty_warehouse / "away").rename(lost)
-    let_all_be_due(writer)
+    let_all_be_due(tables)
     maintain()
-    assert not any(one.own.is_due() for one in tables)
-
-
-def test_nothing_runs_while_a_batch_writes_and_no_batch_waits_for_what_is_not_due(writer: TableWriter) -> None:
-    lock, tables = WatchedLock(), of_writer(writer)
-
-    def maintain() -> None:
-        maintain_due(tables, lock, lambda: False, lambda _: None)
-
-    with lock:  # a batch
-        thread = Thread(target=maintain)
-        assert lock.holds_up(thread)
-        assert tables[0].own.is_due()
-    thread.join()
-    assert not any(one.own.is_due() for one in tables)
-
-    with lock:
-        maintain()
+    assert not any(one.is_due() for one in tables)

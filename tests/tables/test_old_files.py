@@ -14,7 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.text import EPOCH
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
 
@@ -68,12 +70,13 @@ def needed_files(table: RustTable) -> set[str]:
 def test_after_many_commits_the_files_are_those_of_the_versions_within_retention(
     table: RustTable, directory: Path
 ) -> None:
+    maintained = MaintainedTable(table)
     for number in range(130):
         table.replace(rows(number))
-        table.maintain_if_due()
+        maintained.maintain_if(maintained.is_due())
     left = data_files(directory) - needed_files(table)
     assert len(left) < 100, "more than the commits since the last maintenance"
-    table.maintain()
+    maintained.maintain()
     assert data_files(directory) == needed_files(table)
     assert len(needed_files(table)) == 1
 
@@ -87,7 +90,7 @@ def test_what_no_version_ever_named_is_removed_once_it_is_a_day_old_as_a_paused_
     in_root = shutil.copyfile(named, directory / "part-as-0.3.0-wrote-it.parquet")
     for age, file in ((DAY - 600, young), (DAY + 600, old), (DAY + 600, named), (DAY + 600, in_root)):
         os.utime(file, (time.time() - age,) * 2)
-    table.maintain()
+    MaintainedTable(table).maintain()
     assert data_files(directory) == {named.name, young.name}
 
 
@@ -100,7 +103,7 @@ def test_the_file_of_a_rejected_commit_is_removed_after_a_day_or_the_retention_o
     young, old = (reject_commit(table, directory, number) for number in (1, 2))
     for age, file in ((hours - 1, young), (hours + 1, old)):
         os.utime(file, (time.time() - age * 3600,) * 2)
-    table.maintain()
+    MaintainedTable(table).maintain()
     assert (young.exists(), old.exists()) == (True, False)
 
 
@@ -127,7 +130,8 @@ def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
 
     monkeypatch.setattr(DeltaTable, "vacuum", counted)
     seconds = [1_800_000_000.0]
-    clusters = [RustTable(table.location, name, wall_clock=lambda: seconds[0]) for name in ("a", "b")]
+    both = [RustTable(table.location, name) for name in ("a", "b")]
+    clusters = [MaintainedTable(one, wall_clock=lambda: seconds[0]) for one in both]
     for one in clusters:
         one.maintain()
     assert listings == [True]
@@ -141,23 +145,23 @@ def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
 def test_a_table_is_maintained_after_a_start_unless_that_was_done_in_this_hour(table: RustTable) -> None:
     seconds = [1_800_000_000.0]
 
-    def started(cluster: str) -> RustTable:
-        return RustTable(table.location, cluster, wall_clock=lambda: seconds[0])
+    def started(cluster: str) -> MaintainedTable:
+        return MaintainedTable(RustTable(table.location, cluster), wall_clock=lambda: seconds[0])
 
     for cluster in ("a", "b"):  # the other one's has nothing to do with it
         assert started(cluster).is_due()
-        started(cluster).maintain_if_due()
+        started(cluster).maintain_if(started(cluster).is_due())
         assert not started(cluster).is_due()
     seconds[0] += 3600
     assert started("a").is_due()
 
 
-def test_expired_rows_are_deleted_once_a_day_however_often_the_job_starts(table: RustTable) -> None:
+def test_expired_rows_are_deleted_once_a_day_however_often_the_job_starts(tmp_path: Path) -> None:
+    own = RustTable(Location.of(make_warehouse(tmp_path) / "lag_history"), "default")
     seconds = [1_800_000_000.0 // DAY * DAY]
     deleted = []
     for hours in (0, 1, 22, 1):
         seconds[0] += hours * 3600
-        table.append(rows(1))
-        started = RustTable(table.location, "default", wall_clock=lambda: seconds[0])
-        deleted.append(started.maintain("topic = '1'"))
+        own.append(own.to_table([{"group_id": "g", "observed_at": EPOCH}]))
+        deleted.append(MaintainedTable(own, 7, wall_clock=lambda: seconds[0]).maintain())
     assert deleted == [1, 0, 0, 3]

@@ -163,9 +163,9 @@ def test_a_table_with_files_of_0_3_0_is_read_and_once_its_rows_are_replaced_pola
         assert as_values(read(str(place), {}), "groups") == as_values(wanted, "groups")
 
 
-def write_as_0_3_0(table: Location, file: EncodedFile) -> None:
+def write_as_0_3_0(table: Location, file: EncodedFile, cluster: str = "default") -> None:
     """Add a file in the root of the table."""
     (table / "old.parquet").write_bytes(file.content)
     target, size = table.delta_table(), len(file.content)
-    add = AddAction("old.parquet", size, {"cluster": "default"}, 0, data_change=True, stats=file.stats)
+    add = AddAction("old.parquet", size, {"cluster": cluster}, 0, data_change=True, stats=file.stats)
     target.create_write_transaction([add], "append", target.schema(), ["cluster"])

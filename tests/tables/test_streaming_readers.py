@@ -16,6 +16,7 @@ from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import void_history
 from streaming_app.tables.definitions import history_tables
+from streaming_app.tables.maintenance import maintained_tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, batch, expect_few_records, limit_driver
@@ -87,8 +88,8 @@ def test_each_row_of_a_history_arrives_once_also_after_compaction_retention_and_
             stream(spark, empty_warehouse, seen)
             limit_driver(monkeypatch, records=0)  # Spark writes what follows
             continue
-        for one in history_tables():
-            writer.maintain(one.name, 39.5)
+        for maintained in maintained_tables(writer, 39.5, 39.5):
+            maintained.maintain()
         cut = Cut("topic", 0, 6, 8, 0, 1, NOW.isoformat())
         void_history(writer, [cut], dict.fromkeys(STREAMED, "true"))
     assert all(written[name] for name in STREAMED)

@@ -6,8 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.task_copies_table import TaskCopiesTable, read_copies
+from streaming_app.tables.task_copies_table import TaskCopiesTable
 from tests.long.hostile import STORED
 from tests.support.warehouses import make_warehouse
 
@@ -26,9 +25,3 @@ def test_the_rows_of_a_cluster_are_replaced_and_those_of_others_stay(tmp_path: P
     assert one.read() == [UNKNOWN]
     one.replace([])
     assert (one.read(), other.read()) == ([], [FULL])
-
-
-def test_an_unknown_offset_that_an_older_release_wrote_as_a_number_is_unknown(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    TaskCopiesTable(tmp_path, "prod").replace([FULL._replace(task_offset=(1 << 63) - 1, lag=0)])
-    assert read_copies(WarehouseReader(tmp_path), "true") == [FULL._replace(task_offset=None, lag=None)]

@@ -3,8 +3,8 @@
     git worktree add --detach TREE COMMIT
     python -m tests.upgrade.record TREE RELEASE
 
-0.1.0 is the commit a806b71, 0.2.0 is d1493af. Only code of that release writes the warehouse; the broker and the log
-are those of this tree.
+0.3.0 is the commit 203b5aa. Only code of that release writes the warehouse; the broker and the log are those of this
+tree. Workers of Spark write one part of the log, as they do in large batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from kafka import KafkaProducer
@@ -26,8 +26,7 @@ from tests.recorded import record as recorded
 from tests.support.offsets_log import RawRecord
 
 TOPIC = "recorded"
-PARTS = 2  # of the log: the release read all but the last one, in a run for each
-RELEASES = ("0.1.0", "0.2.0")
+PARTS = 3  # of the log: the release read all but the last one, in a run for each
 _HERE = Path(__file__).parent
 _LOG = Path(recorded.__file__).with_name("4.4.0.jsonl.gz")
 _OF_THE_MACHINE = {".lock", ".log", ".properties", ".run"}
@@ -55,24 +54,15 @@ def produce(server: str, topic: str, records: Iterable[RawRecord]) -> None:
     producer.close()
 
 
-_MERGE = """
-import sys
-from pathlib import Path
-from streaming_app.job.session import start_spark
-from streaming_app.tables.delta_writer import DeltaWriter
-
-warehouse = Path(sys.argv[1])
-spark = start_spark(warehouse.parent / "merge.log")
-writer = DeltaWriter(spark, warehouse, "default")
-rows = writer.stored_groups().orderBy("group_id").limit(3)
-writer.merge_groups(spark.createDataFrame(rows.collect(), rows.schema))
-spark.stop()
-"""
-"""Replaces rows of groups by themselves, as a large batch does: Delta then has deletion vectors in the table."""
-
-
 def archive_of(release: str) -> Path:
     return _HERE / f"{release}.tar.xz"
+
+
+def extract(release: str, directory: Path) -> Path:
+    """Extract the warehouse of a release into a directory, and return that."""
+    with tarfile.open(archive_of(release)) as archive:
+        archive.extractall(directory, filter="data")
+    return directory
 
 
 def main(tree: Path, release: str) -> None:
@@ -82,11 +72,9 @@ def main(tree: Path, release: str) -> None:
         warehouse = Path(directory) / "warehouse"
         with StreamsGroupClient(broker.bootstrap_server) as client:
             create_topic(client, TOPIC)
-        for part in read_parts()[:-1]:
+        for part, change in zip(read_parts(), ("", _WORKERS_WRITE), strict=False):
             produce(broker.bootstrap_server, TOPIC, part)
-            _run(tree, ["run", "--once", "--topic", TOPIC, "--bootstrap-server", broker.bootstrap_server], warehouse)
-        if release != "0.1.0":  # it has no such writer
-            _python(tree, _MERGE, [str(warehouse)])
+            _run(tree, change, broker.bootstrap_server, warehouse)
         pack(warehouse, file)
     print(f"{file.name}: {file.stat().st_size:,} bytes")
 
@@ -108,13 +96,16 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _run(tree: Path, arguments: Sequence[str], warehouse: Path) -> None:
-    program = "from streaming_app.cli.main import main; main(prog_name='streams-groups')"
-    _python(tree, program, [*arguments, "--warehouse", str(warehouse)])
+_RUN = "from streaming_app.cli.main import main; main(prog_name='streams-groups')"
+_WORKERS_WRITE = """
+from streaming_app.tables.driver_limits import MOST
+MOST.update({kind: most._replace(records=0) for kind, most in MOST.items()})
+"""
 
 
-def _python(tree: Path, program: str, arguments: Sequence[str]) -> None:
-    command = [sys.executable, "-c", program, *arguments]
+def _run(tree: Path, change: str, server: str, warehouse: Path) -> None:
+    options = ("--once", "--topic", TOPIC, "--bootstrap-server", server, "--warehouse", str(warehouse))
+    command = [sys.executable, "-c", change + _RUN, "run", *options]
     subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
 
 

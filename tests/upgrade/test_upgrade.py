@@ -1,166 +1,420 @@
-"""A warehouse and checkpoint of an earlier release go on with this one: nothing is lost, nothing is there twice."""
+"""A warehouse that 0.3.0 wrote is upgraded once, whatever happens meanwhile; older and newer ones are refused."""
 
 from __future__ import annotations
 
 import json
-import tarfile
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable, write_deltalake
+from deltalake.table import TableAlterer
 
-from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.checks.result import WARNING
+from streaming_app.checks.warehouse import check_format
+from streaming_app.cli.main import main
+from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
+from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables import definitions, file_moves, upgrade
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.data_files import encode_file
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
+from streaming_app.tables.fence import Fence
+from streaming_app.tables.formats import format_of
+from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.container import Broker
-from tests.support.job_runner import run_job, run_once, streams_groups
-from tests.upgrade.record import TOPIC, archive_of, create_topic, produce, read_parts
-from tests.upgrade.test_alerts_upgrade import add
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.table_creation import existing_tables, schema_of
+from streaming_app.tables.upgrade import STEPS, Work, work_of
+from streaming_app.tables.writer import TableWriter
+from tests.support.s3_server import s3_server
+from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
+from tests.tables.test_readers import READERS, as_values, write_as_0_3_0
+from tests.tables.test_streaming_readers import Seen, stream
+from tests.upgrade.record import extract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.broker
-KINDS_OF_LATER_RELEASES = {"topology", "not_ready_reason"}
-GROUPS = (
-    "SELECT group_id, state, state_since, group_epoch, assignment_epoch, assigned_at, topology_epoch, "
-    "validated_topology_epoch, stored_description_epoch, failed_description_epoch, description_status, "
-    "unsolicited_pushes, member_count, deleted_at, source_partition, last_offset FROM groups ORDER BY group_id"
-)
-MEMBERS = (
-    "SELECT group_id, member_id, member_epoch, previous_member_epoch, member_state, instance_id, rack_id, client_id, "
-    "client_host, process_id, topology_epoch, rebalance_timeout_ms FROM members ORDER BY group_id, member_id"
-)
-ASSIGNMENTS = (
-    "SELECT group_id, member_id, role, subtopology_id, partition, current, target, pending_revocation "
-    "FROM assignments ORDER BY group_id, member_id, role, subtopology_id, partition"
-)
-EVENTS = (
-    "SELECT group_id, kind, coalesce(member_id, '') AS member_id, coalesce(e.old, '') AS old, "
-    "coalesce(e.new, '') AS new, at, e.offset FROM group_events e ORDER BY group_id, e.offset, kind, member_id"
-)
+NAMES = [one.name for one in tables()]
+IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
+"""How many files of each table 0.3.0 wrote into its root."""
 
 
-def extract(release: str, directory: Path, topic: str, identity: Mapping[str, str]) -> Path:
-    """Extract the warehouse of a release as one of this topic, which has the records that were read then."""
-    with tarfile.open(archive_of(release)) as archive:
-        archive.extractall(directory, filter="data")
-    for file in (directory / "_checkpoints").rglob("*"):
-        if file.suffix == ".crc":  # of files that change here
-            file.unlink()
-        elif file.is_file():
-            text = file.read_text("utf-8").replace(f'"{TOPIC}"', f'"{topic}"')
-            file.write_text(text.replace(rf"\"{TOPIC}\"", rf"\"{topic}\""), "utf-8")
-    for record in (directory / "_checkpoints").glob("default*.topic.json"):
-        record.write_text(json.dumps({**json.loads(record.read_text("utf-8")), **identity}), "utf-8")
-    return directory
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse as 0.3.0 left it; tests upgrade copies."""
+    return extract("0.3.0", tmp_path_factory.mktemp("recorded"))
 
 
-def answers(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
-    reader = WarehouseReader(warehouse)
-    events = [
-        event
-        for event in reader.rows(EVENTS)
-        if event["kind"] not in KINDS_OF_LATER_RELEASES and not _is_of_a_deletion(event)
-    ]
-    return {"events": events} | {
-        name: reader.rows(query) for name, query in (("groups", GROUPS), ("members", MEMBERS), ("tasks", ASSIGNMENTS))
-    }
+@pytest.fixture
+def warehouse(recorded: Path, tmp_path: Path) -> Path:
+    return copy_warehouse(recorded, tmp_path / "warehouse")
 
 
-def _is_of_a_deletion(event: Mapping[str, Any]) -> bool:
-    """Return whether the assignment epoch fell: releases before 0.3.1 said so of each group that was deleted."""
-    return event["kind"] == "assignment_epoch" and int(event["old"] or 0) > int(event["new"] or 0)
+@pytest.fixture(scope="module")
+def upgraded(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse after an upgrade; tests only read it."""
+    path = copy_warehouse(recorded, tmp_path_factory.mktemp("upgraded"))
+    start(path)
+    return path
 
 
-def identity_of(warehouse: Path) -> dict[str, str]:
-    """Return of which topic a warehouse is."""
-    found = StateFile(checkpoint_location(warehouse, "default")).read().state
-    return {"cluster_id": found.cluster_id, "topic": found.topic, "topic_id": found.topic_id}
+def start(warehouse: Path | str, cluster: str = "default", term: int = 1_000) -> list[str]:
+    """Prepare the tables as a job does at its start; return what it says."""
+    lines: list[str] = []
+    writer = TableWriter(cast("Any", None), warehouse, cluster, Fence(cluster, term))
+    writer.prepare(lines.append)
+    return lines
 
 
-def test_a_warehouse_of_0_1_0_goes_on_without_loss_and_without_doubles(
-    spark: SparkSession,
-    broker: Broker,
-    client: StreamsGroupClient,
-    unique: Callable[[str], str],
-    tmp_path: Path,
+def opened(warehouse: Path) -> dict[str, DeltaTable]:
+    return existing_tables(Location.of(warehouse))
+
+
+def in_root(warehouse: Path) -> dict[str, int]:
+    found = {name: len(file_moves.root_files(table)) for name, table in opened(warehouse).items()}
+    return {name: number for name, number in found.items() if number}
+
+
+def rows(warehouse: Path) -> dict[str, Any]:
+    return {name: as_values(READERS["delta-rs"](str(warehouse / name), {}), name) for name in NAMES}
+
+
+def check_is_upgraded(warehouse: Path, recorded: Path) -> None:
+    assert {format_of(one) for one in opened(warehouse).values()} == {WAREHOUSE_FORMAT}
+    assert (in_root(warehouse), rows(warehouse)) == ({}, rows(recorded))
+
+
+def identity(table: DeltaTable) -> Any:
+    metadata = table.metadata()
+    properties = {key: one for key, one in metadata.configuration.items() if key != FORMAT_PROPERTY}
+    return metadata.id, metadata.description, metadata.partition_columns, properties, table.schema().to_json()
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_gets_the_same_rows_after_the_upgrade_and_polars_gets_them_at_last(
+    reader: str, recorded: Path, upgraded: Path
 ) -> None:
-    topic, server = unique("recorded"), broker.bootstrap_server
-    create_topic(client, topic)
-    *read_by_0_1_0, rest = read_parts()
-    for part in read_by_0_1_0:
-        produce(server, topic, part)
+    assert in_root(recorded) == IN_ROOT
+    for name in NAMES:
+        expected = as_values(READERS["delta-rs"](str(recorded / name), {}), name)
+        assert as_values(READERS[reader](str(upgraded / name), {}), name) == expected, name
 
-    def run(warehouse: Path) -> list[str]:
-        return run_once(spark, server, warehouse, topic=topic)
 
-    reference = tmp_path / "reference"
-    run(reference)
-    upgraded = extract("0.1.0", tmp_path / "upgraded", topic, identity_of(reference))
-    # 0.1.0 did not record when it was last at the end of the topic, so tombstones may have been missed.
-    assert any("reading from the beginning" in line for line in run(upgraded))  # after those of the upgrade
-    assert answers(upgraded) == answers(reference)
-    produce(server, topic, rest)
-    for warehouse in (upgraded, reference):
-        run(warehouse)
-    assert answers(upgraded) == answers(reference)
-    assert WarehouseReader(upgraded).rows("SELECT max(at) AS last FROM group_events")[0]["last"] < datetime.now(
-        timezone.utc
+def test_tables_stay_what_they_are(recorded: Path, upgraded: Path) -> None:
+    before, after = opened(recorded), opened(upgraded)
+    for name, one in after.items():
+        assert identity(one) == identity(before[name]), name
+        assert (one.protocol().min_reader_version, one.protocol().min_writer_version) == (1, 2)
+        actions = [pa.table(table.get_add_actions()) for table in (before[name], one)]
+        known = [sorted(map(repr, found.select(found.column_names[3:]).to_pylist())) for found in actions]
+        assert known[0] == known[1], "the same statistics"
+
+
+def test_checkpoints_stay_valid(recorded: Path, upgraded: Path) -> None:
+    found = []
+    for path in (recorded, upgraded):
+        writer = TableWriter(cast("Any", None), path, "default")
+        place = checkpoint_location(writer.location, "default")
+        known = TableVersions(writer, place, StateFile(place).read())
+        query = json.loads((path / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
+        appended = {name: writer.last_append(name, [f"default-{query}"]) for name in IN_ROOT}
+        found.append((known.restored(), known.beyond(), appended))
+    assert found[0] == found[1]
+    assert found[0][:2] == ([], [])
+
+
+def test_an_upgrade_is_done_once(warehouse: Path, recorded: Path) -> None:
+    first, *_, last = start(warehouse)
+    assert first == "Upgrading the warehouse from 0.3 to 0.4, once: 6 files (0 MB) of 16 tables"
+    assert last.startswith("The warehouse is upgraded to 0.4: ")
+    versions = {name: one.version() for name, one in opened(warehouse).items()}
+    assert start(warehouse) == []
+    claims = 1  # of the new term
+    assert {name: one.version() - claims for name, one in opened(warehouse).items()} == versions
+    check_is_upgraded(warehouse, recorded)
+
+
+def test_the_check_says_before_what_the_job_will_do_and_how_long_it_takes(warehouse: Path) -> None:
+    result = check_format(Location.of(warehouse))
+    assert (result.status, result.text) == (
+        WARNING,
+        "of 0.3: the job upgrades them at its start, 6 files (0 MB) of 16 tables, in about 1 s",
     )
+    assert in_root(warehouse) == IN_ROOT, "it has changed nothing"
 
 
-OLD_CONFIGURATION = """
-alerts:
-  keep_firing_for: 10m
-  rules:
-    StreamsGroupNotReady: {for: 5m}
-    StreamsGroupNoProgress: {after: 7m}
-sinks:
-  - {type: log}
-page: {listen: "127.0.0.1:8080"}
+def test_a_command_of_this_release_says_that_the_job_comes_first(warehouse: Path) -> None:
+    with pytest.raises(WarehouseError, match=r"^\S+ is of 0.3: start the job of this release first, to upgrade it$"):
+        WarehouseReader(warehouse).rows("SELECT 1 FROM groups")
+
+
+class KilledError(BaseException):
+    pass
+
+
+WRITES = [
+    (Location, "write_bytes"),
+    (DeltaTable, "create_write_transaction"),
+    (TableAlterer, "set_table_properties"),
+]
+
+
+def every_write(patched: pytest.MonkeyPatch, of: Callable[[int, Callable[[], Any]], Any]) -> None:
+    """Call `of` with the number of each write of this process, and what does it, instead."""
+    number = iter(range(1_000_000))
+    for owner, name in WRITES:
+        write = getattr(owner, name)
+
+        def counted(*args: Any, _write: Any = write, **options: Any) -> Any:
+            return of(next(number), lambda: _write(*args, **options))
+
+        patched.setattr(owner, name, counted)
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
+    is_done: bool, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
+    claims, copies_and_commits, formats = len(NAMES), 2 * sum(IN_ROOT.values()), len(NAMES)
+    every = claims + copies_and_commits + formats
+    for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
+        warehouse = copy_warehouse(recorded, tmp_path / str(killed_at))
+
+        def write(number: int, do: Callable[[], Any], killed_at: int = killed_at) -> Any:
+            if number != killed_at:
+                return do()
+            if is_done:
+                do()
+            raise KilledError
+
+        with monkeypatch.context() as patched:
+            every_write(patched, write)
+            if killed_at == every:
+                start(warehouse)  # there is no such write
+                return
+            with pytest.raises(KilledError):
+                start(warehouse)
+        start(warehouse)
+        check_is_upgraded(warehouse, recorded)
+
+
+def test_an_error_of_any_write_is_one_line_and_the_next_start_goes_on(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for failed_at in range(len(NAMES), len(NAMES) + 12, 3):
+        warehouse = copy_warehouse(recorded, tmp_path / str(failed_at))
+
+        def write(number: int, do: Callable[[], Any], failed_at: int = failed_at) -> Any:
+            if number == failed_at:
+                raise OSError("no space\nis left")
+            return do()
+
+        with monkeypatch.context() as patched:
+            every_write(patched, write)
+            with pytest.raises(StorageError, match=r"\ACannot write the warehouse [^\n]*no space is left\Z"):
+                start(warehouse)
+        start(warehouse)
+        check_is_upgraded(warehouse, recorded)
+
+
+KILLS_ITSELF = """
+import os, signal, sys
+from streaming_app.tables import file_moves
+from tests.upgrade.test_upgrade import start
+replace, left = file_moves._replace, [3]
+
+def killed(files, table, commit):
+    replace(files, table, commit)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+file_moves._FILES_PER_COMMIT, file_moves._replace = 1, killed
+start(sys.argv[1])
 """
 
 
-def test_open_alerts_silences_and_the_configuration_of_0_2_0_go_on(
-    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], tmp_path: Path
+def test_a_process_that_is_killed_leaves_what_the_next_one_continues(warehouse: Path, recorded: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLS_ITSELF, str(warehouse)], env=os.environ.copy(), check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert 0 < sum(in_root(warehouse).values()) == sum(IN_ROOT.values()) - 3
+    start(warehouse)
+    check_is_upgraded(warehouse, recorded)
+
+
+def test_what_other_jobs_commit_meanwhile_is_kept(
+    warehouse: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, server = unique("recorded"), broker.bootstrap_server
-    create_topic(client, topic)
-    produce(server, topic, read_parts()[0])
-    run_once(spark, server, tmp_path / "reference", topic=topic)
-    warehouse = extract("0.2.0", tmp_path / "warehouse", topic, identity_of(tmp_path / "reference"))
-    add(warehouse, "StreamsGroupNoProgress", 10)
-    add(warehouse, "StreamsGroupNotReady", 20, group_id="orders")
-    now = datetime.now(timezone.utc)
-    silence = {"id": "1", "group": "pay.*", "rule": None, "comment": "a deployment", "created_by": "me"}
-    times = {"starts_at": now.isoformat(), "ends_at": (now + timedelta(hours=2)).isoformat()}
-    (warehouse / "_jobs" / "default.silences").mkdir(parents=True)
-    (warehouse / "_jobs" / "default.silences" / "00000000.json").write_text(json.dumps(silence | times), "utf-8")
-    file = tmp_path / "streams-groups.yaml"
-    file.write_text(OLD_CONFIGURATION, "utf-8")
+    """Between a copy and its commit, and between a table's open and its commit: rows of two clusters change."""
+    copy, write, names = file_moves._copy, RustTable._commit, list[str]()
 
-    done = run_job(server, warehouse, "--topic", topic, "--config", file)
+    def copied(own: RustTable, table: DeltaTable, file: file_moves.RootFile) -> None:
+        copy(own, table, file)
+        name = own.location.name
+        if name not in names:  # once in each table: all rows of the cluster go into other files
+            names.append(name)
+            mine = RustTable(own.location, "default", Fence("default", 1_000))
+            mine.replace(mine.select("*").cast(mine.schema()))
+            append(warehouse, name, {"cluster": "other", "group_id": "g"})
 
-    assert done.returncode == 0, done.stderr
-    named = [line.partition(" was removed and does nothing: use ") for line in done.stderr.splitlines()]
-    assert {key.removeprefix("Warning: ") for key, _, successor in named if successor} == {
-        "alerts.keep_firing_for",
-        "alerts.rules.StreamsGroupNotReady",
-        "alerts.rules.StreamsGroupNoProgress",
-        "sinks.type: log",
-        "page.listen",
-    }
-    shown = json.loads(streams_groups("alerts", "--json", "--warehouse", warehouse).stdout)
-    found = {one["group_id"]: one for one in shown if one["group_id"] in {"payments", "orders"}}
-    assert {group: (one["rule"], one["state"]) for group, one in found.items()} == {
-        "payments": ("StreamsGroupStalled", "firing"),
-        "orders": ("StreamsGroupDown", "firing"),
-    }
-    assert {group: one["muted"] and one["muted"]["reason"] for group, one in found.items()} == {
-        "payments": "a deployment",
-        "orders": None,
-    }
+    overtaken = list[str]()
+
+    def commit(self: RustTable, batch: Any) -> Any:
+        made = write(self, batch)
+        if self.cluster == "default" and self.location.name not in overtaken and self.location.name == "lag":
+            overtaken.append(self.location.name)
+            append(warehouse, "lag", {"cluster": "other", "group_id": "g"})
+        return made
+
+    monkeypatch.setattr(file_moves, "_copy", copied)
+    monkeypatch.setattr(RustTable, "_commit", commit)
+    start(warehouse)
+    assert (sorted(names), overtaken) == (sorted(IN_ROOT), ["lag"])
+    assert {format_of(one) for one in opened(warehouse).values()} == {WAREHOUSE_FORMAT}
+    assert in_root(warehouse) == {}
+    before, after = rows(recorded), rows(warehouse)
+    for name in NAMES:
+        added = [row for row in after[name] if row not in before[name]]
+        assert [row for row in after[name] if row in before[name]] == before[name]
+        assert [(row["cluster"], row["group_id"]) for row in added] == (
+            [("other", "g")] if name in {*IN_ROOT, "lag"} else []
+        )
+
+
+def test_jobs_of_two_clusters_upgrade_the_tables_that_they_share_at_once(warehouse: Path, recorded: Path) -> None:
+    program = "import sys; from tests.upgrade.test_upgrade import start; start(sys.argv[1], sys.argv[2])"
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", program, str(warehouse), name], stderr=subprocess.PIPE, text=True)
+        for name in ("default", "other")
+    ]
+    assert [one.communicate()[1] for one in jobs] == ["", ""]
+    check_is_upgraded(warehouse, recorded)
+
+
+def test_files_that_a_job_of_the_release_before_writes_after_the_upgrade_move_at_the_start_of_its_successor(
+    warehouse: Path,
+) -> None:
+    start(warehouse)
+    rows = pa.Table.from_pylist([{"cluster": "other", "group_id": "g"}], arrow_schema("group_events"))
+    write_as_0_3_0(Location.of(warehouse / "group_events"), encode_file(rows), "other")
+    assert in_root(warehouse) == {"group_events": 1}
+    first, *_ = start(warehouse, "other")
+    assert first == "Upgrading the warehouse from 0.3 to 0.4, once: 1 file (0 MB) of 1 table"
+    assert in_root(warehouse) == {}
+    theirs = RustTable(Location.of(warehouse / "group_events"), "other")
+    assert theirs.select("group_id").to_pylist() == [{"group_id": "g"}]
+
+
+def test_files_stay_for_readers_of_older_versions_and_go_when_the_retention_is_over(
+    warehouse: Path, recorded: Path
+) -> None:
+    reader = {name: DeltaTable(warehouse / name).to_pyarrow_dataset() for name in IN_ROOT}
+    start(warehouse)
+    for name, dataset in reader.items():
+        own = RustTable(Location.of(warehouse / name), "default")
+        MaintainedTable(own).maintain()
+        assert as_values(dataset.to_table(), name) == rows(recorded)[name]
+        own.open().alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+        MaintainedTable(own).maintain()
+        assert list((warehouse / name).glob("*.parquet")) == []
+
+
+def test_who_streams_from_a_table_gets_nothing_twice(spark: SparkSession, warehouse: Path) -> None:
+    seen: Seen = {name: Counter() for name in ("group_events", "quarantine", "topologies")}
+    stream(spark, warehouse, seen)
+    before = {name: Counter(found) for name, found in seen.items()}
+    assert before["group_events"]
+    start(warehouse)
+    stream(spark, warehouse, seen)
+    assert seen == before
+    own = RustTable(Location.of(warehouse / "group_events"), "default")
+    own.append(own.to_table([{"group_id": "new"}]))
+    stream(spark, warehouse, seen)
+    assert sum((seen["group_events"] - before["group_events"]).values()) == 1
+
+
+@pytest.mark.slow
+def test_a_warehouse_in_a_store_is_upgraded_too(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server(tmp_path) as server:
+        for variable, value in server.environment.items():
+            monkeypatch.setenv(variable, value)
+        copy_warehouse(recorded, server.root / "w")
+        start(server.uri("w"))
+        check_is_upgraded(server.root / "w", recorded)
+
+
+def test_a_long_upgrade_says_every_two_seconds_how_far_it_is(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
+    lines, place = list[str](), Location.of(warehouse)
+    seconds: Iterator[float] = iter(range(1_000))
+    upgrade.upgrade(
+        opened(warehouse),
+        lambda name: RustTable(place / name, "default"),
+        lambda name: schema_of(definitions.table(name)),
+        lines.append,
+        lambda: float(next(seconds)),
+    )
+    assert lines[1:-1] == [
+        "Upgrading the warehouse: 2 of 6 files, 2 s",
+        "Upgrading the warehouse: 4 of 6 files, 4 s",
+        "Upgrading the warehouse: 6 of 6 files, 6 s",
+    ]
+    assert lines[-1] == "The warehouse is upgraded to 0.4: 7.0 s"
+
+
+def set_format(warehouse: Path, number: int) -> None:
+    for table in opened(warehouse).values():
+        table.alter.set_table_properties({FORMAT_PROPERTY: str(number)}, raise_if_not_exists=False)
+
+
+def before_0_3(warehouse: Path) -> str:
+    set_format(warehouse, 1)
+    for name in ("alerts", "groups"):
+        table, kept = DeltaTable(warehouse / name), ["cluster", "group_id"]
+        rows = table.to_pyarrow_table().select(kept)
+        write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", partition_by=["cluster"])
+    return "is of a release before 0.3, and this is 0.4: go through 0.3, see "
+
+
+def of_a_newer_release(warehouse: Path) -> str:
+    set_format(warehouse, WAREHOUSE_FORMAT + 1)
+    return "is of a release after 0.4: use that one, or restore a copy from before its upgrade"
+
+
+@pytest.mark.parametrize("of_release", [before_0_3, of_a_newer_release])
+def test_warehouses_of_other_releases_are_refused_in_one_line_by_every_command(
+    of_release: Callable[[Path], str], tmp_path: Path
+) -> None:
+    text = of_release(make_warehouse(tmp_path))
+    versions = {name: DeltaTable(tmp_path / name).version() for name in NAMES}
+    warehouse, broker = ["--warehouse", str(tmp_path)], ["--bootstrap-server", "127.0.0.1:1"]
+    for command in (["run", *broker], ["alerts"], ["sql", "SELECT count(*) FROM alerts"]):
+        ran = CliRunner().invoke(main, [*command, *warehouse])
+        assert (ran.exit_code, ran.stderr.count("\n")) == (1, 1), ran.stderr
+        assert text in ran.stderr
+    assert text in check_format(Location.of(tmp_path)).line
+    assert {name: DeltaTable(tmp_path / name).version() for name in NAMES} == versions, "nothing was written"
+
+
+def test_the_steps_are_those_of_this_release() -> None:
+    assert {step.format for step in STEPS} == {WAREHOUSE_FORMAT}, "steps of an earlier upgrade are to be removed"
+
+
+def test_a_new_warehouse_needs_no_upgrade(tmp_path: Path) -> None:
+    assert start(tmp_path) == []
+    assert work_of(opened(tmp_path)) == Work()

@@ -1,0 +1,143 @@
+"""Upgrades the tables of the release before to this one, at the first start of the job.
+
+Theory of operation
+-------------------
+`STEPS` says what a release changes in the tables, by their format (see `formats`). A step finds in a table itself what
+is left to do, and leaves the same rows at each of its commits. The last commit to a table is its new format. So an
+upgrade that was killed begins again, and finds less to do.
+
+All commits are conditional. They carry the term of the job (see `fence`), and one that another job has overtaken is
+made again on the newest version: nothing of the other one is lost. Jobs of several clusters may upgrade the tables
+that they share at the same time. A job of the release before that still runs for another cluster goes on. What it
+writes meanwhile, the first start of its successor upgrades; its own next start refuses the tables in one line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming_app.tables.columns import add_columns, lacks_columns
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
+from streaming_app.tables.file_moves import move_files, root_files
+from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.text import count, megabytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from streaming_app.report import Report
+    from streaming_app.tables.rust_table import CommitOptions, RustTable
+
+_PROGRESS_SECONDS = 2.0
+
+
+class Work(NamedTuple):
+    """What is to be done, or is done, in tables."""
+
+    tables: int = 0
+    files: int = 0
+    size: int = 0
+    """Bytes of the files."""
+
+    def __str__(self) -> str:
+        """Return the work for users: `812 files (210 MB) of 16 tables`."""
+        files = f"{count(self.files, 'file')} ({megabytes(self.size)}) of " if self.files else ""
+        return f"{files}{count(self.tables, 'table')}"
+
+
+_LOCAL, _STORE = Work(tables=80, files=800, size=100_000_000), Work(tables=2, files=35, size=20_000_000)
+"""What is done in a second, in a local directory and in a store that answers in 40 ms."""
+
+
+class UpgradeStep(NamedTuple):
+    """A change that a release makes in tables."""
+
+    format: int
+    """The first format that has it."""
+    tables: Collection[str] | None
+    """The names of the tables; None: all."""
+    find: Callable[[DeltaTable], Work]
+    """Returns what is left to do in a table of any format; no tables: nothing."""
+    do: Callable[[RustTable, Callable[[int, int], None]], None]
+    """Does it, and calls a function with the number and bytes of the files that are done."""
+
+
+def _files_to_move(table: DeltaTable) -> Work:
+    files = root_files(table)
+    return Work(min(1, len(files)), len(files), sum(one.size for one in files))
+
+
+STEPS = (UpgradeStep(2, None, _files_to_move, move_files),)
+
+
+def work_of(tables: Mapping[str, DeltaTable]) -> Work:
+    """Return what an upgrade of these tables, by name, has to do."""
+    found = {name: [step.find(one) for step in _steps(name)] for name, one in tables.items()}
+    touched = [name for name, one in tables.items() if is_older(one) or any(work.tables for work in found[name])]
+    every = [work for of_table in found.values() for work in of_table]
+    return Work(len(touched), sum(one.files for one in every), sum(one.size for one in every))
+
+
+def seconds_of(work: Work, *, is_local: bool) -> float:
+    """Return about how long an upgrade takes."""
+    a_second = _LOCAL if is_local else _STORE
+    return sum(some / rate for some, rate in zip(work, a_second, strict=True))
+
+
+def upgrade(
+    tables: Mapping[str, DeltaTable],
+    of_name: Callable[[str], RustTable],
+    schema_of: Callable[[str], pa.Schema],
+    report: Report,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Upgrade the tables, opened before, that need it. `of_name` and `schema_of` return a table and its schema by name.
+
+    Reports what it does if it does more than to add columns; how far it is, if it takes long. Raises StorageError if a
+    table has unknown columns, and as `RustTable.change`.
+    """
+    progress = _Progress(work_of(tables), report, clock)
+    for name, opened in tables.items():
+        own = of_name(name)
+        for step in _steps(name) if progress.total.tables else ():
+            if step.find(opened).tables:
+                step.do(own, progress.add)
+        newest = own.open() if progress.total.tables else opened
+        if lacks_columns(own.location, newest, schema_of(name)):
+            add_columns(own, schema_of(name))
+        if is_older(newest):
+            own.change(_set_format)
+    progress.end()
+
+
+def _steps(name: str) -> Iterator[UpgradeStep]:
+    return (one for one in STEPS if one.format == WAREHOUSE_FORMAT and (one.tables is None or name in one.tables))
+
+
+def _set_format(table: DeltaTable, commit: CommitOptions) -> None:
+    if is_older(table):  # another job may have done it
+        properties = {FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}
+        table.alter.set_table_properties(properties, raise_if_not_exists=False, **commit)
+
+
+class _Progress:
+    """Says that an upgrade begins and ends, and every few seconds how far it is."""
+
+    def __init__(self, total: Work, report: Report, clock: Callable[[], float]) -> None:
+        self.total, self._report, self._clock = total, report if total.tables else lambda _: None, clock
+        self._files = 0
+        self._began_at = self._said_at = clock()
+        self._report(f"Upgrading the warehouse from {BEFORE} to {THIS}, once: {total}")
+
+    def add(self, files: int, _size: int) -> None:
+        self._files += files
+        if (now := self._clock()) - self._said_at >= _PROGRESS_SECONDS:
+            self._said_at = now
+            of_all = f"{self._files:,} of {self.total.files:,} files"
+            self._report(f"Upgrading the warehouse: {of_all}, {now - self._began_at:.0f} s")
+
+    def end(self) -> None:
+        self._report(f"The warehouse is upgraded to {THIS}: {self._clock() - self._began_at:.1f} s")

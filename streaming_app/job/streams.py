@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from deltalake.exceptions import DeltaError
@@ -84,7 +83,7 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         job: Job,
         spark: SparkSession,

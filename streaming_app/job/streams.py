@@ -83,7 +83,7 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         self,
         job: Job,
         spark: SparkSession,

@@ -194,7 +194,10 @@ def _plan(stored: Mapping[str, Any]) -> BatchPlan:
 
 
 def _of_0_3(files: Sequence[Location]) -> StreamState | None:
-    """Return the state in the four files; None if there is none, or one is damaged."""
+    """Return the state in the four files; None if there is none, or one is damaged.
+
+    Of the tables it has ids and versions: 0.3 hashed the paths of their files, which an upgrade changes.
+    """
     try:
         record, epochs, versions, plan = (json.loads(file.find_text() or "{}") for file in files)
         read = epochs["partitions"] if epochs.get("topic_id") == record["topic_id"] else {}

@@ -40,7 +40,7 @@ class OwnFiles(NamedTuple):
 
     version: int
     changes: int | None = None
-    """The number of commits that the jobs of the cluster made; None: noted by 0.3, which did not count them."""
+    """The number of commits that the jobs of the cluster made; None: not known, as in the state of 0.3."""
     hash: int | None = None
     """The sum of the hashes of the files' names."""
 

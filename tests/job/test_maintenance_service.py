@@ -18,6 +18,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError
 from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.services import maintenance_service
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -41,8 +42,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server
         yield server
 
 
-def service_of(warehouse: Path | str, lines: list[str], fence: Fence | None = None) -> tuple[Service, Health]:
-    health, place = Health(), Location.of(warehouse)
+def service_of(warehouse: Path | str, lines: list[str], fence: Fence | None = None) -> tuple[Service, JobState]:
+    health, place = JobState(), Location.of(warehouse)
     job = Job(JobConfig(bootstrap_server="h:1", warehouse=place), {}, health, lines.append, fence)
     writer = TableWriter(cast("Any", None), place, "default", fence)
     return maintenance_service(job, writer, lambda: True, threading.Event()), health

@@ -9,18 +9,20 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
 from streaming_app.tables import own_files
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
-from tests.stream.stopped_job import Stopped, replace_tables
+from tests.stream.stopped_job import AT, Stopped, replace_tables
 from tests.support.rows import group_row
 from tests.support.s3_server import s3_server
 from tests.support.warehouses import copy_warehouse, make_warehouse
@@ -29,6 +31,8 @@ pytestmark = pytest.mark.slow
 RESUMED = "resuming from the checkpoint"
 TABLES = ("groups", "group_events", "quarantine")
 READER = "a query"
+FOREVER = 36_500.0
+TIME = {"group_events": "at", "quarantine": "timestamp"}
 MANY = 9
 """Commits of the other cluster: more than the job has made."""
 
@@ -63,7 +67,7 @@ def maintain_as_other(stopped: Stopped, name: str) -> None:
     write_as_other(stopped, name, MANY)
     for file in (stopped.directory / name / "_delta_log").iterdir():
         os.utime(file, (0, 0))
-    other(stopped, name).maintain()
+    MaintainedTable(other(stopped, name)).maintain()
     left = [file.stem for file in (stopped.directory / name / "_delta_log").glob("*.json")]
     assert min(map(int, left)) > MANY, left
 
@@ -121,17 +125,24 @@ def compact_with_another_tool(stopped: Stopped, name: str) -> None:
     table.optimize.z_order(["last_offset" if name == "groups" else "offset"])
 
 
-def maintain_after_the_last_batch(stopped: Stopped, name: str) -> None:
-    versions = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
-    versions.restored()  # a start, which notes the files
-    stopped.writer.table(name).maintain("offset < 20" if name != "groups" else None)
-    versions.refresh()
+def maintain(stopped: Stopped, name: str, days: float = FOREVER) -> None:
+    """Let the service of the job maintain a table, after writes of no batch; the job is killed before a check."""
+    assert stopped.start().message == RESUMED
+    own = stopped.writer.table(name)
+    for number in range(2):
+        of_group = group_row(f"g{number}", deleted_at=AT, last_offset=5)
+        row = of_group if name == "groups" else {"group_id": "g", "source_partition": 0, "offset": 1, TIME[name]: AT}
+        own.append(own.to_table([row]))
+    before = own.open_files("before")
+    MaintainedTable(own, days).maintain()
+    assert own.open_files("after").hash != before.hash
 
 
 OWN = {
     "a killed job": write_after_the_last_batch,
     "another tool": compact_with_another_tool,
-    "maintenance": maintain_after_the_last_batch,
+    "files that are merged": maintain,
+    "rows that expire": partial(maintain, days=1),
 }
 
 
@@ -146,6 +157,42 @@ def test_what_was_written_after_the_last_batch_is_no_restore_and_hides_none(
     restore(stopped, name)
     write_as_other(stopped, name, MANY)
     assert f"lost or restored since: {name};" in stopped.start().message
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("own", OWN.values(), ids=OWN)
+def test_a_check_notes_what_was_written_before_the_log_forgets_it(
+    stopped: Stopped, own: Callable[[Stopped, str], None], name: str
+) -> None:
+    assert stopped.start().message == RESUMED
+    known, state = KnownTables(stopped.writer, stopped.checkpoint), stopped.state()
+    known.remember()
+    own(stopped, name)
+    for _ in range(2):
+        known.check()
+        TableVersions(stopped.writer, stopped.checkpoint, state).refresh()
+        maintain_as_other(stopped, name)
+    assert stopped.start().message == RESUMED
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_the_maintenance_commits_during_a_commit_is_noted_with_it(stopped: Stopped, name: str) -> None:
+    """After its commit the handle of a writer has it, too; the table has two readers."""
+    assert stopped.start().message == RESUMED
+    table, others = stopped.writer.table(name), Stopped(stopped.directory).writer.table(name)
+    table.open_files(READER)
+
+    def write(target: DeltaTable, commit: Any) -> None:
+        rows = table.to_table([group_row("x")] if name == "groups" else [{"group_id": "x", "offset": 1}])
+        write_deltalake(target, rows, mode="append", **commit)
+        MaintainedTable(others, FOREVER).maintain()
+        others.delete("last_offset = 5" if name == "groups" else '"offset" < 5')
+        target.update_incremental()
+
+    table.change(write)
+    noted = {**table.files}
+    assert set(noted) == {READER, str(stopped.checkpoint)}
+    assert set(noted.values()) == {table.open_files("newest")}
 
 
 @pytest.mark.parametrize("name", TABLES)

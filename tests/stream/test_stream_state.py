@@ -108,11 +108,11 @@ OF_0_3 = {
         "slices": [[[0, 5], 7, False], [None, WHOLE[0].position, False]],
     },
 }
-NONE = StreamState()
+NONE, READ = StreamState(), replace(STATE, tables={"groups": TableVersion("t", OwnFiles(8))})
 FOUND = {
-    "all": ({}, STATE),
-    "no slices, as in most warehouses": ({"slices": None}, replace(STATE, plan=None)),
-    "epochs of another topic": ({"epochs": '{"topic_id": "z", "partitions": 3}'}, replace(STATE, ends={}, epochs={})),
+    "all": ({}, READ),
+    "no slices, as in most warehouses": ({"slices": None}, replace(READ, plan=None)),
+    "epochs of another topic": ({"epochs": '{"topic_id": "z", "partitions": 3}'}, replace(READ, ends={}, epochs={})),
     "no topic": ({"topic": None}, NONE),
     "a damaged topic": ({"topic": "{"}, NONE),
     "another form": ({"topic": '{"topic_id": "id", "until": 3}'}, NONE),

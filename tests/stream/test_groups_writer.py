@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
@@ -160,12 +159,6 @@ class Watched(NoPositions):
         return records.coalesce(1).mapInArrow(read, records.schema)
 
 
-class Log(NamedTuple):
-    """Reads large records; there are none."""
-
-    read: Callable[[Any], Iterable[Any]] = lambda _: ()
-
-
 @pytest.mark.parametrize(
     "limits", [{"groups": 1, "records": 20}, {"size": 500}], ids=["many groups, in parts", "many bytes"]
 )
@@ -174,7 +167,7 @@ def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes
 ) -> None:
     path, positions, offsets = empty_warehouse, Watched(tmp_path), 36
     write_offset_log(path / "_checkpoints" / "default", [2, offsets])
-    write = batch_writer(spark, path, positions=positions, open_log=lambda: nullcontext(Log()))
+    write = batch_writer(spark, path, positions=positions)
     write(batch(spark, ROWS[:2]), 0)
     limit_driver(monkeypatch, **limits)
     monkeypatch.setattr(slices, "_APART_RECORDS", 5)

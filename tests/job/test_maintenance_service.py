@@ -12,7 +12,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from streaming_app.stream.health import Health
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError

@@ -172,9 +172,9 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for stream in streams:
             for service in stream.services():
                 running.start(service)
-        # a start is not delayed
+        # The first batch of a start is not delayed; but a stream that fails for days must not prevent the maintenance.
         maintenance = maintenance_service(
-            job, writer, lambda: all(stream.progress.has_ended_trigger for stream in streams), stop
+            job, writer, lambda: any(stream.progress.has_ended_trigger for stream in streams), stop
         )
         if not config.once:
             running.start(maintenance)

@@ -35,7 +35,7 @@ def of_a_later_release(warehouse: Path) -> None:
     [
         (in_the_way, "Cannot write the warehouse: Not a directory"),
         (of_another_program, "was not created by streams-groups"),
-        (of_a_later_release, "format 9"),
+        (of_a_later_release, "is of a release after 0.4"),
     ],
     ids=["not a directory", "another program", "a later release"],
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BYTES = {"group_bytes", "key", "value"}
-_TASK_BYTES = 256 << 10
+_TASK_BYTES = 192 << 10
 _NUMBER_IN_TASK = f"(monotonically_increasing_id() & {(1 << 33) - 1})"  # from 0
 Checked = Callable[[Callable[[], pa.Table]], pa.Table]
 """Calls a function that reads records, and returns its result; checks that all are from one log of one topic."""
@@ -78,12 +78,13 @@ def read_small(records: DataFrame, most: int, kind: str) -> pa.Table:
     """Read at most `most` records of a kind in `driver_limits`, without the bytes of the large ones.
 
     Bytes of a record leave the JVM in three cases: `most` records of its size fit into a slice; or the record is no
-    `LARGE_RECORD`, and `most` records of its size fit into the driver, or as many as its task has read so far fit into
-    `_TASK_BYTES`, since most offsets may be of other records. The JVM holds five times the bytes that it sends at once.
+    `LARGE_RECORD`, and `most` records of its size fit into the driver; or as many of its size as its task has read so
+    far fit into `_TASK_BYTES`, since most offsets may be of other records. The JVM holds five times what it sends at
+    once.
     """
     largest = max(SLICE_BYTES // max(1, most), min(MOST[kind].size // max(1, most), LARGE_RECORD))
     largest = 1 << largest.bit_length() - 1  # a power of two, since Spark compiles an expression for each value
-    limit = f"greatest({largest}, least({LARGE_RECORD}, {_TASK_BYTES} div (1 + {_NUMBER_IN_TASK})))"
+    limit = f"greatest({largest}, {_TASK_BYTES} div (1 + {_NUMBER_IN_TASK}))"
     columns = [f"if(size <= {limit}, {one}, NULL) AS {one}" if one in _BYTES else one for one in records.columns]
     return records.selectExpr(*columns).toArrow()
 

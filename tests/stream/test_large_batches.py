@@ -120,7 +120,9 @@ def test_a_small_batch_with_a_large_record_is_read_once_more_and_gives_the_same_
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize(("wanted", "size", "is_read"), [(50, 4_000, True), (50, 17_000, False), (9_000, 1_500, False)])
+@pytest.mark.parametrize(
+    ("wanted", "size", "is_read"), [(50, 3_500, True), (1, 150_000, True), (50, 17_000, False), (9_000, 1_500, False)]
+)
 def test_a_record_is_large_by_the_number_of_wanted_ones_not_by_that_of_offsets(
     spark: SparkSession, *, wanted: int, size: int, is_read: bool
 ) -> None:

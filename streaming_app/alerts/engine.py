@@ -97,11 +97,14 @@ class AlertEngine:
 
     def _judge(self, observed: Observed, now: datetime) -> None:
         """Update the verdicts, and the problems from them."""
+        stored = {} if self._has_judged else self.board.verdicts()
         changes = self.board.step(observed, now)
         self.unsaved_changes += changes
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
             if truth := truth_of(group_id, verdict, observed.groups.get(group_id)):
-                self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, verdict.at)
+                # If only the configuration changed it while the job did not run, that begins now.
+                is_as_stored = group_id in stored and stored[group_id].at == verdict.at
+                self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, now if is_as_stored else verdict.at)
         self.lifecycle.end_calm(now)
         self._has_judged = True
 

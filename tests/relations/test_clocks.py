@@ -33,6 +33,9 @@ HISTORIES = [
 ]
 _TOLERANCE = 2 * STEP
 """Seconds: a record of a wrong clock counts as of when the job read it."""
+_PASS = 30.0 + _TOLERANCE
+"""Seconds: a commit by a clock that is behind seems to be older than the members; the commit before the next pass ends
+the problem."""
 
 
 def check_clocks(history: History) -> None:
@@ -44,9 +47,8 @@ def check_clocks(history: History) -> None:
         other = play(replace(history, operations=(*do(0, HAS_OWN_CLOCKS, clock=clock), *history.operations)))
         found = differences(told(whole), told(other))
         wrong = [*found.missed, *found.false]
-        wrong += [
-            one for pair in found.changed(("severity", "since", "opened_at", "ended_at"), _TOLERANCE) for one in pair
-        ]
+        pairs = found.changed(("severity", "since", "opened_at"), _TOLERANCE) + found.changed(("ended_at",), _PASS)
+        wrong += [one for pair in pairs for one in pair]
         assert wrong == [], clock
         first, second = ([*pending(outcome)] for outcome in (whole, other))
         assert [what for what, _ in first] == [what for what, _ in second], clock

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.stream.stream_state import StateFile
+from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.job_runner import run_once
@@ -68,8 +71,8 @@ def _is_of_a_deletion(event: Mapping[str, Any]) -> bool:
 
 def identity_of(warehouse: Path) -> dict[str, str]:
     """Return of which topic a warehouse is."""
-    found = json.loads((warehouse / "_checkpoints" / "default.topic.json").read_text("utf-8"))
-    return {name: found[name] for name in ("cluster_id", "topic", "topic_id")}
+    found = StateFile(checkpoint_location(Location.of(warehouse), "default")).read().state
+    return {name: getattr(found, name) for name in ("cluster_id", "topic", "topic_id")}
 
 
 def test_a_warehouse_of_0_3_0_goes_on_without_loss_and_without_doubles(

@@ -103,9 +103,10 @@ class AlertEngine:
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
             if truth := truth_of(group_id, verdict, observed.groups.get(group_id)):
                 # If only the configuration changed it while the job did not run, its problem begins now.
-                begins_now = group_id in stored and stored[group_id].at == verdict.at and is_bad(verdict)
-                begins_now = begins_now and self.problem_with(group_id) is None
-                self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, now if begins_now else verdict.at)
+                is_as_stored = group_id in stored and stored[group_id].at == verdict.at
+                is_new = is_bad(verdict) and self.problem_with(group_id) is None
+                at = now if is_as_stored and is_new else verdict.at
+                self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, at)
         self.lifecycle.end_calm(now)
         self._has_judged = True
 

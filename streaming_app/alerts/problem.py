@@ -31,9 +31,8 @@ def severity_rank(severity: str | None) -> int:
 def severity_by(settings: Rule | None, found: str | None) -> str | None:
     """Return the severity of a case by the settings of its rule, which may raise and lower it.
 
-    A case that is milder than the rule by default (NotReady with nothing to do) is not raised. What this returns stays
-    the same if it is asked again. None: the case has no
-    severity, or the rule is disabled (`settings` is None).
+    A case that is milder than the rule by default (NotReady with nothing to do) is not raised. Of a severity that this
+    returned it returns the same. None: the case has no severity, or the rule is disabled (`settings` is None).
     """
     if settings is None or found is None:
         return None

@@ -240,7 +240,6 @@ class TopicStream(ABC):
         return FoldOptions(
             self.config.cluster,
             topic.name,
-            self.config.dialect,
             topic.partitions,
             position.state.partitions_grew,
             position.state.history,

@@ -74,11 +74,6 @@ def test_an_unknown_key_of_a_field_is_an_error() -> None:
         load_definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
 
 
-def test_a_dialect_with_an_unknown_field_is_an_error() -> None:
-    with pytest.raises(DefinitionError, match=r"Example, dialect other: no such fields: \['Epok'\]"):
-        load_definition(dialects={"other": {"about": "Other tags.", "tags": {"Epok": 3}}})
-
-
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1..2", "1+2"])
 def test_an_invalid_range_of_versions_is_an_error(text: str) -> None:
     with pytest.raises(DefinitionError, match="not a range"):

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 import streaming_app
-from offsets_decoder import SHIPPED, encode
+from offsets_decoder import encode
 from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
@@ -56,7 +56,7 @@ ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) i
 
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:
     on_done = settings.pop("on_done", lambda *_: None)
-    options = FoldOptions("default", "topic", settings.pop("dialect", SHIPPED))
+    options = FoldOptions("default", "topic")
     return GroupsBatchWriter(TableWriter(spark, str(path), "default"), options, on_done, **settings)
 
 
@@ -294,12 +294,10 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     assert events == [{"new": reason}] * 3
 
 
-def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
-    spark: SparkSession, empty_warehouse: Path
-) -> None:
+def test_unknown_tags_are_counted(spark: SparkSession, empty_warehouse: Path) -> None:
     outcomes: list[BatchCounts] = []
-    write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one), dialect="kip-1331")
-    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
+    write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one))
+    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 02 04 00000005 09 01 00")  # tag 2 is 5, tag 9 unknown
     write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
     assert (outcomes[0].written["decoded"], outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
     (row,) = content(empty_warehouse)["groups"]

@@ -15,17 +15,6 @@ def test_a_record_type_can_be_given_by_name_or_number() -> None:
     assert encode("StreamsGroupTopology", {"group_id": "g"}, None) == encode(23, {"group_id": "g"}, None)
 
 
-def test_a_none_value_encodes_a_tombstone() -> None:
-    assert encode(17, {"group_id": "g"}, None) == (bytes.fromhex("0011 0001 67"), None)
-
-
-def test_the_newest_version_is_encoded_unless_another_is_given() -> None:
-    key = {"group": "g", "topic": "t", "partition": 0}
-
-    assert encode(1, key, {"offset": 1})[1][:2] == b"\0\4"
-    assert encode(1, key, {"offset": 1}, version=0)[1][:2] == b"\0\0"
-
-
 INVALID = {
     "an unknown name": (("NoSuchRecord", {}, None), "no record is called 'NoSuchRecord'"),
     "an unknown type": ((24, {}, None), "record type 24"),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import (
     FIRST_JOIN,
@@ -52,33 +49,6 @@ def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> No
     result = fold(log((at(0), record_type, M1, None)))
     assert not result.touched
     assert not result.group.is_known
-
-
-@pytest.mark.parametrize(
-    ("values", "state"),
-    [
-        ({17: metadata(2, validated=-1, configs=None)}, "Unknown"),  # 4.1 does not write whether a group is ready
-        ({17: metadata(2, validated=-1)}, "NotReady"),
-        ({23: None}, "NotReady"),
-        ({}, "Stable"),
-    ],
-    ids=["4.1", "topics are missing", "no topology", "ready"],
-)
-def test_whether_a_group_is_ready_is_in_the_records_since_4_2(values: dict[int, Any], state: str) -> None:
-    records = [(when, kind, key, values.get(kind, value)) for when, kind, key, value in FIRST_JOIN]
-    assert fold(log(*records)).group.state == state
-
-
-def test_any_order_of_the_records_gives_the_same_row() -> None:
-    def row_without_times(records: list[LogRecord]) -> dict[str, Any]:
-        row = to_row("c", fold(records).group)
-        times = ("state_since", "description_since", "first_seen_at", "updated_at", "last_changes", "assigned_at")
-        return {name: value for name, value in row.items() if name not in times}
-
-    newest = [FIRST_JOIN[i] for i in (0, 1, 2, 4, 5, 6)]
-    backwards = [(at(5), kind, key, value) for _, kind, key, value in reversed(newest)]
-    forwards = [(at(5), kind, key, value) for _, kind, key, value in newest]
-    assert row_without_times(log(*backwards)) == row_without_times(log(*forwards))
 
 
 def test_copartition_groups_contain_topic_names_and_an_index_out_of_range_is_shown() -> None:

@@ -16,7 +16,7 @@ from kafka import KafkaProducer, TopicPartition
 
 import streaming_app
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import services, streams, supervisor
+from streaming_app.job import services
 from streaming_app.job.given_session import derived_session
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
@@ -128,16 +128,6 @@ def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_
     with pytest.raises(streaming_app.JobError, match=line):
         run_in(once=True, conf={FETCHING: False})
     assert group not in stored(empty_warehouse)
-
-
-@pytest.mark.usefixtures("group")
-def test_a_source_that_has_read_nothing_is_compared_with_a_direct_fetch(
-    run_in: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "require_partitions", lambda *_: None)
-    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
-    with pytest.raises(streaming_app.JobError, match=r"returned no record of __consumer_offsets, but the brokers do"):
-        run_in(conf={FETCHING: False})
 
 
 def test_a_source_that_returns_no_record_of_a_range_in_which_the_brokers_have_some_is_an_error(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-import streaming_app
 from offsets_decoder import encode
 from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_counts import BatchCounts
@@ -19,7 +18,7 @@ from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables import group_rows
-from streaming_app.tables.definitions import tables, views
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
@@ -249,25 +248,6 @@ def test_the_state_is_that_of_the_last_record(few: Path) -> None:
         {"group_id": "one", "state": "Stable", "group_epoch": 3, "member_count": 1},
         {"group_id": "three", "state": "Dead", "group_epoch": 3, "member_count": 0},
     ]
-
-
-def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSession, few: Path) -> None:
-    streaming_app.open_warehouse(spark, few)
-    for definition in (*tables(), *views()):
-        seen = spark.sql(f"SELECT * FROM {definition.name}")
-        without = {"group_id"} if definition.name in {"log_ends", "incidents"} else set()  # of partitions, and causes
-        assert set(definition.names) <= set(seen.columns)
-        assert {"cluster", "group_id"} - set(seen.columns) <= without
-        (own,) = WarehouseReader(few).rows(f"SELECT count(*) AS n FROM {definition.name}")
-        assert not own["n"] or seen.count() == own["n"], definition.name  # what has no rows is only analyzed
-    joined = spark.sql(
-        "SELECT a.partition FROM assignments a JOIN members m USING (cluster, group_id, member_id) "
-        "WHERE group_id = 'one' AND m.client_id = 'c' AND a.current ORDER BY a.partition"
-    )
-    assert [row[0] for row in joined.collect()] == [0, 1, 2]
-    key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
-    batch_writer(spark, few)(batch(spark, [(1000, START, key, value)]), 1000)
-    assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
 
 
 @pytest.mark.parametrize("few_records", [0, 20_000])

@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -38,8 +38,7 @@ from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.progress import Progress
-from streaming_app.stream.read_check import require_partitions, require_records
-from streaming_app.stream.source import read_stream
+from streaming_app.stream.source import read_stream, require_partitions
 from streaming_app.stream.start import (
     QueryTables,
     StartPosition,
@@ -100,7 +99,6 @@ class TopicStream(ABC):
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
-        self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
         self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
         on_cut = self.health.log_cut
         self._state = StateFile(checkpoint)
@@ -139,7 +137,6 @@ class TopicStream(ABC):
         self._positions.started(log.cuts)
         self._reset = False
         self._topic = topic
-        self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._known_tables.remember()
         self.health.started_reading(
             from_beginning=position.from_beginning,
@@ -170,8 +167,8 @@ class TopicStream(ABC):
         """Check that the running query may go on.
 
         Raises StreamChangedError when it must be started again, UnreachableError when no broker answers,
-        OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
-        the brokers have, StorageError when only checkpoint or tables cannot be read, and other errors as `start` does.
+        OtherTopicError when the topic was created again, StorageError when only checkpoint or tables cannot be read,
+        and other errors as `start` does.
         """
         self._writer.check_owner()
         topic = self._client.describe(to_read=False)
@@ -184,8 +181,6 @@ class TopicStream(ABC):
             self._note_tables()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
-        if self.progress.has_ended_trigger:
-            self._require_records(topic)
         self._check_coordinator()
 
     def _check_coordinator(self) -> None:
@@ -195,13 +190,6 @@ class TopicStream(ABC):
         is_well = self._client.coordinator_answers(self._topic.group_id)
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
-
-    def _require_records(self, topic: OffsetsTopic | None) -> None:
-        """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and topic and self._starts is not None and not self.progress.records:
-            ends = self.progress.ends or self._topic.end_offsets
-            require_records(self._properties, topic, self._starts, ends)
-            self._starts = {**self._starts, **ends}
 
     def services(self) -> list[Service]:
         """Return the services of the stream: the one that reports its batches."""
@@ -217,8 +205,7 @@ class TopicStream(ABC):
                 raise
 
     def finish(self) -> None:
-        """Note that the stream is done, with `once`. Raises NothingReadError."""
-        self._require_records(self._topic)
+        """Note that the stream is done, with `once`."""
         self.health.nothing_new(self.progress.end_known_at)
 
     def close(self) -> None:

@@ -41,11 +41,7 @@ class Progress:
         self.starting()
 
     def starting(self) -> None:
-        """Note that a query is about to start: the counts start over."""
-        self.records = 0
-        """The number of records that the query has read."""
-        self.ends: Mapping[int, int] = {}
-        """The end of its last batch, by partition."""
+        """Note that a query is about to start."""
         self.has_ended_trigger = False
         """Whether the query has ended a trigger, with or without a batch."""
 
@@ -82,9 +78,6 @@ class Progress:
             return
         # Spark counts a record once for each time that the batch was read.
         seen = min(trigger["numInputRows"], _offsets_of_batch(trigger))
-        self.records += seen
-        for source in trigger["sources"]:
-            self.ends = _offsets(source["endOffset"]) or self.ends
         known = self._outcomes.pop(trigger["batchId"], None)
         if not known:
             return

@@ -38,14 +38,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import JobError, StorageError, WarehouseError, reason_of
+from streaming_app.errors import JobError, StorageError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
 from streaming_app.tables.conflicts import ConflictError, repeating
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
-from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -188,8 +187,8 @@ class _Waiting:
         self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
         lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
         self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
-        self._sign: object = None
-        """A value that changes with each heartbeat of the owner."""
+        self._version: int | None = None
+        """Of the table; each heartbeat of the owner is a new one."""
         self._seen_at = monotonic()
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
@@ -200,7 +199,7 @@ class _Waiting:
             try:
                 found = self._attempt()
             except JobError as error:
-                if self._once or self._sign is None:  # at the start; while it waits, an error may be temporary
+                if self._once or self._version is None:  # at the start; while it waits, an error may be temporary
                     raise
                 found = str(error)
             if isinstance(found, Owner):
@@ -217,8 +216,7 @@ class _Waiting:
         has_lock = self._has_lock()
         with _errors(self._place), _opened(self._place) as kept:
             record, version = _record_in(kept), kept.table.version()
-            who, sign = (record.text, version) if record else self._by_heartbeat()
-            silent = self._look(sign)
+            who, silent = record.text if record else "", self._silent(version)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
                 places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
                 term = newest_term(self._cluster, places) + 1
@@ -235,20 +233,13 @@ class _Waiting:
         seen = f"seen {silent:.0f} s ago" if self._is_alive else "which may have ended"
         return f"cluster {self._cluster} is written by {who}, {seen}"
 
-    def _look(self, sign: object) -> float:
-        """Note the newest heartbeat; return for how many seconds there was no new one."""
+    def _silent(self, version: int) -> float:
+        """Note the version with the newest heartbeat; return for how many seconds there was no new one."""
         now = self._monotonic()
-        if sign != self._sign:
-            self._is_alive = self._sign is not None
-            self._sign, self._seen_at = sign, now
+        if version != self._version:
+            self._is_alive = self._version is not None
+            self._version, self._seen_at = version, now
         return now - self._seen_at
-
-    def _by_heartbeat(self) -> tuple[str, object]:
-        """Return the owner and its heartbeat from the heartbeat file, if the record is lost."""
-        with suppress(WarehouseError):
-            if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
-                return f"{beat.host} (pid {beat.pid})", beat.at
-        return "", ""
 
     def _has_lock(self) -> bool:
         try:

@@ -22,7 +22,6 @@ from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
 from tests.support.fencing import CLUSTER, claimed
-from tests.support.heartbeats import write_heartbeat
 from tests.support.s3_server import s3_server
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
@@ -194,19 +193,6 @@ def test_a_job_that_waits_lives_through_a_warehouse_that_is_away(job: Jobs, monk
     toggle()
     with pytest.raises(JobError, match=r"Cannot read or write .*: away"):
         second.owns().__enter__()
-
-
-def test_an_owner_whose_record_is_lost_is_known_by_its_heartbeats(job: Jobs, tmp_path: Path) -> None:
-    write_heartbeat(tmp_path, host="old", pid=7)
-    second, passing = job("two"), Passing(every=lambda: write_heartbeat(tmp_path, host="old", pid=7), times=2)
-    with second.owns(passing):
-        assert passing.now >= 2 * SIGN_SECONDS + SILENT_SECONDS
-    assert second.lines[0] == "Waiting: cluster default is written by old (pid 7), which may have ended"
-    shutil.rmtree(tmp_path / "_jobs")
-    write_heartbeat(tmp_path, stopped=True)
-    passing = Passing()
-    with job("two").owns(passing):
-        assert passing.now == 0
 
 
 @pytest.fixture(params=["in a directory", "in a store"])

@@ -238,14 +238,11 @@ class Fold:
         """
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
-        for what, member_id, old, _, since in group.last_changes:
+        for what, member_id, old, _ in group.last_changes:
             if member_id is not None:
                 self._save(member_id)
             if what in (before := self._before[member_id]):
                 before[what] = old
-            if since is not None:
-                before[SINCE[what]] = str(since)
-                setattr(group, SINCE[what], since)
             if what in SINCE or what in OF_OPERATION:
                 setattr(group, what, datetime.fromisoformat(old) if old and what in SINCE.values() else old)
         if group.first_seen_at == group.updated_at:  # the first part created the group

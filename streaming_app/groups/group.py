@@ -261,5 +261,3 @@ class Change(NamedTuple):
     member_id: str | None
     old: str | None
     offset: int
-    since: datetime | None = None
-    """Set only in rows that releases up to 0.2.0 wrote: since when the old value held."""

@@ -72,7 +72,7 @@ def from_row(row: dict[str, Any]) -> Group:
         kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
         if step.get(_STORED) or group.stored_description_epoch == epoch:
             kept.setdefault(STORED_AT, None)
-    group.last_changes = [Change(**change) for change in row["last_changes"]]
+    group.last_changes = [Change(*(change[name] for name in Change._fields)) for change in row["last_changes"]]
     return group
 
 

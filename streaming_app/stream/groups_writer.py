@@ -230,7 +230,7 @@ class GroupsBatchWriter:
         with self._times.measure("history"):
             retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS))
             if retracted.num_rows:
-                self._writer.table(EVENTS).delete_rows(_in_any_release(retracted), table(EVENTS).key)
+                self._writer.table(EVENTS).delete_rows(retracted, table(EVENTS).key)
             for name in APPENDED:
                 if name in rows.tables:
                     self._writer.table(name).append(rows.tables[name], batch.of_table(name))
@@ -269,11 +269,3 @@ def sorted_parts(spark: SparkSession, records: int) -> int:
     own session, took more than a third of the heap at a catch-up of 30,000 groups.
     """
     return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-records // _SORTED_RECORDS))
-
-
-def _in_any_release(events: pa.Table) -> pa.Table:
-    """Return the events also as older releases wrote them, without the epoch of their log."""
-    unknown = pa.nulls(events.num_rows, events.schema.field("log_epoch").type)
-    return pa.concat_tables(
-        [events, events.set_column(events.schema.get_field_index("log_epoch"), "log_epoch", unknown)]
-    )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -21,9 +19,8 @@ from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, Owner, owner_l
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
-from tests.support.fencing import CLUSTER, claimed
+from tests.support.fencing import CLUSTER, claimed, race
 from tests.support.s3_server import s3_server
-from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
 STORE = Location.of("s3a://bucket/warehouse")
@@ -208,30 +205,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(warehouse: Location, tmp_path: Path) -> None:
-    jobs = 6
-
-    def race() -> list[int]:
-        begin, waiting = threading.Barrier(jobs), list[Event]()
-
-        def take(number: int) -> int | None:
-            stop = Event()
-
-            def give_up(_: str) -> None:
-                waiting.append(stop)
-                stop.set()
-
-            begin.wait()
-            try:
-                with owning(config_of(warehouse, tmp_path / str(number)), give_up, stop) as mine:
-                    assert wait_until(lambda: len(waiting) == jobs - 1)
-                    return mine.term
-            except StopRequestedError:
-                return None
-
-        with ThreadPoolExecutor(jobs) as threads:
-            return [term for term in threads.map(take, range(jobs)) if term is not None]
-
-    assert [race() for _ in range(3)] == [[1], [2], [3]]
+    assert [race(warehouse, tmp_path, jobs=6) for _ in range(3)] == [[1], [2], [3]]
 
 
 def test_a_paused_owner_learns_who_has_taken_over_before_it_does_anything(job: Jobs, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from tests.histories.bed import STEP, Moment, Outcome, each
 from tests.histories.history import DAY, HOUR, MINUTE, History
 from tests.histories.judged import OUTCOMES
 from tests.histories.world import Transform, World
-from tests.relations.compaction import compacted
+from tests.relations.compaction import AT_LEAST, OF_THE_PAST, compacted
 from tests.relations.engine import Told, differences, play, random_of, seconds, told
 from tests.relations.hidden import KINDS, Hidden
 
-GRACE = 10 * MINUTE
+GRACE = 6 * MINUTE
 """So long after its start a job may need until it tells, or ends, what happened while it was away."""
 AFTER = 12 * HOUR
 """So long after a disturbance both runs are compared. Most histories are shorter."""
@@ -103,6 +103,8 @@ class Disturbance:
     away: tuple[float, float] | None = None
     transform: Transform = lambda world: world
     is_hidden: bool = False
+    is_first: bool = False
+    """Whether the job starts for the first time after it."""
 
     def play(self, history: History, begun: Moment) -> Outcome:
         """Play a history with a job to which this happens, from `begin` to `end`."""
@@ -132,13 +134,17 @@ class Disturbance:
 def disturbances(history: History) -> Iterator[Disturbance]:
     """Yield what may happen to the job in a history, at seeded moments: of a trouble, if there is one."""
     random, (first, last) = random_of("S", history.name), (history.watched_from, history.seconds)
-    troubles = [one for one in told(OUTCOMES[history.name]) if one.rule in HEALTH_RULES]
+    troubles = [one for one in told(OUTCOMES.of(history)) if one.rule in HEALTH_RULES]
     trouble = random.choice(troubles) if troubles else None
     begin = max(first, min(trouble.since if trouble else random.uniform(first, last), last) - 10 * MINUTE)
     end = min(last, (trouble and trouble.ended_at) or begin + 3 * HOUR, begin + 6 * HOUR)
     yield Disturbance("killed each minute", each(60.0, end, begin))
     pause = random.choice((5 * MINUTE, 25 * MINUTE))
     yield Disturbance(f"killed each {pause:g} s", each(pause, min(last, end + DAY), max(first, begin - DAY)))
+    start = random.uniform(begin, min(end, last - GRACE)) // STEP * STEP
+    for away in [(first, start)] if start > first else []:  # it starts for the first time
+        yield Disturbance(f"started at {start}", away=away, is_first=True)
+        yield Disturbance(f"started at {start}, compacted", away=away, transform=compacted(*away), is_first=True)
     for lengths in (MINUTES_AWAY, HOURS_AWAY, DAYS_AWAY):
         length = random.choice(lengths)
         left_at = random.uniform(begin - length / 2, end) // STEP * STEP
@@ -190,6 +196,7 @@ def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str
             or None in may(it)
             or _was_deleted(it, one, other)
             or _is_told_by_other_rule(it, one, (whole, other))
+            or (one.is_first and it.rule in OF_THE_PAST)
             or (one.is_hidden and (it.ended_at or one.back) >= one.back)
         ):
             continue
@@ -217,6 +224,7 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
             is_same |= known and one.away[0] - SECONDS <= (after or 0.0) <= one.back + GRACE
         if one.away and name == "since":
             is_later = any(text in second.why for text in _LATER) or _lines(first) > _lines(second)
+            is_later |= one.is_first and first.rule in {*OF_THE_PAST, *AT_LEAST}
             is_same |= after > before and is_later  # of several verdicts one after the other, it saw the last ones
         if one.is_hidden and name == "ended_at":
             is_same |= after is None or (before is not None and after > before)

@@ -32,6 +32,7 @@ AFTER = 12 * HOUR
 SECONDS = 2 * MINUTE
 """Times may differ by so much: a pass of one run sees what the other one sees at its next passes."""
 MINUTES_AWAY, HOURS_AWAY, DAYS_AWAY = (5 * MINUTE, 30 * MINUTE), (2 * HOUR, 9 * HOUR), (DAY, 3 * DAY)
+_REWOUND = "StreamsGroupOffsetsRewound"
 _LATER = ("since at least", "does not stay up", "members left after less than", "seen at", "may restore")
 """What a text says that may begin later than what it tells of."""
 
@@ -54,6 +55,18 @@ EXCEPTIONS: Sequence[_Exception] = (
     _Exception(
         "Where a group began is not stored. So only the run that saw it begin can prove that it took over.",
         ["and has passed its offsets"],
+    ),
+    _Exception(
+        "Whether a task moved before the job started for the first time is not known: members may have joined then.",
+        ["may restore state"],
+        ["opened_at", "severity"],
+        only="started",
+    ),
+    _Exception(
+        "What ended before the first start is not known: whether a loop is the second one, which stays calm first.",
+        ["does not stay up", "members left after less than"],
+        ["ended_at"],
+        only="started",
     ),
     _Exception(
         "A run that first sees a partition without a commit counts since its members were last Stable.",
@@ -194,9 +207,10 @@ def violations(whole: Outcome, other: Outcome, one: Disturbance) -> Iterator[str
         if (
             is_short
             or None in may(it)
-            or _was_deleted(it, one, other)
+            or _was_deleted(it, one, (whole, other))
             or _is_told_by_other_rule(it, one, (whole, other))
-            or (one.is_first and it.rule in OF_THE_PAST)
+            or (one.is_first and it.since <= one.back and it.rule in OF_THE_PAST)
+            or (is_within(one.away, it.since) and it.rule == _REWOUND)  # by the newest offset alone nobody sees it
             or (one.is_hidden and (it.ended_at or one.back) >= one.back)
         ):
             continue
@@ -219,13 +233,14 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
         is_same = before == after
         if isinstance(before, float) and isinstance(after, float):
             is_same = abs(before - after) <= SECONDS
+        saw_the_end = _lines(first) > _lines(second)  # of several verdicts one after the other, it saw the last ones
         if one.away and name in {"opened_at", "ended_at"}:  # it could not be told before the job was back
-            known = one.away[0] - SECONDS <= (before or 0.0) <= one.back + GRACE
-            is_same |= known and one.away[0] - SECONDS <= (after or 0.0) <= one.back + GRACE
+            window = one.away[0] - SECONDS, one.back + GRACE
+            is_same |= is_within(window, before) and (is_within(window, after) or (saw_the_end and name == "opened_at"))
         if one.away and name == "since":
-            is_later = any(text in second.why for text in _LATER) or _lines(first) > _lines(second)
+            is_later = any(text in second.why for text in _LATER) or saw_the_end
             is_later |= one.is_first and first.rule in {*OF_THE_PAST, *AT_LEAST}
-            is_same |= after > before and is_later  # of several verdicts one after the other, it saw the last ones
+            is_same |= after > before and is_later
         if one.is_hidden and name == "ended_at":
             is_same |= after is None or (before is not None and after > before)
         if one.away and name == "severity":  # a worse time of it may have passed meanwhile
@@ -233,6 +248,11 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
         if not is_same:
             found[name] = (before, after)
     return found
+
+
+def is_within(times: tuple[float, float] | None, at: float | None) -> bool:
+    """Return whether a time is within others; what is not over is within none."""
+    return bool(times and at is not None and times[0] <= at <= times[1])
 
 
 def _is_told_by_other_rule(it: Told, one: Disturbance, outcomes: Sequence[Outcome]) -> bool:
@@ -247,10 +267,10 @@ def _is_told_by_other_rule(it: Told, one: Disturbance, outcomes: Sequence[Outcom
     )
 
 
-def _was_deleted(it: Told, one: Disturbance, other: Outcome) -> bool:
+def _was_deleted(it: Told, one: Disturbance, outcomes: Sequence[Outcome]) -> bool:
     """Return whether a group was deleted while the job was away: whether work waited went with its offsets."""
-    deleted_at = (group := other.groups.get(it.group_id or "")) and group.deleted_at
-    return bool(one.away and deleted_at and one.away[0] <= seconds(deleted_at) <= one.back)
+    groups = (group for run in outcomes if (group := run.groups.get(it.group_id or "")))
+    return any(group.deleted_at and is_within(one.away, seconds(group.deleted_at)) for group in groups)
 
 
 def _merged(whole: Outcome, other: Outcome, one: Disturbance) -> set[str | None]:

@@ -1,20 +1,16 @@
-"""The examples of mutes in docs/alerts.md: the commands and the configuration, as they are there."""
+"""The examples of mutes in docs/alerts.md: the commands, as they are there. `tests/docs` loads its configuration."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
-from streaming_app.config.declared import make_times_of
-from streaming_app.config.load import load
 from streaming_app.notify.mutes import Mutes
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import make_alert
-from tests.support.documents import DOCS, code_blocks, program_calls
+from tests.support.documents import DOCS, program_calls
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
@@ -44,26 +40,3 @@ def test_the_commands_of_the_page_mute_the_groups_and_end_the_mute(tmp_path: Pat
     assert "payments-.*: deployment" in run("alerts")
     assert run(*end) == "payments-.* is not muted any more.\n"
     assert muted() == []
-
-
-@pytest.mark.parametrize(
-    ("at", "group", "is_muted"),
-    [
-        ("2026-01-15T02:00", "batch-ledger", True),  # 03:00 in Berlin
-        ("2026-01-15T05:00", "batch-ledger", False),  # 06:00
-        ("2026-01-15T02:00", "orders", False),
-        ("2026-01-15T02:00", None, False),  # about the job
-    ],
-)
-def test_the_mute_times_of_the_page_mute_the_groups_at_night(
-    tmp_path: Path, at: str, group: str | None, is_muted: bool
-) -> None:
-    (example,) = (block.text for block in code_blocks(PAGE, "yaml") if "mute_times:" in block.text)
-    file = tmp_path / "streams-groups.yaml"
-    file.write_text(example, "utf-8")
-    settings = load(file).settings
-    times_of = make_times_of(settings.mute_times, settings.time_intervals)
-    now = datetime.fromisoformat(at).replace(tzinfo=timezone.utc)
-    mutes = Mutes(make_warehouse(tmp_path), "default", now=lambda: now, times_of=times_of)
-    mutes.refresh()
-    assert bool(mutes.find(make_alert(group_id=group, cluster="default"))) is is_muted

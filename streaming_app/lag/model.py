@@ -153,6 +153,7 @@ class LagRow(NamedTuple):
     commit_interval_seconds: float | None = None
     rewound_from: int | None = None
     leader: int | None = None
+    owner_since: float | None = None
     observed_at: float = 0.0
     known_until: float | None = None
 

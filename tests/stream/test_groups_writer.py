@@ -15,7 +15,7 @@ from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
+from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
@@ -96,12 +96,6 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
-
-
-def test_what_spark_sorts_is_divided_where_it_is_much(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 50)
-    usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    assert [sorted_parts(spark, rows) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
 
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])
@@ -224,30 +218,6 @@ def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
     write(batch(spark, [(1, START, b"\x00\x11", b"\x00\x00"), (2, START, b"\x00\x63", b"")]), 1)
     assert len(content(empty_warehouse)["quarantine"]) == 2
     assert [row["group_id"] for row in content(empty_warehouse)["groups"]] == ["g"]
-
-
-@pytest.mark.parametrize("few_records", [0, 20_000])
-def test_a_batch_of_other_groups_only_changes_nothing(
-    spark: SparkSession, few: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
-) -> None:
-    limit_driver(monkeypatch, records=few_records)
-    before = content(few)
-    classic = encode(2, {"group": "classic"}, {"protocol_type": "consumer", "generation": 1})
-    gone = encode(17, {"group_id": "never seen"}, None)
-    write = batch_writer(spark, few)
-    rows = [(500 + n, START, key, value) for n, (key, value) in enumerate([classic, gone])]
-    write(batch(spark, rows[:1]), 500)
-    write(batch(spark, rows), 501)
-    assert content(few) == before
-
-
-def test_the_state_is_that_of_the_last_record(few: Path) -> None:
-    rows = WarehouseReader(few).rows("SELECT group_id, state, group_epoch, member_count FROM groups ORDER BY group_id")
-    assert rows == [
-        {"group_id": 'it\'s "two" \\ 🎉', "state": "Stable", "group_epoch": 3, "member_count": 1},
-        {"group_id": "one", "state": "Stable", "group_epoch": 3, "member_count": 1},
-        {"group_id": "three", "state": "Dead", "group_epoch": 3, "member_count": 0},
-    ]
 
 
 @pytest.mark.parametrize("few_records", [0, 20_000])

@@ -94,7 +94,7 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
     return warehouse / "_jobs" / f"{cluster}.owner"
 
 
-class Owner(Fence):
+class ClusterOwner(Fence):
     """The term of the job that owns a cluster, and its heartbeats."""
 
     def __init__(
@@ -159,13 +159,13 @@ def owning(
     stop: threading.Event,
     on_wait: Callable[[str], None] = lambda _: None,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Owner]:
+) -> Iterator[ClusterOwner]:
     """Own the rows of the cluster until the end of the block, with a lock in the state directory.
 
     Waits while another job owns them, and calls `on_wait` with the owner; with `once` it raises JobError instead. Also
     raises JobError if the warehouse or the directory is unusable, and StopRequestedError once `stop` is set.
     """
-    waiting = _Waiting(config, stop, monotonic)
+    waiting = _WaitingJob(config, stop, monotonic)
     try:
         owner = waiting.take(report, on_wait)
         signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
@@ -179,7 +179,7 @@ def owning(
         waiting.lock.release()
 
 
-class _Waiting:
+class _WaitingJob:
     """A job that waits until it owns a cluster."""
 
     def __init__(self, config: JobConfig, stop: threading.Event, monotonic: Callable[[], float]) -> None:
@@ -193,7 +193,7 @@ class _Waiting:
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
 
-    def take(self, report: Report, on_wait: Callable[[str], None]) -> Owner:
+    def take(self, report: Report, on_wait: Callable[[str], None]) -> ClusterOwner:
         say_at = self._monotonic()
         while True:
             try:
@@ -202,7 +202,7 @@ class _Waiting:
                 if self._once or self._version is None:  # at the start; while it waits, an error may be temporary
                     raise
                 found = str(error)
-            if isinstance(found, Owner):
+            if isinstance(found, ClusterOwner):
                 return found
             on_wait(found)
             if self._monotonic() >= say_at:
@@ -211,7 +211,7 @@ class _Waiting:
             if self._stop.wait(_POLL_SECONDS):
                 raise StopRequestedError
 
-    def _attempt(self) -> Owner | str:
+    def _attempt(self) -> ClusterOwner | str:
         """Return the ownership if it is free, else the owner's name. Raises JobError."""
         has_lock = self._has_lock()
         with _errors(self._place), _opened(self._place) as kept:
@@ -220,7 +220,7 @@ class _Waiting:
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
                 places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
                 term = newest_term(self._cluster, places) + 1
-                owner = Owner(self._place, self._cluster, term, self._monotonic, self._stop)
+                owner = ClusterOwner(self._place, self._cluster, term, self._monotonic, self._stop)
                 with suppress(ConflictError):  # another job gets it
                     owner.commit(kept, owner.record._asdict())
                     owner.note_length(kept)

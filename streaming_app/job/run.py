@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import SetupError, StorageError, reason_of
-from streaming_app.job.owner import Owner, owner_location, owning, state_directory
+from streaming_app.job.owner import ClusterOwner, owner_location, owning, state_directory
 from streaming_app.job.stopping import STOPPED, StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
@@ -44,7 +44,7 @@ def run(config: JobConfig, report: Callable[[str], None]) -> None:
 @contextmanager
 def owned(
     config: JobConfig, report: Callable[[str], None], stop: threading.Event
-) -> Iterator[tuple[Owner, Callable[[], None]]]:
+) -> Iterator[tuple[ClusterOwner, Callable[[], None]]]:
     """Own the cluster until the end of the block. Also gives a function that ends the probes of a job that waited.
 
     Raises JobError if the warehouse is unusable, or with `once` if another job writes the cluster; ConfigError if the

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.description import TOPIC
-from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_between, topology_hash
+from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
@@ -105,14 +105,14 @@ def _is_stored_by(stored_at: datetime, since: datetime | None, begins: datetime 
     return stored_at <= since if since else begins is not None and stored_at < begins
 
 
-def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) -> Iterator[Change]:
+def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) -> Iterator[TopologyChange]:
     """Yield the processors and stores that were added and removed; their topics are in the topologies."""
     old, new = (
         {(one["kind"], one["subtopology_id"], one["node"]) for one in nodes or () if one["kind"] != TOPIC}
         for nodes in (before, after)
     )
     for change, found in ((ADDED, new - old), (REMOVED, old - new)):
-        yield from (Change(change, kind, part or "", name) for kind, part, name in sorted(found, key=str))
+        yield from (TopologyChange(change, kind, part or "", name) for kind, part, name in sorted(found, key=str))
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[Row]:

@@ -36,7 +36,7 @@ from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ class CommitsBatchWriter:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
-        outcome = self._write(rows, Batch(batch_writers(self._options.cluster, query)[:1], batch_id))
+        outcome = self._write(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
         if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
@@ -116,7 +116,7 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: Batch) -> BatchCounts:
+    def _write(self, rows: BatchRows, written_by: BatchId) -> BatchCounts:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
@@ -128,13 +128,13 @@ class CommitsBatchWriter:
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
-    def _quarantine(self, rows: Sequence[Row], written_by: Batch) -> None:
+    def _quarantine(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""
         known = self._stored("quarantine", ("partition", "offset"), {row["offset"] for row in rows})
         new = [row for row in rows if (row["partition"], row["offset"]) not in known]
         self._append("quarantine", new, written_by)
 
-    def _add_type_changes(self, rows: Sequence[Row], written_by: Batch) -> None:
+    def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
@@ -166,7 +166,7 @@ class CommitsBatchWriter:
         """Return the values of these columns, one of which is `offset`, for the rows with these offsets."""
         return self._tables.find_keys(name, columns, offsets, f"{OWN_ROWS[name]} AND {NOT_VOID}") if offsets else set()
 
-    def _append(self, name: str, rows: Sequence[Row], written_by: Batch) -> None:
+    def _append(self, name: str, rows: Sequence[Row], written_by: BatchId) -> None:
         if rows:
             self._tables.append(name, to_table(rows, schema_of(name)), written_by)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
 
@@ -25,7 +25,7 @@ def events_of(folded: Any, kind: str) -> list[tuple[Any, Any, Any]]:
     return [(event.at, event.old, event.new) for event in folded.events if event.kind == kind]
 
 
-def history(first: Fold, second: Fold) -> list[Event]:
+def history(first: Fold, second: Fold) -> list[GroupEvent]:
     """What the table holds after two batches: retracted events are deleted by their key."""
     gone = {(event.kind, event.member_id, event.offset) for event in second.retracted}
     return [e for e in first.events if (e.kind, e.member_id, e.offset) not in gone] + second.events

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import Event, Group
+from streaming_app.groups.group import Group, GroupEvent
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
@@ -21,7 +21,7 @@ def store(group_state: Group) -> Group:
     return from_row(to_row("c", group_state))
 
 
-def reason_events(events: list[Event]) -> list[tuple[str | None, str | None, int]]:
+def reason_events(events: list[GroupEvent]) -> list[tuple[str | None, str | None, int]]:
     return [(event.old, event.new, event.offset) for event in events if event.kind == "not_ready_reason"]
 
 

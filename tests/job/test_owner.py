@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job import owner
-from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, Owner, owner_location, owning, state_directory
+from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, ClusterOwner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
@@ -63,7 +63,7 @@ class Job:
         config = config_of(self.warehouse, self.directory, once=once)
         return owning(config, self.lines.append, passing, self.waited_for.append, lambda: passing.now)
 
-    def is_killed(self) -> Owner:
+    def is_killed(self) -> ClusterOwner:
         """Own the cluster, and leave it as a job that is killed does."""
         with self.owns() as mine:
             mine.end = lambda: None

@@ -167,7 +167,7 @@ def owning(
     """
     waiting = _WaitingJob(config, stop, monotonic)
     try:
-        owner = waiting.take(report, on_wait)
+        owner = waiting.wait(report, on_wait)
         signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
         signs.start()
         try:
@@ -193,7 +193,7 @@ class _WaitingJob:
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
 
-    def take(self, report: Report, on_wait: Callable[[str], None]) -> ClusterOwner:
+    def wait(self, report: Report, on_wait: Callable[[str], None]) -> ClusterOwner:
         say_at = self._monotonic()
         while True:
             try:

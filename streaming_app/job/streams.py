@@ -193,13 +193,13 @@ class TopicStream(ABC):
 
     def services(self) -> list[Service]:
         """Return the services of the stream: the one that reports its batches."""
-        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)]
+        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._poll)]
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         query = self.query.current
         try:
             if query is not None:
-                self.progress.look_at(query)
+                self.progress.poll(query)
         except Exception as error:
             if not is_lost_jvm(error):  # a lost connection ends the stream
                 raise
@@ -283,7 +283,7 @@ class GroupsStream(TopicStream):
         """Check as every stream does, and sometimes read again whether the brokers have a description plugin."""
         super().check()
         with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
-            if due := self._read_again.due():
+            if due := self._read_again.requested():
                 raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._read_plugin()
@@ -297,7 +297,7 @@ class GroupsStream(TopicStream):
         return group_tables(self._writer, self._checkpoint, self._state)
 
     def _groups_to_read_again(self) -> Collection[str]:
-        return self._read_again.due()
+        return self._read_again.requested()
 
     def _report_start(self, topic: OffsetsTopic, position: StartPosition, group_ids: Collection[str]) -> None:
         self._read_again.done(group_ids)

@@ -199,12 +199,12 @@ class Supervisor(Service):
                     check_at = time.monotonic() + (_CONFIRM_SECONDS if is_denied else _TOPIC_SECONDS)
         except (StreamChangedError, JobError):
             self._end(query)
-            self._stream.progress.look_at(query)
+            self._stream.progress.poll(query)
             raise
         if self.stopping.is_set():
             self._finish(query)
             raise StopRequestedError
-        self._stream.progress.look_at(query)
+        self._stream.progress.poll(query)
         failure = query.exception()
         return None if failure is None else cause_of(str(failure))
 

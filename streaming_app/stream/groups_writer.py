@@ -162,7 +162,7 @@ class GroupsBatchWriter:
         if not part.is_small:
             return self._write_many(records.of_spark(part), part.records.num_rows, batch)
         with self._times.measure("read"):
-            raw = records.take(part)
+            raw = records.raw(part)
         return self._write_few(raw, batch)
 
     def _halves(self, part: Part, error: Exception) -> Sequence[Part]:

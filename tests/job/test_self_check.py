@@ -69,7 +69,7 @@ class SelfCheckHarness:
     def turn(self, seconds: float = 0.0) -> None:
         """Let the check look what is due after so many seconds."""
         self.check.seconds += seconds
-        self.check.turn()
+        self.check.tick_if_due()
 
     @contextmanager
     def use(self) -> Iterator[SelfCheckHarness]:

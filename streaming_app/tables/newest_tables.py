@@ -16,13 +16,12 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import QueryBuilder
 
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
-from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import SORT_MEMORY, Batch
+from streaming_app.tables.reader import of_groups, query_bounded, time_literal
+from streaming_app.tables.rust_table import Batch
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
@@ -103,9 +102,7 @@ class NewestTables:
         own, files = self._writer.table(name), current.files()
         if not current.has_grown and len(files) < MAINTAINED_AFTER:
             return
-        builder = QueryBuilder().register("t", current.table)
-        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
-        newest = pa.RecordBatchReader.from_stream(builder.execute(self._newest_rows(name, own.own_rows)))
+        newest = query_bounded(self._newest_rows(name, own.own_rows), t=current.table)
         added = [write_file(own.location, own.cluster, encode_file(rows)) for rows in _parts(newest, own.schema())]
         current.replace(files, added)
 

@@ -1,9 +1,14 @@
 """Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
-The job only appends rows, so an older record cannot replace a newer one. The log of a table has the number of the batch
-with each append, so a repeated batch appends nothing. What a new query will read again is marked: the offset of the row
-falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and nothing is there
-twice. Among themselves, marked rows keep their order.
+The job only appends rows, so an older record cannot replace a newer one. What a new query will read again is marked:
+the offset of the row falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and
+nothing is there twice. Among themselves, marked rows keep their order.
+
+The log of a table has the number of the batch with each append, so a repeated batch appends nothing. The views could do
+without: DISTINCT makes `offsets` a quarter slower. But users read these tables, too. A job that is killed in a batch
+would leave each of its rows twice, after a first start those of all keys, until a compaction. No way would go either:
+the history of the same batch needs the number. And since Delta skips a number that it has, a checkpoint that is older
+than the tables must be noticed (`stream.table_versions`).
 
 A compaction keeps only the newest row of each key. It drops tombstones together with the rows that they deleted. If a
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.

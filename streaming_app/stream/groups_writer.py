@@ -265,7 +265,7 @@ class GroupsBatchWriter:
 def sorted_parts(spark: SparkSession, records: int) -> int:
     """Return into how many parts to divide so many records that are sorted.
 
-    A task sorts the whole of its part in the heap. As many parts as there are cores, which is the setting of this job's
-    own session, took more than a third of the heap at a catch-up of 30,000 groups.
+    A task sorts the whole of its part in the heap. As many parts as there are cores took more than a third of the heap
+    at a catch-up of 30,000 groups. The session's setting is not asked: it may be `auto`.
     """
-    return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-records // _SORTED_RECORDS))
+    return max(spark.sparkContext.defaultParallelism, -(-records // _SORTED_RECORDS))

@@ -1,9 +1,14 @@
 """Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
-The job only appends rows, so an older record cannot replace a newer one. The log of a table has the number of the batch
-with each append, so a repeated batch appends nothing. What a new query will read again is marked: the offset of the row
-falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and nothing is there
-twice. Among themselves, marked rows keep their order.
+The job only appends rows, so an older record cannot replace a newer one. What a new query will read again is marked:
+the offset of the row falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and
+nothing is there twice. Among themselves, marked rows keep their order.
+
+The log of a table has the number of the batch with each append, so a repeated batch appends nothing. The views could do
+without: DISTINCT makes `offsets` a quarter slower. But users read these tables, too. A job that is killed in a batch
+would leave each of its rows twice, after a first start those of all keys, until a compaction. No way would go either:
+the history of the same batch needs the number. And since Delta skips a number that it has, a checkpoint that is older
+than the tables must be noticed (`stream.table_versions`).
 
 A compaction keeps only the newest row of each key. It drops tombstones together with the rows that they deleted. If a
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
@@ -16,13 +21,12 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import QueryBuilder
 
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
-from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import SORT_MEMORY, BatchId
+from streaming_app.tables.reader import of_groups, query_bounded, time_literal
+from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
@@ -103,9 +107,7 @@ class NewestTables:
         own, files = self._writer.table(name), current.files()
         if not current.has_grown and len(files) < MAINTAINED_AFTER:
             return
-        builder = QueryBuilder().register("t", current.table)
-        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
-        newest = pa.RecordBatchReader.from_stream(builder.execute(self._newest_rows(name, own.own_rows)))
+        newest = query_bounded(self._newest_rows(name, own.own_rows), t=current.table)
         added = [write_file(own.location, own.cluster, encode_file(rows)) for rows in _parts(newest, own.schema())]
         current.replace(files, added)
 

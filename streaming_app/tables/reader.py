@@ -34,6 +34,8 @@ from streaming_app.threads import in_thread
 Row = dict[str, Any]
 """A row of a query's result, by column."""
 _SLICE_ROWS = 10_000
+SORT_MEMORY = "256M"
+_SORTED_ROWS = 1_000  # at a time: four files of `groups`
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # in a query: a word that is no table costs only a lookup
 _EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+", re.IGNORECASE | re.DOTALL)
@@ -201,6 +203,25 @@ def query_table(location: Location, sql: str) -> pa.Table:
     """Return the result of a query of one table, named `t` in the query. Raises delta-rs' errors."""
     builder = QueryBuilder().register("t", newest_table(location))
     return to_arrow(builder.execute(sql))
+
+
+def query_bounded(sql: str, **tables: DeltaTable) -> pa.RecordBatchReader:
+    """Return the rows of a query of any size: what it sorts beyond `SORT_MEMORY` goes to temporary files.
+
+    DataFusion gives memory to whoever asks first: of two sorts side by side, one found none to begin its file. And a
+    row may have 100 kB. So there is one sort, and it has few rows at a time. Raises delta-rs' errors, also while rows
+    are read.
+    """
+    builder = QueryBuilder()
+    for name, opened in tables.items():
+        builder.register(name, opened)
+    for setting in (
+        f"runtime.memory_limit = '{SORT_MEMORY}'",
+        "execution.target_partitions = 1",
+        f"execution.batch_size = {_SORTED_ROWS}",
+    ):
+        builder.execute(f"SET datafusion.{setting}").read_all()
+    return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
 
 def open_table(location: Location) -> DeltaTable:

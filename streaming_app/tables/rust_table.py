@@ -53,8 +53,6 @@ Opened = Callable[[Location], AbstractContextManager[KeptTable]]
 """Gives the newest version of a table to a writer."""
 
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-SORT_MEMORY = "256M"
-"""Of a query that sorts rows of any number; what it sorts beyond that goes to temporary files."""
 
 
 class BatchId(NamedTuple):

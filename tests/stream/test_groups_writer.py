@@ -15,7 +15,7 @@ from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
@@ -96,6 +96,16 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
+
+
+def test_what_spark_sorts_is_divided_where_it_is_much_whatever_the_session_sets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 50)
+    session, usual = spark.newSession(), spark.sparkContext.defaultParallelism
+    settings = session._jsparkSession.sessionState().conf().settings()  # type: ignore[attr-defined]
+    settings.put("spark.sql.shuffle.partitions", "auto")  # as on a platform that decides the number itself
+    assert [sorted_parts(session, rows) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
 
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
 from streaming_app.health.verdict import BEHIND, RESTORING
-from tests.histories.bed import STEP, Moment, Outcome, each
+from tests.histories.bed import STEP, Moment, Outcome, Told, each, seconds
 from tests.histories.history import DAY, HOUR, MINUTE, History
 from tests.histories.judged import OUTCOMES
 from tests.histories.world import Transform, World
 from tests.relations.compaction import AT_LEAST, OF_THE_PAST, compacted
-from tests.relations.engine import Told, differences, play, random_of, seconds, told
+from tests.relations.engine import differences, play, random_of, told
 from tests.relations.hidden import KINDS, Hidden
 
 GRACE = 6 * MINUTE

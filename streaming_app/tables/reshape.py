@@ -7,7 +7,7 @@ needs no entry here: see `columns`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from deltalake import QueryBuilder, write_deltalake
 
@@ -22,38 +22,27 @@ if TYPE_CHECKING:
     from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 
-class Reshape(NamedTuple):
-    """How this release reads the rows of the release before."""
-
-    gone: frozenset[str]
-    """The columns that go."""
-    new: Mapping[str, str]
-    """Column that comes -> its value in SQL, from the old ones. Others that come are null."""
-
-
 _BEHAVED = "status IN ('STALLED', 'STOPPED', 'BEHIND', 'CATCHING_UP')"
 _SLOW = "CASE WHEN status IN ('BEHIND', 'CATCHING_UP') AND lag_seconds >= 600 THEN status_since END"
-RESHAPES: Mapping[str, Reshape] = {
-    "lag": Reshape(
-        frozenset({"status", "status_since", "held_since", "behind_since", "commit_interval_seconds"}),
-        {
-            "offset_status": f"CASE WHEN {_BEHAVED} OR (status = 'OK' AND behind_since IS NOT NULL) THEN 'WAITS' "
-            "ELSE status END",
-            "offset_status_since": "status_since",
-            "waits_since": "coalesce(behind_since, CASE WHEN status IN ('RECREATED', 'AHEAD') THEN status_since END)",
-            # It is STALLED a minute after the first of several commits of one offset.
-            "unmoved_since": "CASE WHEN status = 'STALLED' THEN status_since - INTERVAL '60 seconds' "
-            "WHEN committed_offset IS NULL THEN coalesce(behind_since, observed_at) ELSE committed_at END",
-            "late_since": _SLOW,
-            "slow_since": _SLOW,
-        },
-    ),
+RESHAPES: Mapping[str, Mapping[str, str]] = {
+    "lag": {
+        "offset_status": f"CASE WHEN {_BEHAVED} OR (status = 'OK' AND behind_since IS NOT NULL) THEN 'WAITS' "
+        "ELSE status END",
+        "offset_status_since": "status_since",
+        "waits_since": "coalesce(behind_since, CASE WHEN status IN ('RECREATED', 'AHEAD') THEN status_since END)",
+        # It is STALLED a minute after the first of several commits of one offset.
+        "unmoved_since": "CASE WHEN status = 'STALLED' THEN status_since - INTERVAL '60 seconds' "
+        "WHEN committed_offset IS NULL THEN coalesce(behind_since, observed_at) ELSE committed_at END",
+        "late_since": _SLOW,
+        "slow_since": _SLOW,
+    },
 }
+"""Table -> column that comes -> its value in SQL, from the old ones. Other columns that come are null."""
 
 
 def has_old_shape(table: DeltaTable, name: str) -> bool:
     """Return whether a table still has columns that go."""
-    return bool(RESHAPES[name].gone.intersection(field.name for field in table.schema().fields))
+    return any(field.name in definition(name).gone for field in table.schema().fields)
 
 
 def reshape(own: RustTable) -> None:
@@ -71,7 +60,7 @@ def reshape(own: RustTable) -> None:
 
 def _rows(table: DeltaTable, name: str, schema: pa.Schema) -> pa.Table:
     """Return all rows: as many as each pass of the job replaces."""
-    known, new = {field.name for field in table.schema().fields}, RESHAPES[name].new
+    known, new = {field.name for field in table.schema().fields}, RESHAPES[name]
     columns = [new.get(one, one if one in known else "NULL") + f" AS {one}" for one in schema.names]
     found = QueryBuilder().register("t", table).execute(f"SELECT {', '.join(columns)} FROM t")  # noqa: S608 - our own
     return to_arrow(found).cast(schema)

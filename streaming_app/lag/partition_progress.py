@@ -91,6 +91,8 @@ class Standing:
     owner_since: float | None = None
     """When the first new owner since the last move of the offset got the task; without one, when an earlier owner got
     it. None before the first pass."""
+    is_new: bool = True
+    """Whether this run has not seen the partition yet."""
     had_record: bool = False
     """Whether a record was seen beyond the offset."""
     empty_to: int = 0
@@ -213,7 +215,7 @@ class Standing:
 
     def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
-        tasks, now, is_new = one.tasks, one.now, self.owner_since is None
+        tasks, now, is_new = one.tasks, one.now, self.is_new
         group_id, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
@@ -266,20 +268,22 @@ class Standing:
         status = self._status(row, found, seen, one)
         since = self.row.offset_status_since if status == self.row.offset_status else None
         self.row = row._replace(offset_status=status, offset_status_since=now if since is None else since)
+        self.is_new = False
 
     def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
-        tasks = one.tasks
+        tasks, since = one.tasks, self.owner_since
         # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
         ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
         began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
-        if (
-            self.owner_since is None
-        ):  # if members have come since the offset last moved, the first one may have the task
-            moved_at = commit.committed_at or self.moved_at
-            self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
+        has_moved = since is None or (self.is_new and commit.offset != self.offset)
+        moved_at = (commit.committed_at if has_moved else None) or self.moved_at
+        is_other = bool(owner) and owner != self.owner and self.owner is not None
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
-        elif owner and owner != self.owner and self.owner is not None and self.owner_since <= self.moved_at:
-            self.owner_since = max(began, self.row.observed_at)
+        if since is None or (is_other and since <= moved_at):
+            known_at = 0.0 if since is None else self.row.observed_at  # it had another owner then
+            # If members have come since then and since the offset last moved, the first one may have the task.
+            joined = (at - ahead for at in tasks.joined if self.is_new and at > max(moved_at, known_at))
+            self.owner_since = max(known_at, min([began, *joined]))
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:

@@ -143,11 +143,12 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
-        missing = _NO_FIELD.search(text)
-        for name in sorted(self._known) if missing else ():
-            if (instead := table(name).gone.get(missing[1])) is not None:
+        found = _NO_FIELD.search(text)
+        column = found[1] if found else ""
+        for name in sorted(self._known):
+            if (instead := table(name).gone.get(column)) is not None:
                 use = f": use {instead}" if instead else ""
-                return WarehouseError(f"The query failed: the column {missing[1]} of {name} went with {THIS}{use}")
+                return WarehouseError(f"The query failed: the column {column} of {name} went with {THIS}{use}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

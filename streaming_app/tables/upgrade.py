@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.tables.columns import add_columns, lacks_columns
@@ -72,14 +73,13 @@ def _files_to_move(table: DeltaTable) -> Work:
     return Work(min(1, len(files)), len(files), sum(one.size for one in files))
 
 
+def _rows_to_reshape(table: DeltaTable, name: str) -> Work:
+    return Work(int(has_old_shape(table, name)))
+
+
 STEPS = (
     UpgradeStep(2, None, _files_to_move, move_files),
-    *(
-        UpgradeStep(
-            2, (name,), lambda table, name=name: Work(int(has_old_shape(table, name))), lambda own, _done: reshape(own)
-        )
-        for name in RESHAPES
-    ),
+    *(UpgradeStep(2, (one,), partial(_rows_to_reshape, name=one), lambda own, _: reshape(own)) for one in RESHAPES),
 )
 
 

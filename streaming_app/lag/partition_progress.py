@@ -17,7 +17,7 @@ offsets, or the age of the oldest record, has to fall so fast that nothing waits
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from math import inf
 from operator import attrgetter
 
@@ -101,10 +101,8 @@ class Standing:
     """Since when the oldest waiting record is ten minutes old. Passes that do not know its age leave it as it is."""
     slow_since: float | None = None
     """Since when, while it is late, its offset has moved and the group has not caught up fast enough."""
-    offsets: Trend = field(default_factory=Trend)
-    """Of the number of waiting offsets."""
-    ages: Trend = field(default_factory=Trend)
-    """Of the age of the oldest waiting record."""
+    trends: tuple[Trend, Trend] | None = None
+    """Of the number of waiting offsets, and of the age of the oldest waiting record. None while none waits."""
 
     @property
     def position(self) -> int | None:
@@ -211,7 +209,7 @@ class Standing:
         """Forget the old log, because the topic was created again."""
         self.waits_since = self.rewound_from = self.late_since = self.slow_since = None
         self.had_record, self.empty_to = False, 0
-        self.offsets, self.ages = Trend(), Trend()
+        self.trends = None
 
     def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
@@ -257,7 +255,7 @@ class Standing:
             unmoved_since=None if self.is_untimed else self.moved_at,
             late_since=self.late_since,
             slow_since=self.slow_since,
-            catch_up_seconds=None if self.late_since is None else self._catch_up_seconds(found),
+            catch_up_seconds=None if self.late_since is None else self._catch_up_seconds(),
             rewound_from=self.rewound_from,
             owner_since=self.owner_since,
             leader=ends.leader,
@@ -360,22 +358,24 @@ class Standing:
             self.late_since = self.slow_since = None
         elif found.waits and age is not None and age.seconds >= _LATE_AGE and self.late_since is None:
             self.late_since = max(now - age.seconds + _LATE_AGE, self.calm_at)
-        if found.waits is None:
+        if not found.waits:
+            self.trends = None if found.waits is False else self.trends
             return
+        self.trends = offsets, ages = self.trends or (Trend(), Trend())
         span = max(_SPAN_SECONDS, one.patience)
-        self.offsets.add(float(found.unread), now, span)
+        offsets.add(float(found.unread), now, span)
         if age is not None and not age.is_lower_bound:
-            self.ages.add(age.seconds, now, span)
+            ages.add(age.seconds, now, span)
         if self.late_since is not None:
-            falls = (self._catch_up_seconds(found) or inf) <= _SLOW_CATCH_UP
+            falls = (self._catch_up_seconds() or inf) <= _SLOW_CATCH_UP
             if self.slow_since is None or falls or self.is_stalled(one.patience):
                 self.slow_since = now
 
-    def _catch_up_seconds(self, found: Measured) -> float | None:
+    def _catch_up_seconds(self) -> float | None:
         """Return in how many seconds nothing waits at the rate of the last minutes; None if that is not known."""
-        if found.waits is None or (found.waits and not self.offsets.is_known):  # as at the first passes of a run
+        if self.trends is None or not self.trends[0].is_known:  # as at the first passes of a run
             return self.row.catch_up_seconds
-        left = [one.seconds_left() for one in (self.offsets, self.ages)] if found.waits else ()
+        left = (one.seconds_left() for one in self.trends)
         return min((one for one in left if one is not None), default=None)
 
 

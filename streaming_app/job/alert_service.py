@@ -188,9 +188,11 @@ class AlertService(Service):
             for one in changes
         ]
         verdicts = engine.board.verdicts() if moved or self._relabelled else {}
-        for group_id in [one for one in moved | self._relabelled if one in verdicts]:
-            if group_id not in last or last[group_id].verdict is not verdicts[group_id]:
-                rows.append(HealthRow(group_id, verdicts[group_id], now, labels_of(group_id)))
+        rows += [
+            HealthRow(one, verdicts[one], now, labels_of(one))
+            for one in moved | self._relabelled
+            if one in verdicts and (one not in last or last[one].verdict is not verdicts[one])
+        ]
         if rows:
             self._verdicts.append(rows)
             del engine.unsaved_changes[: len(changes)]

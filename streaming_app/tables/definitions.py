@@ -149,9 +149,7 @@ def _table(data: dict[str, Any]) -> Table:
 _KEY, _LAG_SUMS = ("cluster", "group_id"), "sums of lag"
 
 
-def _all_sums(
-    name: str, columns: Iterable[Column], by: Mapping[str, Collection[str]], where: Mapping[str, str]
-) -> str:
+def _all_sums(name: str, columns: Iterable[Column], by: Mapping[str, Collection[str]], where: Mapping[str, str]) -> str:
     """Return the query that sums up a table in each of these ways; a column that one of them does not have is null."""
     return " UNION ALL ".join(
         _sums_sql(name, ["cluster", *keys], where.get(way), [_key(column, way, keys) for column in columns])
@@ -162,7 +160,8 @@ def _all_sums(
 def _key(column: Column, way: str, keys: Collection[str]) -> str:
     if column.name == "cluster" or column.name in keys:
         return column.name
-    return f"'{way}' AS {column.name}" if column.name == "summed_by" else f"CAST(NULL AS {column.type}) AS {column.name}"
+    value = f"'{way}'" if column.name == "summed_by" else f"CAST(NULL AS {column.type})"
+    return f"{value} AS {column.name}"
 
 
 def _sums_sql(name: str, keys: Collection[str], where: str | None = None, shown: Iterable[str] = ()) -> str:
@@ -171,6 +170,14 @@ def _sums_sql(name: str, keys: Collection[str], where: str | None = None, shown:
     condition = " AND ".join(filter(None, (sums.where, where)))
     names = ", ".join(shown) or by
     return f"SELECT {names}, {sums.select} FROM {name} WHERE {condition} GROUP BY {by}"  # noqa: S608 - our own names
+
+
+def overview() -> Overview:
+    """Return how the columns of `group_overview` are computed."""
+    found = table("group_overview").overview
+    if found is None:
+        raise ValueError("group_overview has no joins")
+    return found
 
 
 def _sums_of(name: str) -> Sums:

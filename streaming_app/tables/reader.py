@@ -45,6 +45,16 @@ _NO_QUERY = (
 )
 """Parts of DataFusion's messages about a text that is not a query."""
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_REMOVED = {
+    "incidents": "alerts, which has one row for each problem, with its `cause`",
+    "group_lag": "lag_sums WHERE summed_by = 'group'",
+    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
+    "task_lag": "lag_sums WHERE summed_by = 'task'",
+    "incident_id": "alert_id",
+    "inputs_age": "inputs_at, the time of the facts",
+}
+"""What 0.4 has instead of a view or a column of 0.3."""
+_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
@@ -142,6 +152,8 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
+        if (missing := _MISSING.search(text)) and (name := missing[1] or missing[2]) in _REMOVED:
+            return WarehouseError(f"There is no {name} since 0.4: instead there is {_REMOVED[name]}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

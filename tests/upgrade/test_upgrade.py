@@ -105,7 +105,8 @@ def verdicts(warehouse: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     else:
         found = WarehouseReader(warehouse).rows("SELECT * FROM group_health")
     kept = ("group_id", "verdict", "severity", "since", "judged_at", "why", "evidence", "losing_at", "inputs_at")
-    return sorted(({name: row[name] for name in kept} for row in found), key=lambda row: row["group_id"]), changes.to_pylist()
+    judged = sorted(({name: row[name] for name in kept} for row in found), key=lambda row: row["group_id"])
+    return judged, changes.to_pylist()
 
 
 def check_is_upgraded(warehouse: Path, recorded: Path) -> None:

@@ -34,7 +34,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     """Return the status of one cluster, as `status --json` prints it. Raises WarehouseError."""
     location = Location.of(warehouse)
     reader = WarehouseReader(location)
-    reader.open_ahead("groups", "alerts", "group_health_history", "broker_facts")
+    reader.open_ahead("groups", "alerts", "group_health", "broker_facts")
     check_cluster(reader, location, cluster)
     heartbeat = read_heartbeat(location, cluster)
     by_state, by_verdict = count_groups(reader, cluster)

@@ -72,9 +72,13 @@ class WarehouseReader:
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
-        """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
-        if not self._location.is_local and names:
-            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in names}
+        """Start to open in parallel the tables that will be read, or that these views read.
+
+        In a store, each needs several requests in turn.
+        """
+        if not self._location.is_local:
+            new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
+            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in new}
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -143,7 +147,7 @@ class WarehouseReader:
         """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
-            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            self.open_ahead(*named)
             for name in named:
                 self._open(name)
 

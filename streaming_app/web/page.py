@@ -27,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
 from streaming_app.queries.health import verdicts_between
+from streaming_app.queries.overview import STREAMS
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -47,7 +48,7 @@ from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import strip
 from streaming_app.web.window import parse_window
@@ -145,7 +146,9 @@ class Page:
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
-        view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
+        view = overview(
+            snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups), alerts=snapshot.alerts
+        )
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
-from streaming_app.queries.groups import TYPES
+from streaming_app.queries.overview import TYPES
 from streaming_app.queries.topology_diff import describe_topology
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words

@@ -91,7 +91,7 @@ def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_
     beat(warehouse, NOW)
     assert "No group is in trouble. 1 group is watched" in look(warehouse).get("/").text
     judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
-    append(warehouse, "group_health", {"group_id": "calm", **judged})
+    append(warehouse, "group_health_history", {"group_id": "calm", "at": NOW, **judged})
     assert "No group is in trouble" not in look(warehouse).get("/").text
 
 

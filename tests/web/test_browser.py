@@ -111,9 +111,9 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """2,000 groups, 40 of them with one cause, and one group with 1,000 tasks of which three are in trouble."""
     path = write_sample(tmp_path_factory.mktemp("huge") / "w", NOW, more=2_000, hostile=False)
     judged = {"cluster": "default", "verdict": "Stalled", "severity": "critical", "why": "broker 2 is away"}
-    judged |= {"since": NOW - timedelta(minutes=20), "judged_at": NOW}
+    judged |= {"since": NOW - timedelta(minutes=20), "at": NOW, "judged_at": NOW}
     ids = [f"application-{number:05}" for number in range(40)]
-    append(path, "group_health", *({**judged, "group_id": one} for one in ids))
+    append(path, "group_health_history", *({**judged, "group_id": one} for one in ids))
     alert = {"cluster": "default", "rule": "StreamsGroupStalled", "severity": "critical", "cause": "broker_away:2"}
     alert |= {"since": judged["since"], "opened_at": judged["since"], "summary": "broker 2 is away"}
     append(path, "alerts", *({**alert, "alert_id": one, "group_id": one} for one in ids))

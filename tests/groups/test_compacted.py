@@ -14,8 +14,6 @@ from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
 
-CLASSIC, TOMBSTONE = {"protocol_type": "consumer"}, None
-
 
 def row_of(folded: Any) -> dict[str, Any]:
     return to_row("c", folded.group)
@@ -57,20 +55,6 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> N
     events = history(first, second)
     assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
     assert [event.member_id for event in events if event.kind == "member_joined"] == ["m2", "m3"]
-
-
-def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> None:
-    empty = fold(log(*FIRST_JOIN, (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None)))
-    conversion = log(
-        (at(20), 20, GROUP, None), (at(20), 17, GROUP, None), (at(20), 23, GROUP, None), (at(20), 2, {}, {}), first=30
-    )  # fmt: skip
-    whole = fold(conversion, empty.group)
-    assert (row_of(whole)["group_type"], row_of(whole)["state"], row_of(whole)["last_offset"]) == (
-        "classic",
-        "Dead",
-        33,
-    )
-    assert events_of(whole, "deleted") == [(at(20), "streams", None)]
 
 
 def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None:

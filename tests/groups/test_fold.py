@@ -9,39 +9,13 @@ from tests.groups.records import (
     FIRST_JOIN,
     GROUP,
     M1,
-    START,
-    TARGET,
     TOPOLOGY,
     at,
     current,
     fold,
     log,
-    member,
     metadata,
 )
-
-
-def test_a_change_that_its_operation_reverts_is_not_an_event() -> None:
-    stable = fold(log(*FIRST_JOIN)).group
-    rejoin = log(
-        (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None),
-        (at(9), 19, M1, member()), (at(9), 21, M1, TARGET), (at(9), 22, M1, current(2, active=[0, 1])),
-        first=7,
-    )  # fmt: skip
-    assert fold(rejoin, stable).events == []
-
-
-def test_a_deleted_group_keeps_its_row_and_a_new_group_with_its_id_starts_empty() -> None:
-    stable = fold(log(*FIRST_JOIN)).group
-    deleted = fold(
-        log((at(9), 20, GROUP, None), (at(9), 17, GROUP, None), (at(9), 23, GROUP, None), first=7), stable
-    ).group
-    assert (deleted.state, deleted.deleted_at) == ("Dead", at(9))
-    records = log(*[(at(20 + (w - START).seconds), t, k, v) for w, t, k, v in FIRST_JOIN], first=10)
-    recreated = fold(records, deleted)
-    group_state = recreated.group
-    assert (group_state.state, group_state.deleted_at, group_state.first_seen_at) == ("Stable", None, at(20))
-    assert [(one.old, one.new) for one in recreated.events if one.kind == "created"] == [(None, "streams")]
 
 
 @pytest.mark.parametrize("record_type", [17, 19, 20, 21, 22, 23])
@@ -54,13 +28,6 @@ def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> No
 def test_copartition_groups_contain_topic_names_and_an_index_out_of_range_is_shown() -> None:
     row = to_row("c", fold(log(*FIRST_JOIN)).group)
     assert row["subtopologies"][0]["copartition_groups"] == [["b", "c.*", "r", "repartition_source_topics[9]"]]
-
-
-def test_tasks_pending_revocation_are_not_current_tasks() -> None:
-    revoking = (at(9), 22, M1, current(2, state=2, active=[0], pending=[1]))
-    rows = to_row("c", fold(log(*FIRST_JOIN, revoking)).group)["assignments"]
-    flags = {row["partition"]: (row["current"], row["target"], row["pending_revocation"]) for row in rows}
-    assert flags == {0: (True, True, False), 1: (False, True, True)}
 
 
 def test_a_row_that_another_program_changed_still_takes_records() -> None:
@@ -113,11 +80,6 @@ def test_only_what_changes_a_row_touches_it() -> None:
     deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group
     as_classic = fold(log((at(12), 2, {"group": "g"}, {}), first=30), deleted)
     assert (as_classic.touched, as_classic.group.group_type) == (True, "classic")
-
-
-def test_a_topology_that_is_deleted_leaves_nothing_of_it() -> None:
-    group = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None))).group
-    assert (group.topology_epoch, group.subtopologies, group.state) == (None, [], "NotReady")
 
 
 def test_a_state_of_a_member_that_no_release_has_is_unknown() -> None:

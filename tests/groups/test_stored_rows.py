@@ -62,20 +62,3 @@ def test_members_whose_time_is_not_known_are_left_out_of_since_when_there_are_me
 def test_only_a_member_that_is_there_is_asked_for_the_description(epoch: int, *, solicitable: bool) -> None:
     row = row_of(fold(log(*FIRST_JOIN, (at(9), 22, M1, current(epoch)))))
     assert row["solicitable"] is solicitable
-
-
-def test_the_times_of_what_a_topology_epoch_has_reached_are_those_of_the_first_time() -> None:
-    steps = [(5, {"stored": -2}), (6, {"stored": 0}), (7, {"stored": -2}), (9, {"stored": -2, "failed": 0})]
-    steps += [(11, {"stored": 0, "failed": 0})]
-    row = row_of(fold(log(*FIRST_JOIN, *((at(when), 17, GROUP, metadata(**values)) for when, values in steps))))
-    assert row["topology_epochs"] == [
-        {
-            "topology_epoch": 0,
-            "first_seen_at": at(0),
-            "validated_at": at(0),
-            "description_stored_at": at(6),
-            "description_failed_at": at(9),
-            "description_stored": True,
-        }
-    ]
-    assert row["last_unsolicited_push_at"] == at(7)

@@ -183,33 +183,6 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
     assert sending.lines[2] == "Alerts cannot be sent to chat: 401. Fix the cause; it is retried every few minutes."
 
 
-def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
-    sending = Sending()
-    sending.offer(0, of("a"), of("b"))
-    assert sending.outbox.status.waiting == 2
-    sending.run(0, DOWN)
-    sending.run(1, REFUSED)
-    status = sending.outbox.status
-    assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
-    assert (status.failing_since, status.failure) == (at(0), "503")
-    sending.run_until(1_000)
-    status = sending.outbox.status
-    assert (status.sent, status.failed, status.waiting, status.failing_since) == (2, 2, 0, None)
-
-
-def test_the_results_are_the_deliveries_with_their_attempts() -> None:
-    sending = Sending()
-    alert = of("a")
-    sending.offer(0, alert)
-    sending.run(0, DOWN)
-    sending.run(1)
-    assert sending.kept.results == [
-        (alert.alert_id, Delivery("chat", FIRING, None, 1, "503")),
-        (alert.alert_id, Delivery("chat", FIRING, at(1), 2, None)),
-    ]
-    assert sending.kept.by_id[alert.alert_id].deliveries == (Delivery("chat", FIRING, at(1), 2, None),)
-
-
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 
@@ -312,25 +285,6 @@ def test_what_the_first_pass_finds_to_wait_for_longer_than_it_looks_back_is_old(
     """The pass dates what waits for days as if it had begun at the earliest time for which it asks."""
     earliest = START + timedelta(minutes=30) - timedelta(seconds=SEED_SECONDS[0])
     assert is_old(of("waits", since=earliest), first_started_at=START)
-
-
-def test_at_the_end_of_the_job_what_is_old_is_one_message_beside_what_is_sent_at_once() -> None:
-    sending = Sending(MANY, first_started_at=START)
-    sending.offer(0, of("old", **OLD), of("new", since=START))
-    sending.outbox.release()
-    sending.run(0)
-    assert sorted(sending.given, key=repr) == [(0, FIRING, ("new",)), (0, FIRING, (None,))]
-
-
-def test_an_old_problem_that_an_earlier_release_has_sent_stays_one_of_its_own() -> None:
-    sending = Sending(RESEND, first_started_at=START)
-    told = (Delivery("chat", FIRING, START - timedelta(hours=1), 1),)
-    sending.offer(0, of("a", **OLD, deliveries=told), of("b", **OLD))
-    sending.run_until(310)
-    assert sending.given[0] == (0, "again", ("a",))
-    assert (300, FIRING, (None,)) in sending.given
-    sending.run_until(370)
-    assert sending.given[-1] == (360, "again", ("a", None))
 
 
 def test_a_message_about_old_problems_that_fails_is_sent_again_with_all_and_a_restart_sends_it_not_again() -> None:

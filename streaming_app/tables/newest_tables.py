@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
 _BELOW = 1 << 62  # a marked row has an offset that is lower by this
-_FILE_ROWS = 250_000  # of a compacted file
+_FILE_BYTES = 32 << 20  # of Arrow, in a compacted file: 200,000 commits, or a few hundred members of large groups
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
@@ -92,17 +92,10 @@ class NewestTables:
         rows: list[dict[str, Any]] = self._writer.table(RECORDS).select(columns, where).to_pylist()
         return rows
 
-    def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
-        """Return the values of `columns` in the rows that have one of these offsets and match `where`."""
-        names = ", ".join(f'"{column}"' for column in columns)
-        of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
-        rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
-        return {tuple(row.values()) for row in rows}
-
     def compact(self, name: str, current: TableFiles) -> None:
         """Keep only the newest row of each key. That rewrites all of the table, so it waits until there is enough.
 
-        Rows that are appended meanwhile stay, in files of their own.
+        Rows that are appended meanwhile stay, in files of their own. The others come sorted by group.
         """
         own, files = self._writer.table(name), current.files()
         if not current.has_grown and len(files) < MAINTAINED_AFTER:
@@ -124,12 +117,12 @@ class NewestTables:
 
 def _parts(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield rows in parts of a file's size."""
-    some, size = list[pa.RecordBatch](), 0
+    some, size = list[pa.Table](), 0
     for batch in rows:
-        some.append(batch)
-        size += batch.num_rows
-        if size >= _FILE_ROWS:
-            yield pa.Table.from_batches(some).cast(schema)
+        some.append(pa.Table.from_batches([batch]).cast(schema))
+        size += some[-1].nbytes
+        if size >= _FILE_BYTES:
+            yield pa.concat_tables(some)
             some, size = [], 0
-    if size:
-        yield pa.Table.from_batches(some).cast(schema)
+    if some:
+        yield pa.concat_tables(some)

@@ -14,8 +14,9 @@ import pytest
 from offsets_decoder import encode
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.tables import group_rows, maintenance, reader, table_creation
+from streaming_app.tables import group_rows, maintenance, newest_tables, reader, table_creation
 from streaming_app.tables.expiry import delete_expired
+from streaming_app.tables.group_files import group_files, spans_of
 from streaming_app.tables.maintenance import MaintainedTable, maintain_all, maintained_tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
@@ -98,6 +99,7 @@ def test_a_table_is_compacted_in_less_memory_than_its_rows_take(
 ) -> None:
     monkeypatch.setattr(reader, "SORT_MEMORY", "24M")
     monkeypatch.setattr(group_rows, "_AT_A_TIME", 1)  # files with ids of the whole range are many
+    monkeypatch.setattr(newest_tables, "_FILE_BYTES", 1 << 20)
     writer = TableWriter(cast("Any", None), make_warehouse(tmp_path, as_the_job=True), "default")
     own, count = writer.table(name), 20_000
     row = {"topic": "t", "partition": 0, "committed_offset": 1, filled: "x" * 1_000}
@@ -109,6 +111,8 @@ def test_a_table_is_compacted_in_less_memory_than_its_rows_take(
     table.maintain()
     found = own.select("group_id", f"last_offset >= {per_key - 1}")
     assert len({*found["group_id"].to_pylist()}) == found.num_rows == own.count_rows() == count // per_key
+    files = group_files(own.open(), "default")
+    assert len(spans_of(files)) == len(files) > 4, "a reader of one group reads one file"
 
 
 def test_expired_events_are_kept_if_their_state_still_held(

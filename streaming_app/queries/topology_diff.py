@@ -16,16 +16,16 @@ from streaming_app.text import EPOCH, count, utc
 
 _OF_TOPOLOGY = ("topology_hash", "topology_epoch", "first_seen_at")
 _TITLES = ("CHANGE", "WHAT", "SUBTOPOLOGY", "NAME", "ATTRIBUTE", "OLD", "NEW")
-"""Of the fields of a `Change`."""
+"""Of the fields of a `TopologyChange`."""
 
 
 def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, since: datetime | None = None) -> Row:
     """Return the changes from the topology at the time `since`, by default the last but one, to the newest.
 
-    `from` and `to` are rows of `topologies`, `changes` are of type `Change`, and `undescribed` has which of the two
-    lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that time
-    is known, and `from` is the first that is. Raises WarehouseError for an unknown group, and without `since` for one
-    without a known earlier topology.
+    `from` and `to` are rows of `topologies`, `changes` are of type `TopologyChange`, and `undescribed` has which of the
+    two lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that
+    time is known, and `from` is the first that is. Raises WarehouseError for an unknown group, and without `since` for
+    one without a known earlier topology.
     """
     known = _known_topologies(warehouse, cluster, group_id)
     if not known:

@@ -290,7 +290,7 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
         begun = [("alert.firing", OLD_PROBLEMS, None)]
         assert told(then=1) == told(then=1) == begun
         data = machine.bodies[0]["data"]
-        assert data["summary"].startswith("200 groups have had problems since long before the job first started (200 ")
+        assert data["summary"].startswith("200 groups have had alerts since long before the job first started (200 ")
         assert len(data["details"]["StreamsGroupDown"]) == 51
         assert data["details"]["StreamsGroupDown"][-1] == "and 150 more"
         assert "streams-groups alerts end --match PATTERN --reason retired" in people.bodies[0]["message"]

@@ -242,7 +242,7 @@ def test_problems_that_are_older_than_the_job_are_one_message_that_names_them_an
     assert (first[1:], second) == ((FIRING, ("new",)), (301, FIRING, (None,)))
     (text,) = sending.texts
     assert text == (
-        "301 groups have had problems since long before the job first started (150 lag, 151 not-ready): "
+        "301 groups have had alerts since long before the job first started (150 lag, 151 not-ready): "
         "old0, old10, old100, old102, old104 and 296 more"
     )
     assert sending.outbox.status.waiting == 0

@@ -35,6 +35,7 @@ from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
+    gaps_of,
     group_now,
     group_page,
     hosts_of,
@@ -49,7 +50,7 @@ from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
-from streaming_app.web.tracks import strip
+from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
 from streaming_app.web.words import group_query
 
@@ -149,20 +150,21 @@ class Page:
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
-        strips = {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()}
+        scale = Scale(begin, now, gaps_of(snapshot, now))
+        strips = {id_: strip(found.get(id_) or verdict_of_now(one), scale) for id_, one in shown.items()}
         return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        one = snapshot.groups.get(_group_id(request, snapshot))
+        one, gaps = snapshot.groups.get(_group_id(request, snapshot)), gaps_of(snapshot, now)
         if one and one["group_type"] != STREAMS:
             window = parse_window(request.query_params, one, now)
-            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
+            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window, gaps))
         known = self._known(request, snapshot)
         window = parse_window(request.query_params, known["row"], now)
-        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window))
+        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window, gaps))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)

@@ -239,7 +239,7 @@ def _of_any_type(  # noqa: PLR0913 - what is known of a group
     group_id, ask = one["group_id"], snapshot.ask
     found = ask(verdicts_between, (group_id,), *bounds(window)).get(group_id, ())
     judged = merged_verdicts(found) or verdict_of_now(one)
-    began = one["since"] or row["state_since"] or one["updated_at"] or snapshot.read_at
+    began = one["since"] or row.get("state_since") or one["updated_at"] or snapshot.read_at
     return {
         "one": one,
         **_to_do(snapshot, one),

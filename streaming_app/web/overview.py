@@ -33,6 +33,18 @@ SHOW = {
     MOVING_ONLY: "with tasks on the move",
     BEHIND_ONLY: "with lag, or unknown lag",
 }
+COLUMNS = {
+    "since": "For",
+    "day": "24 h",
+    "state": "State",
+    "lag": "Lag, offsets",
+    "time-lag": "Lag, time",
+    "members": "Members",
+    "tasks": "Tasks",
+    "deployed": "Deployed",
+    "description": "Description",
+}
+"""The columns of the list that a reader may leave out."""
 NOT_IN_LOG = "none"
 """The shown state of a classic group with members, which the log does not have."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
@@ -89,6 +101,8 @@ class Query:
     description: str = ""
     show: str = ""
     sort: str = "trouble"
+    without: frozenset[str] = frozenset()
+    """Columns that are not shown."""
     page: int = 1
 
     @classmethod
@@ -135,7 +149,7 @@ class Query:
     @property
     def filters(self) -> bool:
         """Whether the query leaves out groups."""
-        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
+        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster, without=self.without)
 
 
 _KNOWN: Mapping[str, Collection[str]] = {
@@ -144,6 +158,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
     "state": _STATES,
     "show": SHOW,
     "sort": ORDERS,
+    "without": COLUMNS,
 }
 
 

@@ -14,20 +14,24 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
 from streaming_app.queries.health import verdicts_between
+from streaming_app.queries.output import as_json
 from streaming_app.queries.pipelines import read_pipelines
+from streaming_app.queries.user_sql import Limits as SqlLimits
+from streaming_app.queries.user_sql import Result, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
@@ -59,6 +63,9 @@ _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continue
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
+_QUERIES = 2  # of readers, that run at a time
+_SQL_LIMITS, _JSON_LIMITS = SqlLimits(rows=1_000, size=1_000_000), SqlLimits(rows=10_000, size=5_000_000)
+_NOT_RUN = "0"
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 _NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
@@ -83,12 +90,14 @@ class Page:
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
         self._rendering: dict[tuple[str, int], asyncio.Task[Rendered]] = {}
+        self._run_page, self._running = self._page(self._result, is_kept=False), threading.Semaphore(_QUERIES)
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
             Route("/pipelines", self._page(self._pipelines)),
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
+            Route("/sql", self._sql),
             Route("/events", self._events),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
             Mount("/static", StaticFiles(directory=STATIC)),
@@ -106,7 +115,9 @@ class Page:
         for _, live in self._clusters.values():
             live.close()
 
-    def _page(self, respond: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
+    def _page(
+        self, respond: Callable[[Request, Snapshot, datetime], Response], *, is_kept: bool = True
+    ) -> Callable[[Request], Any]:
         """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
 
         async def handle(request: Request) -> Response:
@@ -120,8 +131,12 @@ class Page:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
             key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
             if key not in self._rendering:  # who waits for a page takes no thread from other pages
-                render = partial(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
-                self._rendering[key] = asyncio.create_task(asyncio.to_thread(render))
+
+                def render() -> Rendered:
+                    return Rendered(respond(request, snapshot, now))
+
+                kept = partial(snapshot.keep, key, render) if is_kept else render
+                self._rendering[key] = asyncio.create_task(asyncio.to_thread(kept))
                 self._rendering[key].add_done_callback(lambda _: self._rendering.pop(key))
             rendered = await asyncio.shield(self._rendering[key])
             return rendered.answer(request, etag)
@@ -197,6 +212,37 @@ class Page:
             graph = Graph(level, problem="The tables have no description of this group.")
         graph.notes[:0] = notes
         return JSONResponse(graph.folded(is_open).to_json())
+
+    async def _sql(self, request: Request) -> Response:
+        """Show a query and its rows. One that another site asks for is run only once the reader wants it."""
+        site, parameters = request.headers.get("sec-fetch-site", "none"), request.query_params
+        if site not in {"none", "same-origin"} and parameters.get("run") != _NOT_RUN:
+            return RedirectResponse(f"sql?{urlencode([*parameters.multi_items(), ('run', _NOT_RUN)])}")
+        response: Response = await self._run_page(request)
+        return response
+
+    def _result(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
+        parameters = request.query_params
+        query, is_json = parameters.get("q", "").strip(), parameters.get("format") == "json"
+        found, problem = None, None
+        if query and parameters.get("run") != _NOT_RUN:
+            try:
+                found = self._run(query, snapshot.cluster, _JSON_LIMITS if is_json else _SQL_LIMITS)
+            except WarehouseError as error:
+                problem = str(error).partition(": raise --")[0]
+        status = HTTPStatus.BAD_REQUEST if problem else HTTPStatus.OK
+        if is_json:
+            shown = {"rows": found.rows, "is_cut": found.is_cut} if found else {"error": problem}
+            return Response(as_json(shown), status, media_type="application/json")
+        return self._html("sql.html", snapshot, now, status, query=query, found=found, problem=problem)
+
+    def _run(self, query: str, cluster: str, limits: SqlLimits) -> Result:
+        if not self._running.acquire(blocking=False):
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"{_QUERIES} queries run already: try again soon")
+        try:
+            return run_limited(self._source.location, cluster, query, limits)
+        finally:
+            self._running.release()
 
     async def _events(self, request: Request) -> Response:
         _, live = await self._cluster(request)

@@ -18,13 +18,17 @@ from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.groups import TYPES
+from streaming_app.queries.output import cell
 from streaming_app.queries.topology_diff import describe_topology
+from streaming_app.tables.reader import quote
 from streaming_app.text import count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
 _COMPRESS_LEVEL = 6
+_LAG_BY_TOPIC = "SELECT topic, group_id, sum(lag) AS lag FROM lag GROUP BY topic, group_id ORDER BY lag DESC NULLS LAST"
+_MAX_SQL = 1_000  # characters in a link
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
@@ -47,14 +51,15 @@ def render(
         text = duration((now - moment).total_seconds())
         return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    names = ("alerts", "events", "pipelines")
-    links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
+    names = ("alerts", "events", "pipelines", "sql")
+    links = {"home": f"./{suffix}", **{f"{one}_link": f"{one}{suffix}" for one in names}}
     links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
     return _ENVIRONMENT.get_template(template).render(
         age=age,
         now=now,
         group_query=partial(words.group_query, cluster=cluster_parameter),
         group_fields=partial(words.group_fields, cluster=cluster_parameter),
+        sql_url=lambda sql, **others: f"sql?{urlencode({**chosen, 'q': sql, **others})}",
         cluster_parameter=cluster_parameter,
         **links,
         **values,
@@ -82,6 +87,13 @@ class Rendered:
 def name(text: str | None, limit: int = 96) -> Markup:
     """Return a name from Kafka: on one line, without invisible characters, and with its own text direction."""
     return _NOTHING if text is None else _NAME.format(words.short_name(text, limit))
+
+
+def rows_of(name: str, group_id: str | None = None, order: str = "", column: str = "group_id") -> str | None:
+    """Return the query of the rows of a table or view, of a group if given; None for an id that no URL can have."""
+    where = "" if group_id is None else f" WHERE {column} = {quote(group_id)}"
+    sql = f"SELECT * FROM {name}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608 - quoted
+    return sql if len(sql) < _MAX_SQL else None
 
 
 def short_text(text: str | None, limit: int = 400) -> str:
@@ -123,6 +135,10 @@ _ENVIRONMENT.globals |= {
     "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
     "lag_text": pipeline_graph.lag_text,
     "topology_text": describe_topology,
+    "rows_of": rows_of,
+    "LAG_BY_TOPIC": _LAG_BY_TOPIC,
+    "COLUMNS": overview.COLUMNS,
+    "cell": cell,
     "rate_text": graph.rate_text,
     "ASCENDING": overview.ASCENDING,
     "RANGES": window.RANGES,

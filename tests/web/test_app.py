@@ -206,6 +206,66 @@ def test_names_are_text_wherever_they_are_shown(client: TestClient, name: str) -
     assert client.get(f"/graph?{group_query(name)}").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "path", ["/", f"/group?id={RICH}", f"/group?id={sample_others.CONSUMER}", "/pipelines", "/alerts"]
+)
+def test_every_table_has_its_sql_which_runs_and_its_rows_as_json(client: TestClient, path: str) -> None:
+    text = client.get(path).text
+    links = [html.unescape(one) for one in re.findall(r'href="(sql\?q=[^"]*)"', text)]
+    ours = [one for one in links if "format=json" in one]
+    assert len(ours) == text.count('role="region"')
+    for one in ours:
+        rows = client.get(f"/{one}").json()["rows"]
+        assert rows, one
+        assert f"{len(rows):,} row" in client.get(f"/{one.replace('&format=json', '')}").text
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ("DROP TABLE groups", 400, "Only one SELECT"),
+        ("SELECT 1; COPY groups TO '/tmp/x'", 400, "Only one SELECT"),
+        ("SELECT * FROM '/etc/passwd'", 400, "The query failed"),
+        ("SELECT nosuch FROM groups", 400, "No field named nosuch"),
+        ("SELECT '<script>alert(1)</script>' AS \"<b>\"", 200, "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("SELECT count(DISTINCT cluster) || ' cluster' AS n FROM groups", 200, "1 cluster"),
+        ("SELECT value FROM generate_series(1, 5000)", 200, "1,000 rows; there are more"),
+        ("SELECT repeat('x', 9000) AS x FROM generate_series(1, 900)", 200, "there are more"),
+    ],
+)
+def test_a_query_only_reads_within_limits_and_its_error_is_one_line(
+    client: TestClient, query: str, status: int, said: str
+) -> None:
+    answer = client.get("/sql", params={"q": query})
+    assert answer.status_code == status
+    assert said in html.unescape(answer.text) or said in answer.text
+    assert "<script>alert" not in answer.text
+    assert len(answer.content) < 1_100_000
+
+
+def test_a_query_that_another_site_asks_for_is_shown_and_not_run(client: TestClient) -> None:
+    answer = client.get("/sql?q=SELECT+41%2B1+AS+n", headers={"Sec-Fetch-Site": "cross-site"})
+    assert "SELECT 41+1 AS n" in answer.text
+    assert ">42<" not in answer.text
+    assert ">42<" in client.get("/sql?q=SELECT+41%2B1+AS+n", headers={"Sec-Fetch-Site": "same-origin"}).text
+
+
+def test_more_queries_than_may_run_are_refused(sample_template: Path) -> None:
+    page = Page(SnapshotSource(sample_template, "default", clock), Access(), clock)
+    page._running = threading.Semaphore(0)
+    assert TestClient(page.app, base_url=LOCAL).get("/sql?q=SELECT+1").status_code == 503
+
+
+def test_columns_that_are_left_out_stay_left_out_in_every_link(client: TestClient) -> None:
+    text = client.get("/?without=lag&without=state&type=streams").text
+    heads = re.findall(r'<th scope="col"[^>]*>\s*(?:<a[^>]*>)?([^<]*)', text)
+    assert {"Lag, time", "Members"} <= set(heads)
+    assert not {"Lag, offsets", "State"} & set(heads)
+    soft = [html.unescape(one) for one in re.findall(r'data-soft(?: class="chip")? href="(\./[^"]*)"', text)]
+    assert soft
+    assert all("without=lag&without=state" in one for one in soft if "sort" in one or "health=" in one)
+
+
 def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient) -> None:
     for path in ("/", "/group?id=unknown", "/alerts", "/static/page.js", "/no-such-page", "/health"):
         headers = client.get(path).headers

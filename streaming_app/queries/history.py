@@ -48,21 +48,6 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
     return events
 
 
-MAX_ASSIGNMENTS = 5_000
-"""The most events of some members that `read_assignments` returns."""
-
-
-def read_assignments(reader: WarehouseReader, cluster: str, group_id: str, members: Collection[str]) -> list[Event]:
-    """Return the newest events that say which tasks these members had, the oldest first. Raises WarehouseError."""
-    kinds, ids = (", ".join(map(quote, some)) for some in ((_ASSIGNMENT, _LEFT, _DELETED), members))
-    events = reader.rows(
-        f"SELECT {_COLUMNS} FROM group_events e WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE "  # noqa: S608 - quoted
-        f"AND kind IN ({kinds}) AND (member_id IN ({ids}) OR member_id IS NULL) "
-        f'ORDER BY at DESC NULLS LAST, e."offset" DESC, kind DESC LIMIT {MAX_ASSIGNMENTS}'
-    )
-    return events[::-1]
-
-
 def group_at(events: Sequence[Event], time: datetime) -> Row:
     """Return the group at a time; a value is None if there was none, or no event has it.
 

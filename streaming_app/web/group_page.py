@@ -13,14 +13,14 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
+from streaming_app.groups.task_copies import ACTIVE, TaskCopy
 from streaming_app.lag.statuses import LEFT_OVER
 from streaming_app.lag.statuses import OK as IN_TIME
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
-from streaming_app.queries.history import group_at, parse_tasks, read_assignments, read_events, task_spells
+from streaming_app.queries.history import group_at, parse_tasks, read_events
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
@@ -35,12 +35,10 @@ from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.tracks import (
     DRAWN_KINDS,
-    HeldSince,
     Scale,
     behind_track,
     event_tracks,
     merged_verdicts,
-    restore_track,
     stacked,
     ticks,
     verdict_track,
@@ -173,13 +171,6 @@ def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetim
     return read_problems(reader, f"{of_group(cluster, group_id)} AND {where}")
 
 
-def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: tuple[str, ...]) -> HeldSince:
-    """Return since when these members have their active tasks, by task and member."""
-    spells = task_spells(read_assignments(reader, cluster, group_id, members))
-    active = [one for one in spells if one["role"] == ACTIVE and one["until"] is None]
-    return {(one["task"], one["member_id"]): one["since"] for one in active}
-
-
 # --- Values for the templates -----------------------------------------------------------------------------------------
 
 
@@ -194,7 +185,7 @@ def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Ga
     group_id, ask = row["group_id"], snapshot.ask
     begin, end = bounds(window)
     one = snapshot.groups.get(group_id, {**NOTHING_KNOWN, "group_id": group_id})
-    common = _of_any_type(snapshot, one, known["lag"], window, gaps, row=row, copies=known["copies"])
+    common = _of_any_type(snapshot, one, known["lag"], window, gaps, row=row)
     then = ask(then_of_group, group_id, window.until) if window.until else None
     present = _shown(row, known["lag"], topics, known["copies"])
     before = (verdict for verdict in common["judged"] if window.until and verdict["at"] <= window.until)
@@ -233,7 +224,6 @@ def _of_any_type(  # noqa: PLR0913 - what is known of a group
     gaps: Sequence[Gap],
     *,
     row: Row = NOTHING_KNOWN,
-    copies: Sequence[TaskCopy] = (),
 ) -> dict[str, Any]:
     """Return what the pages of all groups show: the answers of the first screen, alerts, and the history."""
     group_id, ask = one["group_id"], snapshot.ask
@@ -247,7 +237,7 @@ def _of_any_type(  # noqa: PLR0913 - what is known of a group
         "changes": ask(changes_before, group_id, began),
         "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
         "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
-        **_history(snapshot, group_id, window, judged, gaps, row=row, copies=copies),
+        **_history(snapshot, group_id, window, judged, gaps, row=row),
     }
 
 
@@ -290,7 +280,6 @@ def _history(  # noqa: PLR0913 - what is known of a group
     gaps: Sequence[Gap],
     *,
     row: Row,
-    copies: Sequence[TaskCopy],
 ) -> dict[str, Any]:
     """Return the tracks of a group in a window; `row` is the row of a streams group."""
     scale, ask = Scale(window.begin, window.end, gaps), snapshot.ask
@@ -307,10 +296,7 @@ def _history(  # noqa: PLR0913 - what is known of a group
         known = [one for one in drawn if scale.has(one["at"])]
         known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
         members, *changes = event_tracks(scale, known, max(0, (row["member_count"] or 0) - joined), known_from)
-        restoring = tuple(one.member_id for one in copies if one.role == RESTORING)
-        since = ask(_held_since, group_id, restoring) if restoring else {}
-        assignments, topology = changes
-        tracks += [members, assignments, restore_track(scale, window, copies, since), topology]
+        tracks += [members, *changes]
     shown = stacked(tracks)
     return {
         "window": window,

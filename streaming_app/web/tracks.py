@@ -1,6 +1,6 @@
-"""A group over time as six tracks over one axis. Pure.
+"""A group over time as five tracks over one axis. Pure.
 
-They are verdicts with alerts, time behind, members, assignments with deployments, restores, and the topology.
+They are verdicts with alerts, time behind, members, assignments with deployments, and the topology.
 A track is a list of shapes, which the template draws without arithmetic: x is in thousandths of the width of the
 window, y in pixels from the top of the track.
 """
@@ -14,19 +14,14 @@ from typing import Any, NamedTuple
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.tables.heartbeat_file import Gap
-from streaming_app.text import count, duration, host_of, utc
-from streaming_app.web.window import Window
+from streaming_app.text import count, duration, utc
 from streaming_app.web.words import CAUSES, event_text, health_meaning
 
 Row = Mapping[str, Any]
-HeldSince = Mapping[tuple[str, str], datetime | None]
-"""Since when a member has a task as active, by task and member."""
 WIDTH = 1_000
-SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
 _HEALTH_HEIGHT, _ROW_HEIGHT, _BEHIND_HEIGHT = 22, 11, 56
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -323,43 +318,6 @@ def cause_kind(causes: str | None) -> str:
     """Return the kind of an assignment, a key of `CAUSE_KINDS`: by its first known cause."""
     known = [one for one in (causes or "").split(",") if one in CAUSES and one not in _NO_CAUSE]
     return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
-
-
-# --- Restores ---------------------------------------------------------------------------------------------------------
-
-
-def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], since: HeldSince) -> Track:
-    """Return the tasks that restore their state now, the largest rest first; none in a window of the past.
-
-    Each begins when its member got the task, by `since`.
-    """
-    found = [one for one in copies if one.role == RESTORING and window.selected]
-    found.sort(key=lambda one: (-(one.lag or 0), one.task))
-    shapes = [
-        shape for n, one in enumerate(found[:SHOWN_RESTORES]) for shape in _restore(scale, one, since, 15 * n + 2)
-    ]
-    more = f" (first {SHOWN_RESTORES} of {len(found)})" if len(found) > SHOWN_RESTORES else ""
-    return Track("restores", f"Restores{more}", 15 * min(len(found), SHOWN_RESTORES) + 4, shapes)
-
-
-def _restore(scale: Scale, copy: TaskCopy, since: HeldSince, y: int) -> Iterator[Shape]:
-    task_id = format_task(copy.task)
-    began = since.get((task_id, copy.member_id)) or copy.reported_at or scale.end - timedelta(seconds=1)
-    begin = max(began, scale.begin)
-    share = None
-    if copy.task_offset is not None and copy.task_end_offset:
-        share = min(1.0, max(0.0, copy.task_offset / copy.task_end_offset))
-    text = f"{task_id} restores its state on {host_of(copy.client_host) or copy.member_id}"
-    text += f": {share:.0%} of {copy.task_end_offset:,} offsets" if share is not None else ", how far is not known"
-    if copy.reported_at:
-        text += f", as of {utc(copy.reported_at)}"
-    if copy.rate:
-        text += f", {copy.rate:,.0f} a second"
-    if copy.ready_at:
-        text += f", done at about {utc(copy.ready_at)}"
-    for one in scale.span(begin, scale.end, "restore", text, y, 11):
-        yield one
-        yield one._replace(width=round(one.width * (share or 0.0), 2) or 0.01, kind="restored", text="")
 
 
 # --- The axis ---------------------------------------------------------------------------------------------------------

@@ -11,11 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
-from streaming_app.text import duration, utc
+from streaming_app.text import duration
 from streaming_app.web.tracks import (
     Scale,
     Shape,
@@ -23,7 +22,6 @@ from streaming_app.web.tracks import (
     behind_track,
     event_tracks,
     merged_verdicts,
-    restore_track,
     strip,
     verdict_track,
 )
@@ -100,7 +98,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
     assert group_at(events, at(6))["unowned"] == ["1_0"]
 
 
-# --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
+# --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
 
 
 def alert(begin: float, end: float | None) -> Problem:
@@ -117,22 +115,6 @@ def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float,
     for spans in (verdict_track(SCALE, [], mutes=[mute]).shapes, assignments.shapes):
         near = min(abs(begin - minute), abs(end - minute)) < 0.1
         assert near or (spans is assignments.shapes and end > 60) or covers(spans, minute) == (begin <= minute <= end)
-
-
-def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
-    offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750}
-    offsets |= {"reported_at": at(50), "rate": 2.5, "ready_at": at(70)}
-    copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
-    since = {("1_0", "m1"): at(30), ("1_0", "other"): at(40)}
-    found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], since)
-    (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
-    assert (whole.x, whole.width, done.width) == (500, 500, 125)
-    assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
-    assert whole.text.endswith(f", 2 a second, done at about {utc(at(70))}")
-    late = restore_track(SCALE, HOUR, [copy], {("1_0", "other"): at(30)})
-    assert late.shapes[0].x == pytest.approx(833.33)
-    assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known
-    assert restore_track(SCALE, HOUR, [copy] * 9, {}).label == "Restores (first 4 of 9)"
 
 
 # --- Relation A: at one instant every track says what the tables say of it -------------------------------------------

@@ -5,7 +5,7 @@ All come from `group_events` alone, so they also work for deleted groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.groups import find_groups
 from streaming_app.queries.output import title
-from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH, utc_iso
 
 Event = Row

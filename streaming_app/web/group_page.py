@@ -183,25 +183,22 @@ def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Ga
     """Return the page of a streams group; `known` is from `group_now`. Raises WarehouseError."""
     row, topics, described = known["row"], known["topics"], known["described"]
     group_id, ask = row["group_id"], snapshot.ask
-    begin, end = bounds(window)
+    begin, end = (None, None) if window.selected else bounds(window)
     one = snapshot.groups.get(group_id, {**NOTHING_KNOWN, "group_id": group_id})
-    common = _of_any_type(snapshot, one, known["lag"], window, gaps, row=row)
     then = ask(then_of_group, group_id, window.until) if window.until else None
     present = _shown(row, known["lag"], topics, known["copies"])
-    before = (verdict for verdict in common["judged"] if window.until and verdict["at"] <= window.until)
     return {
         **known,
-        **common,
+        **_answers(snapshot, one, known["lag"], one["since"] or row["state_since"]),
         "present": present,
         "then": then,
         "shown": _shown(then["row"], then["lag"]) if then else present,
-        "then_verdict": next(before, None),
-        "then_gap": next((gap for gap in gaps if window.at and gap[0] <= window.at < gap[1]), None),
-        "events": ask(_listed, group_id, *((None, None) if window.selected else (begin, end))),
+        "events": ask(_listed, group_id, begin, end),
         "described_text": status_text(described) if described else None,
         "nodes": node_rows(described) if described else [],
         "sizes": {(one.subtopology_id, one.name): one.text for one in topics if one.text},
         "by_pattern": [one for one in topics if one.kind == BY_PATTERN],
+        **_history(snapshot, one, window, gaps, members=row["member_count"] or 0),
     }
 
 
@@ -209,35 +206,22 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window, gaps: Sequenc
     """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
     lag = snapshot.ask(lag_rows, one["group_id"])
     return {
-        **_of_any_type(snapshot, one, lag, window, gaps),
+        **_answers(snapshot, one, lag, one["since"]),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
         "members": snapshot.ask(other_members, ((one["group_id"], one["group_type"]),))[:SHOWN_MEMBERS],
+        **_history(snapshot, one, window, gaps),
     }
 
 
-def _of_any_type(  # noqa: PLR0913 - what is known of a group
-    snapshot: Snapshot,
-    one: Row,
-    lag: Sequence[Row],
-    window: Window,
-    gaps: Sequence[Gap],
-    *,
-    row: Row = NOTHING_KNOWN,
-) -> dict[str, Any]:
-    """Return what the pages of all groups show: the answers of the first screen, alerts, and the history."""
-    group_id, ask = one["group_id"], snapshot.ask
-    found = ask(verdicts_between, (group_id,), *bounds(window)).get(group_id, ())
-    judged = merged_verdicts(found) or verdict_of_now(one)
-    began = one["since"] or row.get("state_since") or one["updated_at"] or snapshot.read_at
+def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime | None) -> dict[str, Any]:
+    """Return what the first screen of a group shows; `since` is when what it is in began."""
     return {
         "one": one,
         **_to_do(snapshot, one),
         "behind": behind_tasks(lag),
-        "changes": ask(changes_before, group_id, began),
-        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
-        "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
-        **_history(snapshot, group_id, window, judged, gaps, row=row),
+        "changes": snapshot.ask(changes_before, one["group_id"], since or one["updated_at"] or snapshot.read_at),
+        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == one["group_id"]),
     }
 
 
@@ -272,34 +256,32 @@ def _shown(
     }
 
 
-def _history(  # noqa: PLR0913 - what is known of a group
-    snapshot: Snapshot,
-    group_id: str,
-    window: Window,
-    judged: Sequence[Row],
-    gaps: Sequence[Gap],
-    *,
-    row: Row,
+def _history(
+    snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap], members: int | None = None
 ) -> dict[str, Any]:
-    """Return the tracks of a group in a window; `row` is the row of a streams group."""
-    scale, ask = Scale(window.begin, window.end, gaps), snapshot.ask
+    """Return the tracks of a group in a window, and its verdict at the instant; `members` of a streams group."""
+    scale, ask, group_id, until = Scale(window.begin, window.end, gaps), snapshot.ask, one["group_id"], window.until
     begin, end = bounds(window)
-    times = begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    found = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
+    judged = merged_verdicts(found) or verdict_of_now(one)
+    times = begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
     mutes = [one for one in snapshot.mutes if one.pattern.matches(group_id)]
     tracks = [
         verdict_track(scale, judged, ask(_alerts, group_id, *times), mutes),
         behind_track(scale, ask(behind_series, group_id, *times), times),
     ]
     known_from = None
-    if row is not NOTHING_KNOWN:
+    if members is not None:
         drawn, joined = ask(_events, group_id, begin, end)
         known = [one for one in drawn if scale.has(one["at"])]
         known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
-        members, *changes = event_tracks(scale, known, max(0, (row["member_count"] or 0) - joined), known_from)
-        tracks += [members, *changes]
+        tracks += event_tracks(scale, known, max(0, members - joined), known_from)
     shown = stacked(tracks)
     return {
         "window": window,
+        "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
+        "then_verdict": next((one for one in reversed(judged) if until and one["at"] <= until), None),
+        "then_gap": next((gap for gap in gaps if until and gap[0] <= until < gap[1]), None),
         "tracks": shown,
         "ticks": list(ticks(scale)),
         "height": shown[-1].y + shown[-1].height if shown else 0,

@@ -6,13 +6,14 @@ It escapes every value. Names, times and numbers go through the filters of this 
 from __future__ import annotations
 
 import gzip
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,12 +22,13 @@ from streaming_app.queries.groups import TYPES
 from streaming_app.queries.output import cell
 from streaming_app.queries.topology_diff import describe_topology
 from streaming_app.tables.reader import quote
-from streaming_app.text import count, duration, utc, utc_iso
+from streaming_app.text import EPOCH, count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
 _COMPRESS_LEVEL = 6
+_UTC_FORM = "%Y-%m-%d %H:%M:%S"
 _LAG_BY_TOPIC = "SELECT topic, group_id, sum(lag) AS lag FROM lag GROUP BY topic, group_id ORDER BY lag DESC NULLS LAST"
 _MAX_SQL = 1_000  # characters in a link
 _NAME = Markup('<bdi class="name">{}</bdi>')
@@ -106,6 +108,20 @@ def time(moment: datetime | None) -> Markup:
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))
 
 
+def timed(text: str) -> Markup:
+    """Return a sentence with its times, as `text.utc` writes them, for the browser to show as local times."""
+    shown, begin = Markup(), 0
+    end = text.find("Z")
+    while end >= 0:
+        start = end + 1 - len(utc(EPOCH))
+        with suppress(ValueError):
+            moment = datetime.strptime(text[max(start, begin) : end], _UTC_FORM).replace(tzinfo=timezone.utc)
+            shown += escape(text[begin:start]) + time(moment)
+            begin = end + 1
+        end = text.find("Z", end + 1)
+    return shown + escape(text[begin:])
+
+
 _ENVIRONMENT = Environment(
     loader=PackageLoader("streaming_app.web"),
     autoescape=True,
@@ -119,6 +135,7 @@ _ENVIRONMENT.filters |= {
     "duration": duration,
     "time": time,
     "plain": short_text,
+    "timed": timed,
     "health_meaning": words.health_meaning,
     "event_text": words.event_text,
     "causes_text": words.causes_text,

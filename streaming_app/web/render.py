@@ -143,7 +143,6 @@ _ENVIRONMENT.filters |= {
 _ENVIRONMENT.globals |= {
     "count": count,
     "instant": utc,
-    "CAUSE_KINDS": words.CAUSE_KINDS,
     "DESCRIPTIONS": words.DESCRIPTIONS,
     "NO_MEANING": words.NO_MEANING,
     "STATES": words.STATES,

@@ -18,7 +18,7 @@ from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.text import count, duration, utc
-from streaming_app.web.words import CAUSES, event_text, health_meaning
+from streaming_app.web.words import event_text, health_meaning
 
 Row = Mapping[str, Any]
 WIDTH = 1_000
@@ -36,8 +36,6 @@ _OF_MEMBERS = ("member_joined", "member_left")
 DRAWN_KINDS = (*_OF_MEMBERS, *_OF_ASSIGNMENTS, *_OF_TOPOLOGY)
 """The kinds of events that are drawn."""
 _NOTHING: Row = {"measured": None, "most": None, "is_lower": False}
-_NO_CAUSE = ("unknown", "no_task_moved")
-_KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", "config_changed": "config"}
 
 
 class Shape(NamedTuple):
@@ -310,14 +308,7 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
         text = f"deployment of {event['new']}, from {utc(begin)}, {took}"
         yield from scale.span(begin, event["at"], "span deployment", text, 4, 14)
     elif event["kind"] in _OF_ASSIGNMENTS:
-        cause = "config" if event["kind"] == "config_changed" else cause_kind(event["cause"])
-        yield from scale.marks([event], {event["kind"]: f"e-assignment c-{cause}"}, 3, 16)
-
-
-def cause_kind(causes: str | None) -> str:
-    """Return the kind of an assignment, a key of `CAUSE_KINDS`: by its first known cause."""
-    known = [one for one in (causes or "").split(",") if one in CAUSES and one not in _NO_CAUSE]
-    return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
+        yield from scale.marks([event], {event["kind"]: "e-assignment"}, 3, 16)
 
 
 # --- The axis ---------------------------------------------------------------------------------------------------------

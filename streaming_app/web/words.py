@@ -65,13 +65,6 @@ CAUSES = {
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
-CAUSE_KINDS = {
-    "members": "members",
-    "topology": "topology or topics",
-    "config": "configuration",
-    "unknown": "not known",
-}
-"""What an assignment is drawn as, by its first known cause."""
 
 
 def health_meaning(verdict: str) -> Meaning:

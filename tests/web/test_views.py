@@ -155,18 +155,6 @@ def event(
     return {"at": at, "kind": kind, "old": old, "new": new, "cause": cause, "member_id": None}
 
 
-def test_a_part_of_the_past_is_drawn_with_the_members_of_then() -> None:
-    window = Window(NOW - timedelta(minutes=40), NOW - timedelta(minutes=20))
-    events = [event(25, "member_left"), event(22, "description_status", "CURRENT", "STALE")]
-    members, _, topology = event_tracks(Scale(window.begin, window.end), events, 1)
-    assert drawn(members.shapes) == [
-        ("2 members", 0, 750),
-        ("1 member", 750, 250),
-        ("member left or timed out", 750, 0),
-    ]
-    assert drawn(topology.shapes) == [("description status: CURRENT → STALE", 900, 0)]
-
-
 def drawn(shapes: Iterable[Shape]) -> list[tuple[str, float, float]]:
     return [(one.text, one.x, one.width) for one in shapes]
 

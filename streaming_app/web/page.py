@@ -36,7 +36,7 @@ from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
 from streaming_app.web.access import Access, AccessMiddleware
-from streaming_app.web.graph import Graph
+from streaming_app.web.graph import MAX_NODES, Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
     gaps_of,
@@ -50,7 +50,7 @@ from streaming_app.web.group_page import (
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
-from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
+from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
@@ -66,6 +66,12 @@ _END_SECONDS = 1
 _QUERIES = 2  # of readers, that run at a time
 _SQL_LIMITS, _JSON_LIMITS = SqlLimits(rows=1_000, size=1_000_000), SqlLimits(rows=10_000, size=5_000_000)
 _NOT_RUN = "0"
+_ROWS_OF = {
+    **dict.fromkeys(("topic", "unwritten", "repartition", "changelog"), ("lag", "topic")),
+    **dict.fromkeys(("source", "processor", "sink", "store"), ("description_nodes", "node")),
+    "subtopology": ("assignments", "subtopology_id"),
+}
+"""Kind of a node -> the view that has its rows, and the column that has its name."""
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 _NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
@@ -189,11 +195,10 @@ class Page:
         parameters = request.query_params
         is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
-            group_url = partial(_group_url, parameters.get("cluster"))
-            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
-            return JSONResponse(graph.to_json())
+            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, is_open)
+            return JSONResponse(_linked(graph, parameters.get("cluster"), None).to_json())
         known = self._known(request, snapshot)
-        shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
+        shown, lag, described = known["row"], known["lag"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
@@ -202,16 +207,16 @@ class Page:
             if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
-            shown, lag, topics = then["row"], then["lag"], ()
+            shown, lag = then["row"], then["lag"]
         topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
         if level == "map":
-            graph = topology.map(topics)
+            graph = topology.map()
         elif described:
             graph = topology.processors(described)
         else:
             graph = Graph(level, problem="The tables have no description of this group.")
         graph.notes[:0] = notes
-        return JSONResponse(graph.folded(is_open).to_json())
+        return JSONResponse(_linked(graph.folded(is_open), parameters.get("cluster"), group_id).to_json())
 
     async def _sql(self, request: Request) -> Response:
         """Show a query and its rows. One that another site asks for is run only once the reader wants it."""
@@ -345,8 +350,15 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
     return group_id
 
 
-def _group_url(cluster: str | None, group_id: str) -> str:
-    return f"group?{group_query(group_id, cluster=cluster)}"
+def _linked(graph: Graph, cluster: str | None, group_id: str | None) -> Graph:
+    """Let each node of a picture, of a group or of all, lead to the page of its group, or to its rows."""
+    for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
+        table, column = _ROWS_OF.get(node.kind, (None, ""))
+        if node.kind == "group":
+            node.href = f"group?{group_query(node.name, cluster=cluster)}"
+        elif table and (sql := rows_of(table, group_id, **{column: node.name})):
+            node.href = sql_url(sql, cluster)
+    return graph
 
 
 def _opened_boxes(text: str | None) -> Callable[[str], bool]:

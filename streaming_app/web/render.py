@@ -61,7 +61,7 @@ def render(
         now=now,
         group_query=partial(words.group_query, cluster=cluster_parameter),
         group_fields=partial(words.group_fields, cluster=cluster_parameter),
-        sql_url=lambda sql, **others: f"sql?{urlencode({**chosen, 'q': sql, **others})}",
+        sql_url=partial(sql_url, cluster=cluster_parameter),
         cluster_parameter=cluster_parameter,
         **links,
         **values,
@@ -91,11 +91,17 @@ def name(text: str | None, limit: int = 96) -> Markup:
     return _NOTHING if text is None else _NAME.format(words.short_name(text, limit))
 
 
-def rows_of(name: str, group_id: str | None = None, order: str = "", column: str = "group_id") -> str | None:
-    """Return the query of the rows of a table or view, of a group if given; None for an id that no URL can have."""
-    where = "" if group_id is None else f" WHERE {column} = {quote(group_id)}"
-    sql = f"SELECT * FROM {name}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608 - quoted
+def rows_of(name: str, group_id: str | None = None, order: str = "", **values: str) -> str | None:
+    """Return the query of the rows of a table or view with these values; None if it is too long for a URL."""
+    wanted = {**values, **({} if group_id is None else {"group_id": group_id})}
+    where = " AND ".join(f"{column} = {quote(value)}" for column, value in wanted.items())
+    sql = f"SELECT * FROM {name}{where and f' WHERE {where}'}{order and f' ORDER BY {order}'}"  # noqa: S608 - quoted
     return sql if len(sql) < _MAX_SQL else None
+
+
+def sql_url(sql: str, cluster: str | None, **others: str) -> str:
+    """Return the URL that runs a query."""
+    return f"sql?{urlencode({**({} if cluster is None else {'cluster': cluster}), 'q': sql, **others})}"
 
 
 def short_text(text: str | None, limit: int = 400) -> str:

@@ -230,6 +230,16 @@ def test_a_query_only_reads_within_limits_and_its_error_is_one_line(
     assert len(answer.content) < 1_100_000
 
 
+def test_each_node_of_a_picture_leads_to_its_rows_or_its_group(client: TestClient) -> None:
+    for query in (f"id={RICH}", "of=pipelines", "of=pipelines&cluster=eu-west"):
+        nodes = client.get(f"/graph?{query}").json()["nodes"]
+        links = [one["href"] for one in nodes if one["kind"] not in {"pattern", "folded"}]
+        assert links or "eu-west" in query
+        for link in links:
+            assert ("cluster=eu-west" in link) == ("eu-west" in query)
+            assert client.get(f"/{link}").status_code == 200, link
+
+
 def test_a_query_that_another_site_asks_for_is_shown_and_not_run(client: TestClient) -> None:
     answer = client.get("/sql?q=SELECT+41%2B1+AS+n", headers={"Sec-Fetch-Site": "cross-site"})
     assert "SELECT 41+1 AS n" in answer.text

@@ -255,9 +255,8 @@ export class Picture {
     );
     bar.append(this.levels, this.find, this.internalButton, this.boxesButton, zoom, button("Download SVG", "Save the picture", () => this.#download()));
     this.stage = element("div", { class: "picture-stage" });
-    this.facts = element("dl", { class: "picture-facts", "aria-live": "polite" });
     this.notes = element("ul", { class: "picture-notes" });
-    this.#host.append(bar, this.stage, this.facts, this.notes);
+    this.#host.append(bar, this.stage, this.notes);
     this.#say("Drawing …");
   }
 
@@ -265,7 +264,6 @@ export class Picture {
     this.#elements.clear();
     this.stage.style.height = "";
     this.stage.replaceChildren(element("p", { class: "picture-message" }, text));
-    this.facts.replaceChildren();
     this.notes.replaceChildren();
     this.#press();
   }
@@ -319,7 +317,6 @@ export class Picture {
     const found = [...this.#elements.values()].find(({ node }) => node.name === this.#state.node);
     this.selected = null;
     if (found) this.#select(found.node.id, false);
-    else this.facts.replaceChildren();
     this.#setTabStop(found?.node.id ?? nodes[0]?.id);
   }
 
@@ -338,7 +335,6 @@ export class Picture {
       entry.base = entry.group.getAttribute("class");
     }
     edges.forEach(([, , , text], index) => this.edges[index].label && textIn(this.edges[index].label, text));
-    if (this.selected) this.#showFacts();
   }
 
   // Selection, search and keyboard
@@ -359,7 +355,7 @@ export class Picture {
     return seen;
   }
 
-  #highlight() {
+  #highlight(around = this.selected) {
     if (!this.#elements.size) return;
     const text = this.#state.find.trim().toLowerCase();
     let kept = null;
@@ -369,7 +365,7 @@ export class Picture {
         const names = [node.name, node.title, ...(node.holds ?? [])];
         if (names.some((name) => name.toLowerCase().includes(text))) kept.add(id);
       }
-    } else if (this.selected && this.#elements.get(this.selected)?.node.kind !== "frame") kept = new Set([...this.#reach(this.selected, 1), ...this.#reach(this.selected, -1)]);
+    } else if (around && this.#elements.get(around)?.node.kind !== "frame") kept = new Set([...this.#reach(around, 1), ...this.#reach(around, -1)]);
     for (const [id, { group, link, base }] of this.#elements) {
       const classes = [base];
       if (kept && !kept.has(id)) classes.push("dim");
@@ -384,14 +380,8 @@ export class Picture {
   #select(id, save = true) {
     this.selected = id;
     this.#state.node = id ? this.#elements.get(id).node.name : null;
-    this.#showFacts();
     this.#highlight();
     if (save) this.#save();
-  }
-
-  #showFacts() {
-    const { facts = [] } = this.selected ? this.#elements.get(this.selected).node : {};
-    this.facts.replaceChildren(...facts.flatMap(([title, text]) => [element("dt", {}, title), element("dd", {}, text)]));
   }
 
   #setTabStop(id) {
@@ -455,6 +445,7 @@ export class Picture {
     this.svg.addEventListener("dragstart", (event) => event.preventDefault());
     const idOf = (event) => event.target.closest?.("a")?.closest("[id^=n], [id^=b]")?.id;
     this.svg.addEventListener("focusin", (event) => this.#select(idOf(event)));
+    this.svg.addEventListener("pointerover", (event) => this.#highlight(idOf(event)));
     this.svg.addEventListener("click", (event) => {
       const id = idOf(event);
       const node = id && this.#elements.get(id).node;

@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 
 from streaming_app.alerts.problem import INFO, severity_rank
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST
+from streaming_app.health.verdict import BAD, OK, UNKNOWN, VERDICTS, WORST_FIRST
 from streaming_app.queries.groups import TYPES
 from streaming_app.text import EPOCH, rank
 from streaming_app.web.lag import Lag, sum_of
@@ -213,6 +213,7 @@ def overview(
         "firing": Counter(alert.severity for one in every for alert in one["alerts"]),
         "moving": sum(one["moving"] or 0 for one in every),
         "troubled": sum(one["verdict"] in BAD for one in every),
+        "not_known": sum(one["verdict"] in {None, UNKNOWN} and one["state"] != DEAD for one in every),
         "found": {group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from streaming_app.health.verdict import BAD
+from streaming_app.health.verdict import BAD, UNKNOWN
 from streaming_app.queries.pipelines import Pipelines, Read, families
 from streaming_app.text import first_of
 from streaming_app.web.graph import Graph, Node, rate_text
@@ -84,7 +84,9 @@ def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str
     known = [groups[one] for one in members if one in groups]
     bad = [one["group_id"] for one in known if one["verdict"] in BAD]
     lag = sum_of(map(Lag.of, known))
-    trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
+    is_known = len(known) == len(members) and all(one["verdict"] not in {None, UNKNOWN} for one in known)
+    none = "none in trouble" if is_known else "none known to be in trouble"
+    trouble = f"{number(len(bad))} in trouble" if bad else none
     return graph.add_box(
         name,
         short_name(name, _TITLE),

@@ -27,7 +27,7 @@ from streaming_app.web.words import group_query, short_name
 from tests.support.heartbeats import write_heartbeat
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
 from tests.support.waiting import MINUTES, wait_until
-from tests.support.warehouses import append, make_warehouse
+from tests.support.warehouses import append, make_warehouse, replace_rows
 from tests.web import sample_others
 
 pytestmark = pytest.mark.slow
@@ -74,12 +74,14 @@ def test_filters_find_groups_by_name_topic_member_state_and_description(
 
 def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path / "warehouse")
-    append(warehouse, "groups", group("calm", "Stable", NOW, 60))
+    append(warehouse, "groups", group("calm", "Stable", NOW, 60), group("other", "Stable", NOW, 60))
     beat(warehouse, NOW)
-    assert "No group is in trouble. 1 group is watched" in look(warehouse).get("/").text
-    judged = {"verdict": "Down", "severity": "critical", "since": NOW, "judged_at": NOW, "why": "no members"}
-    append(warehouse, "group_health", {"group_id": "calm", **judged})
-    assert "No group is in trouble" not in look(warehouse).get("/").text
+    said = []
+    for verdict in ("Unknown", "Ok", "Down"):
+        judged = {"verdict": verdict, "severity": None, "since": NOW, "judged_at": NOW, "why": "w"}
+        replace_rows(warehouse, "group_health", *({**judged, "group_id": one} for one in ("calm", "other")))
+        said.append(re.findall(r"No group is[^.;]*[.;]", look(warehouse).get("/").text))
+    assert said == [["No group is known to be in trouble;"], ["No group is in trouble."], []]
 
 
 def test_many_alerts_of_one_rule_hide_no_other_and_the_page_stays_small(sample: Path) -> None:
@@ -233,7 +235,7 @@ def test_a_query_only_reads_within_limits_and_its_error_is_one_line(
 def test_each_node_of_a_picture_leads_to_its_rows_or_its_group(client: TestClient) -> None:
     for query in (f"id={RICH}", "of=pipelines", "of=pipelines&cluster=eu-west"):
         nodes = client.get(f"/graph?{query}").json()["nodes"]
-        links = [one["href"] for one in nodes if one["kind"] not in {"pattern", "folded"}]
+        links = [one["href"] for one in nodes if one["kind"] not in {"pattern", "folded"} and len(one["name"]) < 500]
         assert links or "eu-west" in query
         for link in links:
             assert ("cluster=eu-west" in link) == ("eu-west" in query)

@@ -297,7 +297,7 @@ def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     edges = {(named[one.start], named[one.end]): one.lag.waiting for one in closed.edges if one.lag}
     assert (edges["to-billing-00", "billing"], edges["billing-out", "audit"]) == ("5 · 2 s", "lag not known")
     orders = next(node for node in closed.nodes if node.name == "orders")
-    assert orders.lines == ["40 groups", "none in trouble", "lag not known"]
+    assert orders.lines == ["40 groups", "none known to be in trouble", "lag not known"]
     assert {"orders-07", "to-orders-02"} <= set(orders.holds)
     opened = graph("billing")
     nodes = {node.name: node for node in opened.nodes}

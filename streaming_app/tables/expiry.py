@@ -3,7 +3,7 @@
 The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end.
 Example: a group that has been Stable for a year has had no event since. Without its last events nobody could query its
 state of yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. If
-the row of a group was deleted, nothing of the group is kept.
+the row of a group was deleted, nothing of the group is kept but its verdict: a bad one lasts until the problem ends.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class _Kept(NamedTuple):
     """The order that puts the newest first."""
     condition: str
     """Condition for the newest row: it is kept only if this is true."""
+    outlives: bool = False
+    """Whether it is kept when the row of the group is deleted, too."""
 
 
 _KEPT = {
@@ -61,6 +63,7 @@ _KEPT = {
     "topologies": _Kept(
         candidates="true", key="group_id", newest='first_seen_at DESC, "offset" DESC', condition="true"
     ),
+    "group_health_history": _Kept("true", "group_id", "at DESC", "NOT coalesce(is_end, false)", outlives=True),
 }
 """By table; in any other table all expired rows are deleted."""
 
@@ -126,6 +129,7 @@ def _find_kept(query: QueryBuilder, own: RustTable, condition: str) -> list[dict
         f"FROM t WHERE {condition} AND {kept.candidates}"
     )
     of_groups = f"group_id IN (SELECT group_id FROM groups_of_all_clusters WHERE {own.own_rows})"  # noqa: S608 - as above
+    of_groups = "true" if kept.outlives else of_groups
     names = ", ".join(f'"{name}"' for name in table(own.location.name).key)
     found = f"SELECT {names} FROM ({ranked}) WHERE _rank = 1 AND {kept.condition} AND {of_groups}"  # noqa: S608 - as above
     rows: list[dict[str, Any]] = to_arrow(query.execute(found)).to_pylist()

@@ -22,6 +22,7 @@ from streaming_app.tables.columns import add_columns, lacks_columns
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
 from streaming_app.tables.file_moves import move_files, root_files
 from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.tables.verdict_moves import find_verdicts, move_verdicts
 from streaming_app.text import count, megabytes
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def _files_to_move(table: DeltaTable) -> Work:
     return Work(min(1, len(files)), len(files), sum(one.size for one in files))
 
 
-STEPS = (UpgradeStep(2, None, _files_to_move, move_files),)
+STEPS = (
+    UpgradeStep(2, None, _files_to_move, move_files),
+    UpgradeStep(2, ("group_health_history",), lambda history: Work(find_verdicts(history)), move_verdicts),
+)
 
 
 def work_of(tables: Mapping[str, DeltaTable]) -> Work:
@@ -102,13 +106,12 @@ def upgrade(
     progress = _Progress(work_of(tables), report, clock)
     for name, opened in tables.items():
         own = of_name(name)
+        if lacks_columns(own.location, opened, schema_of(name)):
+            add_columns(own, schema_of(name))
         for step in _steps(name) if progress.total.tables else ():
             if step.find(opened).tables:
                 step.do(own, progress.add)
-        newest = own.open() if progress.total.tables else opened
-        if lacks_columns(own.location, newest, schema_of(name)):
-            add_columns(own, schema_of(name))
-        if is_older(newest):
+        if is_older(opened):
             own.change(_set_format)
     progress.end()
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.text import count, digest
-from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.words import number
 
 FOLDED_ABOVE = 60

@@ -21,6 +21,7 @@ from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import group_at, parse_tasks, read_events
+from streaming_app.queries.lag import lag_by, sum_of
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
@@ -29,7 +30,6 @@ from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text

@@ -29,6 +29,7 @@ from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
 from streaming_app.queries.health import verdicts_between
 from streaming_app.queries.output import as_json
+from streaming_app.queries.overview import STREAMS
 from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.queries.user_sql import Limits as SqlLimits
 from streaming_app.queries.user_sql import Result, run_limited
@@ -52,7 +53,7 @@ from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
@@ -167,7 +168,9 @@ class Page:
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
-        view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
+        view = overview(
+            snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups), alerts=snapshot.alerts
+        )
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}

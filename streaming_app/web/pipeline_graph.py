@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from streaming_app.health.verdict import BAD, UNKNOWN
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.queries.pipelines import Pipelines, Read, families
 from streaming_app.text import first_of
 from streaming_app.web.graph import Graph, Node, rate_text
-from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.words import health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300

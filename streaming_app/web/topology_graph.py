@@ -14,9 +14,9 @@ from typing import Any
 
 from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOPIC
 from streaming_app.groups.topology import is_internal_topic
+from streaming_app.queries.lag import lag_by, sum_of
 from streaming_app.text import count
 from streaming_app.web.graph import Graph, Node
-from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.words import short_name
 
 Row = Mapping[str, Any]

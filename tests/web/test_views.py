@@ -14,10 +14,10 @@ from starlette.datastructures import URL, QueryParams
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
+from streaming_app.queries.lag import Lag
 from streaming_app.queries.pipelines import Pipelines, Read
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import hosts_of
-from streaming_app.web.lag import Lag
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph
 from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
@@ -66,8 +66,8 @@ def test_trouble_comes_first_then_lag_then_the_name() -> None:
         judged("losing", LOSING, "critical"),
         judged("behind", BEHIND, "warning"),
         judged("stalled in part", STALLED, "warning"),
-        summary("warned", alerts=(alert("warning"),)),
-        summary("critical", alerts=(alert("critical"), alert("warning"))),
+        summary("warned", alerts=1, alert_severity="warning"),
+        summary("critical", alerts=2, alert_severity="critical"),
         summary("deleted", "Dead"),
     ]
     shown = ids(overview(groups, Query()))
@@ -217,7 +217,7 @@ def test_groups_are_filtered_by_type_and_label() -> None:
 
 
 def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
-    streams = [summary("a"), summary("b", "Dead"), summary("c", group_type="classic"), summary("d", "Dead")]
+    streams = [summary("a"), summary("b", "Dead"), summary("c", "Dead"), summary("d", "Dead")]
     others = [summary(name, None, group_type="consumer") for name in ("a", "b", "c", "e")]
     found = all_groups({one["group_id"]: one for one in streams}, others)
     types = {group_id: one["group_type"] for group_id, one in found.items()}

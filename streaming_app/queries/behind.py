@@ -75,7 +75,8 @@ parts AS (
   FROM times),
 cut AS (
   SELECT *, least(ends, {begin} + (bin + 1) * {width}) AS last FROM parts)
-SELECT bin, max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most, bool_or(is_lower) AS is_lower
+SELECT bin, max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most, bool_or(is_lower) AS is_lower,
+  max(CASE WHEN NOT grows OR since >= {begin} + bin * {width} THEN seconds END) AS measured
 FROM cut GROUP BY bin
 """
 _AT = """
@@ -95,8 +96,9 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how clos
 ) -> Mapping[int, Row]:
     """Return how far behind the furthest partition was in each part of a time, by number from 0, unless there is none.
 
-    `most` is the largest value, in seconds; None if no value was known. `is_lower`: at some time the value of some
-    partition was unknown, or only a lower bound was known. Raises WarehouseError.
+    `measured` is the largest value at a row, in seconds, and `most` the largest that it may have been; None if none was
+    known. `is_lower`: at some time the value of some partition was unknown, or only a lower bound was known. Raises
+    WarehouseError.
     """
     first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
     width = repr((last - first) / bins)

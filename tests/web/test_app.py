@@ -351,7 +351,13 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
 
 
 def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
-    key = {"cluster": "default", "group_id": "price-feed", "topic": "read", "committed_offset": 5, "status": "OK"}
+    key = {
+        "cluster": "default",
+        "group_id": "price-feed",
+        "topic": "read",
+        "committed_offset": 5,
+        "offset_status": "OK",
+    }
     for partition, time in enumerate([NOW - timedelta(days=400), None]):
         append(sample, "lag", {**key, "partition": partition, "partition_time": time, "observed_at": NOW})
 

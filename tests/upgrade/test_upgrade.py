@@ -26,7 +26,7 @@ from streaming_app.cli.main import main
 from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables import definitions, file_moves, reshape, upgrade
+from streaming_app.tables import definitions, file_moves, reshape, upgrade, verdict_moves
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
@@ -239,6 +239,7 @@ WRITES: list[tuple[Any, str]] = [
     (TableAlterer, "set_table_properties"),
     (TableAlterer, "add_columns"),
     (reshape, "write_deltalake"),
+    (verdict_moves, "write_deltalake"),
 ]
 
 
@@ -260,7 +261,7 @@ def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
 ) -> None:
     monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
     claims, copies_and_commits, formats = len(tables()), 2 * sum(IN_ROOT.values()), len(tables())
-    every = claims + copies_and_commits + formats + len(NEW)
+    every = claims + copies_and_commits + formats + len(NEW) + 1  # the verdicts move
     for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
         warehouse = copy_warehouse(recorded, tmp_path / str(killed_at))
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.tables.columns import add_columns, lacks_columns
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
 from streaming_app.tables.file_moves import move_files, root_files
 from streaming_app.tables.formats import BEFORE, THIS, is_older
-from streaming_app.tables.reshape import has_old_shape, reshape
+from streaming_app.tables.reshape import RESHAPES, has_old_shape, reshape
 from streaming_app.tables.verdict_moves import find_verdicts, move_verdicts
 from streaming_app.text import count, megabytes
 
@@ -73,8 +74,13 @@ def _files_to_move(table: DeltaTable) -> Work:
     return Work(min(1, len(files)), len(files), sum(one.size for one in files))
 
 
+def _rows_to_reshape(table: DeltaTable, name: str) -> Work:
+    return Work(int(has_old_shape(table, name)))
+
+
 STEPS = (
     UpgradeStep(2, None, _files_to_move, move_files),
+    *(UpgradeStep(2, (one,), partial(_rows_to_reshape, name=one), lambda own, _: reshape(own)) for one in RESHAPES),
     UpgradeStep(2, ("group_health_history",), lambda history: Work(find_verdicts(history)), move_verdicts),
 )
 
@@ -106,17 +112,15 @@ def upgrade(
     table has unknown columns, and as `RustTable.change`.
     """
     progress = _Progress(work_of(tables), report, clock)
-    for name, table in tables.items():
-        own, opened = of_name(name), table
-        if has_old_shape(opened, name):
-            reshape(own)
-            opened = own.open()
-        if lacks_columns(own.location, opened, schema_of(name)):
-            add_columns(own, schema_of(name))
+    for name, opened in tables.items():
+        own = of_name(name)
         for step in _steps(name) if progress.total.tables else ():
             if step.find(opened).tables:
                 step.do(own, progress.add)
-        if is_older(opened):
+        newest = own.open() if progress.total.tables else opened
+        if lacks_columns(own.location, newest, schema_of(name)):
+            add_columns(own, schema_of(name))
+        if is_older(newest):
             own.change(_set_format)
     progress.end()
 

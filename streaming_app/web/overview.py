@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 
 from streaming_app.alerts.problem import FIRING, INFO, Problem, severity_rank
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST
+from streaming_app.health.verdict import BAD, OK, UNKNOWN, VERDICTS, WORST_FIRST
 from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.queries.overview import STREAMS, TYPES
 from streaming_app.text import EPOCH, rank
@@ -32,6 +32,18 @@ SHOW = {
     MOVING_ONLY: "with tasks on the move",
     BEHIND_ONLY: "with lag, or unknown lag",
 }
+COLUMNS = {
+    "since": "For",
+    "day": "24 h",
+    "state": "State",
+    "lag": "Lag, offsets",
+    "time-lag": "Lag, time",
+    "members": "Members",
+    "tasks": "Tasks",
+    "deployed": "Deployed",
+    "description": "Description",
+}
+"""The columns of the list that a reader may leave out."""
 NOT_IN_LOG = "none"
 """The shown state of a classic group with members, which the log does not have."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
@@ -87,6 +99,8 @@ class Query:
     description: str = ""
     show: str = ""
     sort: str = "trouble"
+    without: frozenset[str] = frozenset()
+    """Columns that are not shown."""
     page: int = 1
 
     @classmethod
@@ -133,7 +147,7 @@ class Query:
     @property
     def filters(self) -> bool:
         """Whether the query leaves out groups."""
-        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
+        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster, without=self.without)
 
 
 _KNOWN: Mapping[str, Collection[str]] = {
@@ -142,6 +156,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
     "state": _STATES,
     "show": SHOW,
     "sort": ORDERS,
+    "without": COLUMNS,
 }
 
 
@@ -198,6 +213,7 @@ def overview(
         "firing": Counter(one.severity for one in alerts if one.state == FIRING and one.group_id is not None),
         "moving": sum(one["moving"] or 0 for one in every),
         "troubled": sum(one["verdict"] in BAD for one in every),
+        "not_known": sum(one["verdict"] in {None, UNKNOWN} and one["state"] != DEAD for one in every),
         "found": {group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     }
 

@@ -221,6 +221,11 @@ class SnapshotSource:
         """How often the tables of streams groups were read."""
         return self._streams.count
 
+    @property
+    def location(self) -> Location:
+        """The warehouse."""
+        return self._location
+
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
         return SnapshotSource(self._location, cluster, self._clock)

@@ -14,6 +14,7 @@ from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
+    BEHIND,
     DOWN,
     IDLE,
     LOSING,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.output import title
-from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote
 from streaming_app.text import ago, duration, utc_iso
 
 _OFFSETS = {
@@ -63,15 +62,14 @@ def to_row(one: Row, now: datetime) -> Row:
     known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_times(one)}
     seconds = _seconds(one["lag_seconds"], is_lower_bound=one["is_lower_bound"])
     if one["summed_by"] == "partition":
-        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "STATUS": one["status"], **known}
+        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "OFFSET-STATUS": one["offset_status"], **known}
     largest = f"{one['max_lag_topic']}-{one['max_lag_partition']} {one['max_lag']}" if one["max_lag"] else None
     return {
         **names,
         "LAG": None if one["lag"] is None else f"{'>=' if one['unknown_partitions'] else ''}{one['lag']}",
         "LAG-SECONDS": seconds,
-        "STATUS": one["status"],
+        "OFFSET-STATUS": one["offset_status"],
         "PARTITIONS": one["partitions"],
-        "NOT-OK": one["partitions_not_ok"],
         "WITHOUT-COMMIT": one["partitions_without_commit"],
         "UNKNOWN": one["unknown_partitions"],
         "LARGEST": largest,
@@ -117,7 +115,7 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     time = one.get("partition_time")
     of_time = {"STREAM-TIME": None if time is None else utc_iso(time, "seconds")}
-    return {**row, **owner, "LAG-SECONDS": seconds, "STATUS": one.get("status"), **of_time}
+    return {**row, **owner, "LAG-SECONDS": seconds, "OFFSET-STATUS": one.get("offset_status"), **of_time}
 
 
 def _stream_times(one: Row) -> str | None:
@@ -195,12 +193,18 @@ def sum_of(lags: Iterable[Lag]) -> Lag | None:
     )
 
 
-def lag_by(rows: Iterable[Mapping[str, Any]], column: str) -> dict[str, Lag]:
-    """Return value of a column -> the sum over rows of `lag`. Rows without a value, or without a lag, do not count."""
-    lags = defaultdict[str, list[Lag]](list)
-    for row in rows:
-        if row[column] is not None and (row["lag"] is not None or row["is_unknown"]):
-            is_older = row["lag_seconds_is_lower_bound"] or (row["lag"] and row["lag_seconds"] is None)
-            is_lower = bool(row["is_unknown"] or is_older)
-            lags[row[column]].append(Lag(row["lag"], row["lag_seconds"], is_lower, int(row["is_unknown"])))
-    return {value: total for value, own in lags.items() if (total := sum_of(own))}
+LagsBy = Mapping[str, Mapping[str, Lag]]
+"""`task_id` or `topic` -> its value -> the sum of its lag."""
+
+
+def lags_by(reader: WarehouseReader, cluster: str, group_id: str) -> LagsBy:
+    """Return the sums of the lag of a group by task and by topic, as in `lag_sums`."""
+    names = "task_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions"
+    where = f"summed_by IN ('task', 'topic') AND {of_group(cluster, group_id)}"
+    return to_lags(reader.rows(f"SELECT {names} FROM lag_sums WHERE {where}"))  # noqa: S608 - quoted
+
+
+def to_lags(rows: Iterable[Row]) -> LagsBy:
+    """Return sums by task and topic: rows of `lag_sums`. Where nothing can wait, such as in an empty log, is none."""
+    known = [row for row in rows if row["lag"] is not None or row["unknown_partitions"]]
+    return {by: {row[by]: Lag.of(row) for row in known if row[by] is not None} for by in ("task_id", "topic")}

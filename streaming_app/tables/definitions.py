@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -103,6 +103,8 @@ class Table:
     """The sums for views over this table."""
     overview: Overview | None = None
     """For such a view: how its columns are computed."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Column that went with this release -> the column that replaces it; empty: none."""
 
     @property
     def is_view(self) -> bool:
@@ -137,7 +139,7 @@ def _table(data: dict[str, Any]) -> Table:
         sql = _all_sums(summed, columns, data.pop("by"), data.pop("where"))
         columns += _sums_of(summed).columns
     if joins := data.pop("joins", None):
-        queries = {name: _sums_sql("lag", _KEY) if query == _LAG_SUMS else query for name, query in joins.items()}
+        queries = {name: sums_sql("lag", _KEY) if query == _LAG_SUMS else query for name, query in joins.items()}
         data["overview"] = overview = Overview(data.pop("rows"), queries, columns)
         sql = overview.select([column.name for column in columns])
     if "sums" in data:
@@ -152,7 +154,7 @@ _KEY, _LAG_SUMS = ("cluster", "group_id"), "sums of lag"
 def _all_sums(name: str, columns: Iterable[Column], by: Mapping[str, Collection[str]], where: Mapping[str, str]) -> str:
     """Return the query that sums up a table in each of these ways; a column that one of them does not have is null."""
     return " UNION ALL ".join(
-        _sums_sql(name, ["cluster", *keys], where.get(way), [_key(column, way, keys) for column in columns])
+        sums_sql(name, ["cluster", *keys], where.get(way), [_key(column, way, keys) for column in columns])
         for way, keys in by.items()
     )
 
@@ -164,12 +166,21 @@ def _key(column: Column, way: str, keys: Collection[str]) -> str:
     return f"{value} AS {column.name}"
 
 
-def _sums_sql(name: str, keys: Collection[str], where: str | None = None, shown: Iterable[str] = ()) -> str:
-    """Return the query that sums up a table by these keys, in both dialects; `shown` is instead of the keys."""
+def sums_sql(
+    name: str,
+    keys: Collection[str],
+    where: str | None = None,
+    shown: Iterable[str] = (),
+    rows: str | None = None,
+) -> str:
+    """Return the query that sums up a table by these keys, in both dialects.
+
+    `shown` is instead of the keys; `rows` is a query of rows like those of the table, instead of its rows.
+    """
     sums, by = _sums_of(name), ", ".join(keys)
     condition = " AND ".join(filter(None, (sums.where, where)))
-    names = ", ".join(shown) or by
-    return f"SELECT {names}, {sums.select} FROM {name} WHERE {condition} GROUP BY {by}"  # noqa: S608 - our own names
+    names, source = ", ".join(shown) or by, f"({rows}) AS summed" if rows else name
+    return f"SELECT {names}, {sums.select} FROM {source} WHERE {condition} GROUP BY {by}"  # noqa: S608 - our own names
 
 
 def overview() -> Overview:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import QueryBuilder
 
 from streaming_app.chunks import chunks
-from streaming_app.tables.arrow import to_arrow
+from streaming_app.tables.arrow import to_arrow, with_plain_types
 from streaming_app.tables.data_files import CLUSTER, EncodedFile, StoredFile, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.object_store import read_file
@@ -110,7 +110,7 @@ def delete_expired(own: RustTable, current: TableFiles, groups: RustTable | None
 def _read(content: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     """Yield the rows of a file in parts, each small enough for the memory."""
     for batch in content.iter_batches(_ROWS, columns=columns, use_threads=False):
-        yield pa.Table.from_batches([batch])
+        yield with_plain_types(pa.Table.from_batches([batch]))  # Arrow filters no maps of delta-rs' string views
 
 
 def _expired(rows: pa.Table, time: str, cutoff: datetime) -> pa.BooleanArray:

@@ -24,7 +24,7 @@ from streaming_app.tables.definitions import (
     table,
     view_sql,
 )
-from streaming_app.tables.formats import BEFORE, is_older, why_refused
+from streaming_app.tables.formats import BEFORE, THIS, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
@@ -44,6 +44,15 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
+_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
+_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
+_GONE = {
+    "incidents": "alerts, with one row for each problem of a group, and its cause",
+    **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
+}
+"""View that went with this release -> what replaces it."""
+_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
 _REMOVED = {
     "incidents": "alerts, which has one row for each problem, with its `cause`",
@@ -156,8 +165,14 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
-        if (missing := _MISSING.search(text)) and (name := missing[1] or missing[2]) in _REMOVED:
-            return WarehouseError(f"There is no {name} since 0.4: instead there is {_REMOVED[name]}")
+        if (view := _NO_TABLE.search(text)) and view[1] in _GONE:
+            return WarehouseError(f"The query failed: {view[1]} went with {THIS}: use {_GONE[view[1]]}")
+        found = _NO_FIELD.search(text)
+        column = found[1] if found else ""
+        for name in sorted(self._known):
+            if (instead := table(name).gone.get(column)) is not None:
+                use = f": use {instead}" if instead else ""
+                return WarehouseError(f"The query failed: the column {column} of {name} went with {THIS}{use}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

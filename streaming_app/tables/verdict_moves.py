@@ -14,8 +14,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from streaming_app.tables.arrow import to_arrow, with_plain_types
+from streaming_app.tables.columns import add_columns
+from streaming_app.tables.definitions import table
 from streaming_app.tables.formats import is_older
 from streaming_app.tables.location import Location
+from streaming_app.tables.table_creation import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +73,7 @@ def move_verdicts(own: RustTable, _moved: Callable[[int, int], None]) -> None:
         if found.num_rows:
             write_deltalake(history, found.select(own.schema().names).cast(own.schema()), mode="append", **commit)
 
+    add_columns(own, schema_of(table(own.location.name)))
     try:
         own.change(write)
     except OSError:

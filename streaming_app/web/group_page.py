@@ -14,14 +14,14 @@ from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy
-from streaming_app.lag.statuses import LEFT_OVER
-from streaming_app.lag.statuses import OK as IN_TIME
-from streaming_app.queries.behind import behind_series, lag_at
+from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
+from streaming_app.lag.statuses import OK as NOTHING_WAITS
+from streaming_app.queries.behind import behind_series, lag_at, lags_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import group_at, parse_tasks, read_events
-from streaming_app.queries.lag import lag_by, sum_of
+from streaming_app.queries.lag import lags_by, sum_of
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
@@ -69,7 +69,7 @@ WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 
 """
 _LAG = """
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, lag_seconds_is_lower_bound,
-       status, subtopology_id, partition_time, task_id, client_host, leader, observed_at
+       offset_status, late_since, subtopology_id, partition_time, task_id, client_host, leader, observed_at
 FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {most}
 """
 
@@ -87,6 +87,7 @@ def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[s
     return {
         "row": row,
         "lag": lag_rows(reader, cluster, group_id),
+        "lags": lags_by(reader, cluster, group_id),
         "copies": read_copies(reader, own),
         "topics": read_topics(reader, cluster, [row])[group_id],
         "described": next(iter(described), None),
@@ -129,7 +130,8 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
         "assignments": [*_assignments(group)],
     }
     row = {**dict.fromkeys(table("groups").names), **group, **epochs, **members, "subtopologies": parts}
-    return {"row": row, "lag": lag_at(reader, cluster, group_id, at), "knows_topology": known is not None}
+    lag, lags = (read(reader, cluster, group_id, at) for read in (lag_at, lags_at))
+    return {"row": row, "lag": lag, "lags": lags, "knows_topology": known is not None}
 
 
 def _assignments(group: Row) -> Iterator[Row]:
@@ -186,13 +188,13 @@ def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Ga
     begin, end = (None, None) if window.selected else bounds(window)
     one = snapshot.groups.get(group_id, {**NOTHING_KNOWN, "group_id": group_id})
     then = ask(then_of_group, group_id, window.until) if window.until else None
-    present = _shown(row, known["lag"], topics, known["copies"])
+    present = _shown(known, topics, known["copies"])
     return {
         **known,
         **_answers(snapshot, one, known["lag"], one["since"] or row["state_since"]),
         "present": present,
         "then": then,
-        "shown": _shown(then["row"], then["lag"]) if then else present,
+        "shown": _shown(then) if then else present,
         "events": ask(_listed, group_id, begin, end),
         "described_text": status_text(described) if described else None,
         "nodes": node_rows(described) if described else [],
@@ -241,18 +243,17 @@ def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
     return {"step": parts, "command": next(commands, why)}
 
 
-def _shown(
-    row: Row, lag: Sequence[Row], topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()
-) -> dict[str, Any]:
-    """Return what the page shows in the same way of a group now and then, from a row of `groups` and rows of `lag`."""
+def _shown(known: Row, topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()) -> dict[str, Any]:
+    """Return what the page shows in the same way of a group now and then, from `group_now` or `then_of_group`."""
+    row, lag = known["row"], known["lag"]
     tasks = with_copies(row["assignments"] or (), copies)
     return {
         "row": row,
-        "matrix": task_matrix(row["members"] or (), tasks, lag_by(lag, "task_id")),
+        "matrix": task_matrix(row["members"] or (), tasks, known["lags"]["task_id"]),
         "members": [*islice(_members(row, topics), SHOWN_MEMBERS)],
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "lag_sum": sum_of(lag_by(lag, "topic").values()),
+        "lag_sum": sum_of(known["lags"]["topic"].values()),
     }
 
 
@@ -308,7 +309,9 @@ def behind_tasks(lag: Iterable[Row]) -> list[Row]:
     Each has the `name` of the task, and the `host` that has it.
     """
     found: dict[str, Row] = {}
-    late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
+    late = [
+        one for one in lag if one["late_since"] or one["offset_status"] not in {NOTHING_WAITS, HELD, WAITS, LEFT_OVER}
+    ]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
         found.setdefault(name, {**one, "name": name, "host": host_of(one["client_host"])})

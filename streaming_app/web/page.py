@@ -201,7 +201,7 @@ class Page:
             graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, is_open)
             return JSONResponse(_linked(graph, parameters.get("cluster"), None).to_json())
         known = self._known(request, snapshot)
-        shown, lag, described = known["row"], known["lag"], known["described"]
+        shown, lags, described = known["row"], known["lags"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
@@ -210,8 +210,8 @@ class Page:
             if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
-            shown, lag = then["row"], then["lag"]
-        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
+            shown, lags = then["row"], then["lags"]
+        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lags["topic"])
         if level == "map":
             graph = topology.map()
         elif described:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOPIC
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.queries.lag import lag_by, sum_of
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.text import count
 from streaming_app.web.graph import Graph, Node
 from streaming_app.web.words import short_name
@@ -37,12 +37,12 @@ _NODES = (SOURCE, PROCESSOR, SINK)
 
 
 class TopologyGraph:
-    """Draws the topology of a group, from its row of `groups` and its rows of `lag`, if there are any."""
+    """Draws the topology of a group, from its row of `groups` and the lag of its topics, as far as it is known."""
 
     def __init__(
-        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
+        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]
     ) -> None:
-        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag_by(lag, "topic")
+        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag
         self._tasks = defaultdict[str, list[Row]](list)
         for row in assignments:
             self._tasks[row["subtopology_id"]].append(row)

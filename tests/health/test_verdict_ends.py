@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -22,7 +23,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
-from tests.support.health_harness import NOW, ago, bad, facts, group, states, unmoved, verdict, waiting, work
+from tests.support.health_harness import NOW, ago, bad, facts, group, late, states, unmoved, verdict, waiting, work
 from tests.support.lag_harness import row
 
 
@@ -53,7 +54,7 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
 
 
 def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
-    lost = row(status="LOST", committed_offset=90, log_start_offset=790)
+    lost = row(offset_status="LOST", committed_offset=90, log_start_offset=790)
     known = waiting(ago(minutes=2), lost=unmoved(NOW, offsets=700, named=(lost,)))
     assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
     found = verdict(facts(group("Empty", ago(minutes=2)), known))
@@ -61,7 +62,7 @@ def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
 
 
 def test_records_lost_in_more_partitions_than_are_named_are_not_over_while_one_is_hidden() -> None:
-    lost = [row(partition=n, status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
+    lost = [row(partition=n, offset_status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
     at_first = waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=lost[:20], count=21))
     losing = verdict(facts(group(), at_first))
     assert (losing.verdict, losing.evidence["partition_count"]) == (LOSING, 21)
@@ -119,12 +120,17 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known
 
 
 @pytest.mark.parametrize(
-    ("may_be_slow", "expected"),
-    [(True, BEHIND), (False, OK)],
-    ids=["not known yet", "catches up"],
+    ("slow", "waits", "expected"),
+    [(ago(hours=2), True, BEHIND), (ago(hours=2), None, BEHIND), (NOW, True, OK), (NOW, None, UNKNOWN)],
+    ids=["it does not catch up", "that is not known", "it catches up", "what caught up is not known"],
 )
-def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(*, may_be_slow: bool, expected: str) -> None:
-    known = facts(group(), waiting(ago(minutes=50), progressed_at=NOW, may_be_slow=may_be_slow))
+def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(
+    slow: datetime, waits: bool | None, expected: str
+) -> None:
+    progress = {("orders", n): one for n, one in enumerate([*late((ago(hours=3), slow)).values(), Standing(row())])}
+    progress["orders", 0].waits = waits
+    unknown = int(waits is None)
+    known = facts(group(), waiting(ago(hours=3), progressed_at=NOW, progress=progress, unknown=unknown, partitions=2))
     assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
 
 

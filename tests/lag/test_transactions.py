@@ -60,10 +60,10 @@ def held(log: Log, passes: int = 40) -> GroupWork:
 def test_a_group_at_the_last_stable_offset_has_no_work_and_its_lag_is_still_up_to_the_end() -> None:
     log = Log()
     found = held(log)
-    assert (found.waiting, found.offsets, found.stalled, found.slow) == (0, 0, None, None)
+    assert (found.waiting, found.offsets, found.stalled) == (0, 0, None)
     assert found.held == {(TOPIC, 0): T0 + 30}  # when the first record of the transaction was seen
     (row,) = log.rows
-    assert (row.status, row.lag, row.lag_seconds, row.catch_up_seconds) == ("OK", 49, 0.0, None)
+    assert (row.offset_status, row.lag, row.lag_seconds, row.catch_up_seconds) == ("HELD", 49, 0.0, None)
     assert log.seen(150, 150, 150).held == {}
 
 
@@ -184,7 +184,7 @@ def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a
     assert stalled is not None
     assert (stalled.since, stalled.offsets, stalled.count) == (T0 + 300, 50, 1)
     (row,) = log.rows
-    assert (row.lag, row.lag_seconds_is_lower_bound, row.behind_since) == (50, True, T0 + 300)
+    assert (row.lag, row.lag_seconds_is_lower_bound, row.waits_since) == (50, True, T0 + 300)
     again = log.restarted()
     again.tasks = replace(RUNS, stable_since=log.now - 90)  # a rebalance meanwhile changes nothing
     found = again.seen(None, 90, 90).stalled

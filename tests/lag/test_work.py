@@ -61,16 +61,15 @@ def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None
     assert (stalled.unowned, len(stalled.tasks)) == (2, 12)
 
 
-def test_it_is_stalled_also_while_the_group_rebalances_and_its_status_is_held() -> None:
+def test_it_is_stalled_also_while_the_group_rebalances() -> None:
     some = [owned(log_end_offset=100 + n) for n in range(12)]
-    found = passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP]
-    assert (found.is_held, found.stalled is not None) == (True, True)
+    assert passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP].stalled
 
 
 def test_the_patience_of_a_group_counts_whether_it_ever_committed() -> None:
     none = {"committed_offset": None, "committed_at": None}
     comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(42)]
-    rare = [owned(log_end_offset=100 + n, commit_interval_seconds=256.0) for n in range(42)]
+    rare = [owned(log_end_offset=100 + n) for n in range(42)]
     for rows, first in ((comes, 1), (rare, 0)):
         for patience in (300.0, 1_200.0):
             count = first + round(patience / 30)
@@ -141,7 +140,7 @@ def test_a_run_that_begins_knows_by_the_state_of_the_group_when_its_tasks_came(
     state: str, seconds: float, *, restores: bool
 ) -> None:
     tracker = LagTracker()
-    stored = owned(behind_since=T0 - 5000, committed_at=T0 - 5000)
+    stored = owned(waits_since=T0 - 5000, committed_at=T0 - 5000)
     tracker.restore_row(stored)
     tasks = replace(RUNS, stateful=frozenset({"0"}), **{state: T0 - seconds})
     work = passes([stored], {GROUP: tasks}, tracker)[GROUP]
@@ -164,14 +163,12 @@ def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
     assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 990)
 
 
-@pytest.mark.parametrize(
-    ("status", "since", "stalled_since"), [("STALLED", T0 - 900, T0 - 960), ("BEHIND", T0 - 900, None)]
-)
+@pytest.mark.parametrize(("unmoved", "stalled_since"), [(T0 - 960, T0 - 960), (T0 - 60, None)])
 def test_after_a_restart_an_offset_that_is_committed_again_and_again_has_not_moved(
-    status: str, since: float, stalled_since: float | None
+    unmoved: float, stalled_since: float | None
 ) -> None:
     tracker = LagTracker()
-    stored = owned(status=status, status_since=since, behind_since=T0 - 1000, committed_at=T0 - 10)
+    stored = owned(unmoved_since=unmoved, waits_since=T0 - 1000, committed_at=T0 - 10)
     tracker.restore_row(stored)
     stalled = passes([stored], tracker=tracker)[GROUP].stalled
     assert (stalled and stalled.since) == stalled_since
@@ -186,7 +183,7 @@ def test_a_topic_that_was_created_again_has_work_if_its_log_has_records(
         ends = LogEnds(end, start, end, "another", T0 + 30 * n)
         (found,) = tracker.observe({(GROUP, TOPIC, 0): Commit(90, "id", 0, T0)}, {(TOPIC, 0): ends}, {}, T0 + 30 * n)
     work = tracker.work[GROUP]
-    assert (found.status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
+    assert (found.offset_status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
     assert (work.stalled is not None) == bool(waiting)
 
 
@@ -222,8 +219,11 @@ def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_t
 
 
 def test_what_was_lost_is_counted_over_all_partitions() -> None:
-    lost = [row(partition=n, status="LOST", status_since=T0 - n, lost_offsets=count) for n, count in enumerate([7, 5])]
-    held = row(partition=2, status="LOST", status_since=T0, lag=None, lost_offsets=None)
+    lost = [
+        row(partition=n, offset_status="LOST", offset_status_since=T0 - n, lost_offsets=count)
+        for n, count in enumerate([7, 5])
+    ]
+    held = row(partition=2, offset_status="LOST", offset_status_since=T0, lag=None, lost_offsets=None)
     found = work_of([*lost, held, row(partition=3, lost_offsets=None)], T0)[GROUP].lost
     assert found
     assert (found.offsets, found.since, [one.partition for one in found.named]) == (12, T0 - 1, [0, 1, 2])

@@ -12,9 +12,12 @@ import pytest
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, OK, Verdict, pending_evidence
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTable
+from streaming_app.tables.expiry import delete_expired
+from streaming_app.tables.health_tables import HISTORY, EndedProblems, HealthRow, HealthTable
+from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.table_files import TableFiles
 from tests.alerts.examples import make_alert
 from tests.support.health_harness import NOW, ago
 
@@ -65,6 +68,19 @@ def test_a_row_is_written_once_whatever_became_of_the_write(
     table.append(rows[1:])
     assert sorted(table.rows()) == rows
     assert WarehouseReader(tmp_path).rows("SELECT count(*) AS n FROM group_health_history") == [{"n": 3}]
+
+
+def test_the_newest_verdict_of_a_group_does_not_expire_and_its_end_does(
+    tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> None:
+    """Kept, too, if the row of the group has expired: its problem lasts. `groups` is empty here."""
+    path, days = Location.of(create_warehouse(tmp_path)), 30.0
+    table, own = HealthTable(path, "prod"), RustTable(path / HISTORY, "prod")
+    verdicts = [Verdict(DOWN, at, at, "no members") for at in (NOW - timedelta(days=day) for day in (99, 98))]
+    table.append([HealthRow(group_id, one, one.at) for group_id in "ab" for one in verdicts])
+    table.append([HealthRow("b", verdicts[1], verdicts[1].at, is_end=True)])
+    assert delete_expired(own, TableFiles(own), RustTable(path / "groups", "prod"), days) == 4
+    assert [(row.group_id, row.verdict.since) for row in table.rows()] == [("a", NOW - timedelta(days=98))]
 
 
 def test_the_alert_about_a_verdict_is_the_open_one(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> None:

@@ -103,18 +103,21 @@ def test_tables_in_a_store_are_opened_at_the_same_time(
 @pytest.mark.parametrize(
     ("query", "instead"),
     [
-        ("SELECT * FROM incidents", "incidents since 0.4: instead there is alerts, which"),
+        ("SELECT * FROM incidents", "incidents went with 0.4: use alerts, with"),
         (
             "SELECT 1 FROM groups g JOIN task_lag t ON true",
-            "task_lag since 0.4: instead there is lag_sums WHERE summed_",
+            "task_lag went with 0.4: use lag_sums WHERE summed_by",
         ),
-        ("SELECT h.incident_id FROM group_health h", "incident_id since 0.4: instead there is alert_id"),
+        (
+            "SELECT h.incident_id FROM group_health h",
+            "the column incident_id of group_health went with 0.4: use alert_id",
+        ),
     ],
 )
 def test_for_a_removed_view_or_column_the_one_that_replaces_it_is_named(
     query: str, instead: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(WarehouseError, match=f"^There is no {instead}"):
+    with pytest.raises(WarehouseError, match=f"^The query failed: {instead}"):
         WarehouseReader(make_warehouse(tmp_path)).check_is_query(query)
 
 

@@ -78,8 +78,8 @@ def test_an_overview_says_that_no_group_is_in_trouble_only_if_no_verdict_is(tmp_
     beat(warehouse, NOW)
     said = []
     for verdict in ("Unknown", "Ok", "Down"):
-        judged = {"verdict": verdict, "severity": None, "since": NOW, "judged_at": NOW, "why": "w"}
-        replace_rows(warehouse, "group_health", *({**judged, "group_id": one} for one in ("calm", "other")))
+        judged = {"verdict": verdict, "since": NOW, "at": NOW, "judged_at": NOW, "why": "w"}
+        replace_rows(warehouse, "group_health_history", *({**judged, "group_id": one} for one in ("calm", "other")))
         said.append(re.findall(r"No group is[^.;]*[.;]", look(warehouse).get("/").text))
     assert said == [["No group is known to be in trouble;"], ["No group is in trouble."], []]
 
@@ -351,7 +351,13 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
 
 
 def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
-    key = {"cluster": "default", "group_id": "price-feed", "topic": "read", "committed_offset": 5, "status": "OK"}
+    key = {
+        "cluster": "default",
+        "group_id": "price-feed",
+        "topic": "read",
+        "committed_offset": 5,
+        "offset_status": "OK",
+    }
     for partition, time in enumerate([NOW - timedelta(days=400), None]):
         append(sample, "lag", {**key, "partition": partition, "partition_time": time, "observed_at": NOW})
 

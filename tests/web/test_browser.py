@@ -112,14 +112,19 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """2,000 groups, 40 of them with one cause, and one group with 1,000 tasks of which three are in trouble."""
     path = write_sample(tmp_path_factory.mktemp("huge") / "w", NOW, more=2_000, hostile=False)
     judged = {"cluster": "default", "verdict": "Stalled", "severity": "critical", "why": "broker 2 is away"}
-    judged |= {"since": NOW - timedelta(minutes=20), "judged_at": NOW}
+    judged |= {"since": NOW - timedelta(minutes=20), "at": NOW, "judged_at": NOW}
     ids = [f"application-{number:05}" for number in range(40)]
-    append(path, "group_health", *({**judged, "group_id": one} for one in ids))
+    append(path, "group_health_history", *({**judged, "group_id": one} for one in ids))
     alert = {"cluster": "default", "rule": "StreamsGroupStalled", "severity": "critical", "cause": "broker_away:2"}
     alert |= {"since": judged["since"], "opened_at": judged["since"], "summary": "broker 2 is away"}
     append(path, "alerts", *({**alert, "alert_id": one, "group_id": one} for one in ids))
     common = {"cluster": "default", "group_id": "payments-enrichment", "topic": "in", "log_start_offset": 0, "lag": 5}
-    ends = {"committed_offset": 0, "log_end_offset": 5, "status": "OK", "observed_at": NOW - timedelta(minutes=9)}
+    ends = {
+        "committed_offset": 0,
+        "log_end_offset": 5,
+        "offset_status": "OK",
+        "observed_at": NOW - timedelta(minutes=9),
+    }
     rows = [{**common, **ends, "partition": n, "lag_seconds": 4_000.0 * (n in {5, 500, 995})} for n in range(1_000)]
     append(path, "lag_history", *rows)
     append(path, "lag", *({**one, "task_id": f"0_{one['partition']}"} for one in rows))
@@ -208,7 +213,13 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
     for number, minutes, parts in ((10, 1_000, [part("0", ["orders-of-old"])]), (11, 60, newest)):
         times = {"first_seen_at": NOW - timedelta(minutes=minutes), "offset": number}
         append(sample, "topologies", {**topology, **times, "topology_hash": str(number), "subtopologies": parts})
-    samples = {"cluster": "default", "group_id": RICH, "topic": "orders-of-old", "log_start_offset": 0, "status": "OK"}
+    samples = {
+        "cluster": "default",
+        "group_id": RICH,
+        "topic": "orders-of-old",
+        "log_start_offset": 0,
+        "offset_status": "OK",
+    }
     offsets = {"committed_offset": 1_000, "log_end_offset": 1_777, "lag": 777, "lag_seconds": 70.0}
     append(sample, "lag_history", {**samples, **offsets, "partition": 0, "observed_at": NOW - timedelta(minutes=121)})
     at = url_time(NOW - timedelta(minutes=120))

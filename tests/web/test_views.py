@@ -226,7 +226,7 @@ def test_a_group_that_is_of_another_type_now_is_one_group() -> None:
 
 def test_the_map_connects_subtopologies_by_their_topics() -> None:
     row = rich_group(NOW)
-    graph = TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), []).map()
+    graph = TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), {}).map()
     title = {node.id: node.title for node in graph.nodes}
     edges = {(title[start], title[end], kind) for start, end, kind, *_ in graph.edges}
     assert {
@@ -243,13 +243,8 @@ def test_the_map_connects_subtopologies_by_their_topics() -> None:
 
 def test_lag_changes_what_the_boxes_say_and_not_the_layout() -> None:
     row = rich_group(NOW)
-    exact = {"lag_seconds_is_lower_bound": False}
-    lag = [
-        {"topic": "orders", "lag": 1_200, "lag_seconds": 75.0, "is_unknown": False, **exact},
-        {"topic": "orders", "lag": None, "lag_seconds": None, "is_unknown": True, **exact},
-    ]
-    more = [{**lag[0], "lag": 9_999}, lag[1]]
-    graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), rows).map() for rows in (lag, more)]
+    lags = [{"orders": Lag(number, 75.0, is_lower_bound=True, unknown_partitions=1)} for number in (1_200, 9_999)]
+    graphs = [TopologyGraph(row["group_id"], row["subtopologies"], hosts_of(row), one).map() for one in lags]
     orders = next(node for node in graphs[0].nodes if node.title == "orders")
     assert orders.lines == ["lag ≥ 1,200 · ≥ 1 min 15 s"]
     assert graphs[0].layout_key == graphs[1].layout_key

@@ -44,27 +44,7 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
-_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
-_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
-_NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
-_GONE = {
-    "incidents": "alerts, with one row for each problem of a group, and its cause",
-    **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
-}
-"""View that went with this release -> what replaces it."""
-_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
-_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
-_REMOVED = {
-    "incidents": "alerts, which has one row for each problem, with its `cause`",
-    "group_lag": "lag_sums WHERE summed_by = 'group'",
-    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
-    "task_lag": "lag_sums WHERE summed_by = 'task'",
-    "incident_id": "alert_id",
-    "inputs_age": "inputs_at, the time of the facts",
-}
-"""What 0.4 has instead of a view or a column of 0.3."""
-_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
-_FIELD = re.compile(r"(\w+):")  # in the type of a column
+_NO_FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
 

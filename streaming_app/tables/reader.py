@@ -44,7 +44,15 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
-_NO_FIELD = re.compile(r"(\w+):")  # in the type of a column
+_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
+_NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
+_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_GONE = {
+    "incidents": "alerts, with one row for each problem of a group, and its cause",
+    **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
+}
+"""View that went with this release -> what replaces it."""
+_FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
 

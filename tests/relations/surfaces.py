@@ -68,7 +68,10 @@ def expected(verdicts: Mapping[str, Verdict], problems: Iterable[Problem]) -> di
 
 def by_sql(warehouse: Path, _now: datetime) -> dict[str, Said]:
     rows = WarehouseReader(warehouse).rows("SELECT * FROM group_overview")
-    return {one["group_id"]: Said(*map(one.get, _NAMES), _iso(one["since"]), one["alert_severity"]) for one in rows}
+    return {
+        one["group_id"]: Said(one["verdict"], one["severity"], _iso(one["since"]), one["alert_severity"])
+        for one in rows
+    }
 
 
 def by_list(warehouse: Path, _now: datetime) -> dict[str, Said]:
@@ -107,7 +110,6 @@ SURFACES: Mapping[str, Callable[[Path, datetime], Mapping[str, Said]]] = {
     "why": by_why,
     "page": by_page,
 }
-_NAMES = ("verdict", "severity")
 
 
 def check(warehouse: Path, verdicts: Mapping[str, Verdict], problems: list[Problem], now: datetime) -> None:

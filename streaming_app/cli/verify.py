@@ -14,7 +14,7 @@ import click
 from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json
 from streaming_app.tables.location import Location
-from streaming_app.text import first_of
+from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
     from streaming_app.checks.verification import Report
@@ -110,9 +110,9 @@ def _not_compared_lines(report: Report) -> Iterator[str]:
 
 def _summary(report: Report) -> str:
     differing = len({difference.group_id for difference in report.differences})
-    parts = [f"{report.agreeing:,} groups agree"]
+    parts = [count(report.agreeing, "group agrees", "groups agree")]
     if report.stateless:
         parts.append(f"{report.stateless:,} of them without the state, which their broker does not write to the log")
-    parts.append(f"{differing:,} differ")
+    parts.append(count(differing, "differs", "differ"))
     parts += [f"{len(report.not_compared):,} not compared"] if report.not_compared else []
     return ", ".join(parts)

@@ -110,7 +110,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         known_since=earlier.descriptions_since if earlier else None,
         removed_at=earlier.descriptions_removed_at if earlier else None,
     )
-    heartbeat, disks = Heartbeat(job, descriptions), Disks(config)
+    heartbeat, disks = Heartbeat(job, descriptions, earlier), Disks(config)
     wanted = wanted_services(config)
     lag = LagService(job) if config.lag.enabled else None
     facts = BrokerFacts(job, lag.held if lag else list) if FACTS in wanted else None

@@ -33,9 +33,8 @@ _MOVE_AFTER = 20  # heartbeats
 _TABLES = (
     (
         "Groups",
-        "SELECT g.group_id, verdict, g.state, group_epoch, topology_epoch, member_count AS members, "
-        "description_status, unsolicited_pushes AS unsolicited FROM groups g LEFT JOIN group_health h "
-        "ON h.cluster = g.cluster AND h.group_id = g.group_id WHERE g.cluster = {cluster} ORDER BY g.group_id",
+        "SELECT group_id, group_type, verdict, state, group_epoch, topology_epoch, member_count AS members, "
+        "description_status FROM group_overview WHERE cluster = {cluster} ORDER BY group_id",
     ),
     (
         "Members",

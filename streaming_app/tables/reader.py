@@ -46,6 +46,24 @@ _NO_QUERY = (
 """Parts of DataFusion's messages about a text that is not a query."""
 _NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
+_GONE = {
+    "incidents": "alerts, with one row for each problem of a group, and its cause",
+    **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
+}
+"""View that went with this release -> what replaces it."""
+_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
+_LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_REMOVED = {
+    "incidents": "alerts, which has one row for each problem, with its `cause`",
+    "group_lag": "lag_sums WHERE summed_by = 'group'",
+    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
+    "task_lag": "lag_sums WHERE summed_by = 'task'",
+    "incident_id": "alert_id",
+    "inputs_age": "inputs_at, the time of the facts",
+}
+"""What 0.4 has instead of a view or a column of 0.3."""
+_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
@@ -63,9 +81,13 @@ class WarehouseReader:
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
-        """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
-        if not self._location.is_local and names:
-            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in names}
+        """Start to open in parallel the tables that will be read, or that these views read.
+
+        In a store, each needs several requests in turn.
+        """
+        if not self._location.is_local:
+            new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
+            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in new}
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -134,7 +156,7 @@ class WarehouseReader:
         """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
-            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            self.open_ahead(*named)
             for name in named:
                 self._open(name)
 
@@ -143,6 +165,8 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
+        if (view := _NO_TABLE.search(text)) and view[1] in _GONE:
+            return WarehouseError(f"The query failed: {view[1]} went with {THIS}: use {_GONE[view[1]]}")
         found = _NO_FIELD.search(text)
         column = found[1] if found else ""
         for name in sorted(self._known):

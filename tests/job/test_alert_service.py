@@ -27,7 +27,7 @@ from streaming_app.notify.old_problems import OLD_PROBLEMS
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTable
 from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.a_job import a_job
@@ -166,7 +166,7 @@ def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness:
         harness.restart()
         harness.groups.snapshots = {"g": failed_group()}  # of which the service before has sent nothing
         harness.service.finish(600)
-        (row,) = HealthTables(harness.path, "default").rows()
+        (row,) = HealthTable(harness.path, "default").rows()
         assert row.labels == harness.alert().labels == labels
     assert harness.sink.events() == [FIRING]
 

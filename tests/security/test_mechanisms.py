@@ -129,7 +129,7 @@ def test_every_mechanism_works_for_job_topic_metadata_and_verify_and_no_secret_i
     with closing(SharedConnection(properties, Admin)) as connection:
         assert PartitionCounts(connection, lines.append)(["missing"]) == {}
     result = verify(address, config, warehouse)
-    assert (result.exit_code, result.output) == (0, "1 groups agree, 0 differ\n")
+    assert (result.exit_code, result.output) == (0, "1 group agrees, 0 differ\n")
 
     contents = [path.read_bytes() for path in warehouse.rglob("*") if path.is_file()]
     contents += [spark_log(spark).read_bytes(), *(line.encode() for line in lines)]

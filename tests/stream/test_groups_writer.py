@@ -255,7 +255,7 @@ def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSessi
     streaming_app.open_warehouse(spark, few)
     for definition in (*tables(), *views()):
         seen = spark.sql(f"SELECT * FROM {definition.name}")
-        without = {"group_id"} if definition.name in {"log_ends", "incidents"} else set()  # of partitions, and causes
+        without = {"group_id"} if definition.name == "log_ends" else set()  # of partitions
         assert set(definition.names) <= set(seen.columns)
         assert {"cluster", "group_id"} - set(seen.columns) <= without
         (own,) = WarehouseReader(few).rows(f"SELECT count(*) AS n FROM {definition.name}")

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from offsets_decoder import encode
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.cli.main import main
-from streaming_app.queries.groups import find_groups, list_groups
+from streaming_app.queries.groups import find_groups
+from streaming_app.queries.overview import list_groups
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables.reader import WarehouseReader, quote

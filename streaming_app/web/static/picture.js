@@ -443,7 +443,10 @@ export class Picture {
     this.svg.addEventListener("pointerup", end);
     this.svg.addEventListener("pointercancel", end);
     this.svg.addEventListener("dragstart", (event) => event.preventDefault());
-    const idOf = (event) => event.target.closest?.("a")?.closest("[id^=n], [id^=b]")?.id;
+    const idOf = (event) => {
+      const id = event.target.closest?.("a")?.closest("[id^=n], [id^=b]")?.id;
+      return this.#elements.has(id) ? id : undefined;
+    };
     this.svg.addEventListener("focusin", (event) => this.#select(idOf(event)));
     this.svg.addEventListener("pointerover", (event) => this.#highlight(idOf(event)));
     this.svg.addEventListener("click", (event) => {

@@ -248,7 +248,7 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
             is_same = abs(before - after) <= SECONDS
         saw_the_end = _lines(first) > _lines(second)  # of several verdicts one after the other, it saw the last ones
         if one.away and name in {"opened_at", "ended_at"}:  # it could not be told before the job was back
-            window = one.away[0] - SECONDS, one.back + GRACE
+            window = 0.0 if one.is_first else one.away[0] - SECONDS, one.back + GRACE
             is_same |= is_within(window, before) and (is_within(window, after) or (saw_the_end and name == "opened_at"))
         if one.away and name == "since":
             is_later = any(text in second.why for text in _LATER) or saw_the_end

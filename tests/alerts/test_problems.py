@@ -156,11 +156,13 @@ def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_tha
     problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
     restarted = make((*ended, open_one(problems)))
     for one in (problems, restarted):
-        one.end_calm(at(54))
+        one.end_calm(at(54), is_known=bool)
         assert "it is over if that lasts until" in open_one(one).summary
         one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
         one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
-        one.end_calm(at(60) + CALM)
+        one.end_calm(at(60) + CALM, is_known=lambda _group_id: False)
+        assert open_one(one).state == FIRING
+        one.end_calm(at(60) + CALM, is_known=bool)
         (last, *_), _ = changes(one)
         assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
         assert one.open == {}

@@ -311,7 +311,11 @@ def troubled_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPa
         times = {"since": since, "judged_at": since, "inputs_at": NOW - timedelta(seconds=40)}
         losing = {"losing_at": NOW + timedelta(minutes=loses_in)} if loses_in else {}
         common = {"severity": "critical", **of_group}
-        append(path, "group_health", {**common, **times, **losing, "verdict": verdict, "why": why, "evidence": "{}"})
+        append(
+            path,
+            "group_health_history",
+            {**common, "at": since, **times, **losing, "verdict": verdict, "why": why, "evidence": "{}"},
+        )
         opened = {"alert_id": name, "opened_at": since, "since": since, "summary": f"{name}: {why}", "evidence": "{}"}
         rule = f"StreamsGroup{'Losing' if verdict == 'Restoring' else verdict}"
         append(path, "alerts", {**common, **opened, "rule": rule, "deliveries": []})
@@ -319,7 +323,8 @@ def troubled_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPa
         offsets = {
             "lag": 9_000,
             "lag_seconds": 60.0 * minutes,
-            "status": "STALLED",
+            "offset_status": "WAITS",
+            "late_since": since,
             "task_id": "0_0",
             "observed_at": NOW,
         }

@@ -119,7 +119,7 @@ class LagService(Poller):
         self._tries = self._tries + 1 if self.result and self.result.may_come else 0
         super().succeeded()
 
-    def leave(self) -> None:
+    def on_end(self) -> None:
         """Save the samples if that takes little time."""
         with suppress(OSError):
             if self.result is not None and self._save_seconds < CLOSE_SECONDS / 2:
@@ -172,7 +172,7 @@ class LagService(Poller):
             key = (row.group_id, row.topic, row.partition)
             if row.lag is None and key not in known:  # the lag was never known
                 continue
-            value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
+            value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.offset_status, row.lag is None)
             history[key] = at, before = known.get(key, (0.0, None))
             if not 0 <= now - at < (_HISTORY_SECONDS if value != before else HISTORY_REST_SECONDS):
                 new.append(row)

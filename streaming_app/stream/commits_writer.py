@@ -37,7 +37,7 @@ from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ class CommitsBatchWriter:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
-        outcome = self._write(rows, Batch(batch_writers(self._options.cluster, query)[:1], batch_id))
+        outcome = self._write(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
         if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
@@ -118,7 +118,7 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: Batch) -> BatchCounts:
+    def _write(self, rows: BatchRows, written_by: BatchId) -> BatchCounts:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         undecodable = microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist()
         self._append_new("quarantine", "partition", undecodable, written_by)
@@ -131,7 +131,7 @@ class CommitsBatchWriter:
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
-    def _add_type_changes(self, rows: Sequence[Row], written_by: Batch) -> None:
+    def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
@@ -156,7 +156,7 @@ class CommitsBatchWriter:
         ]
         self._append_new("group_events", "group_id", events, written_by)
 
-    def _append_new(self, name: str, of: str, rows: Sequence[Row], written_by: Batch) -> None:
+    def _append_new(self, name: str, of: str, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append the rows that a table does not have yet, by the column `of` and their offset.
 
         A new reading of the topic makes rows again.

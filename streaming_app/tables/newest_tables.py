@@ -26,7 +26,7 @@ from streaming_app.groups.group import READ_AGAIN
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, query_bounded, time_literal
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class NewestTables:
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
-    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: Batch) -> None:
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: BatchId) -> None:
         """Append rows, or the rows of files, of a batch exactly once. Raises OSError.
 
         Where much was appended, the table is maintained sooner.

@@ -47,6 +47,19 @@ _NO_QUERY = (
 )
 """Parts of DataFusion's messages about a text that is not a query."""
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_REMOVED = {
+    "incidents": "alerts, which has one row for each problem, with its `cause`",
+    "group_lag": "lag_sums WHERE summed_by = 'group'",
+    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
+    "task_lag": "lag_sums WHERE summed_by = 'task'",
+    "incident_id": "alert_id",
+    "inputs_age": "inputs_at, the time of the facts",
+    "status": "offset_status in lag: it says what offsets prove, and the verdict of the group judges",
+    "status_since": "offset_status_since",
+    "behind_since": "waits_since",
+}
+"""What 0.4 has instead of a view or a column of 0.3."""
+_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
@@ -64,9 +77,13 @@ class WarehouseReader:
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
-        """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
-        if not self._location.is_local and names:
-            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in names}
+        """Start to open in parallel the tables that will be read, or that these views read.
+
+        In a store, each needs several requests in turn.
+        """
+        if not self._location.is_local:
+            new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
+            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in new}
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -135,7 +152,7 @@ class WarehouseReader:
         """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
-            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            self.open_ahead(*named)
             for name in named:
                 self._open(name)
 
@@ -144,6 +161,8 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
+        if (missing := _MISSING.search(text)) and (name := missing[1] or missing[2]) in _REMOVED:
+            return WarehouseError(f"There is no {name} since 0.4: instead there is {_REMOVED[name]}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

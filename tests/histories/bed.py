@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
@@ -25,7 +27,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, Group, LogRecord
+from streaming_app.groups.group import Group, GroupEvent, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct_snapshot, group_snapshot
@@ -45,7 +47,7 @@ from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.traffic import Seen
 from tests.histories.world import Transform, World
-from tests.notify.kept import Told
+from tests.notify.kept import Told as Sink
 from tests.support.failed_rules import no_rule_fails
 
 RunningHoursLookup = Callable[[str], Sequence[TimeInterval]]
@@ -56,6 +58,14 @@ _PAGER = "pager"
 _READ = 200  # members of a group, as in `job.group_cache`
 
 
+class StoredLag(NamedTuple):
+    """What the tables have of lag."""
+
+    samples: Mapping[TopicPartition, tuple[str | None, Sequence[tuple[int, float]]]] = MappingProxyType({})
+    """Partition -> the id of its topic, and pairs of end offset and time."""
+    rows: Sequence[LagRow] = ()
+
+
 class LagPasses:
     """The passes of a job over the lag, as `job.lag_pass` does them, over what the traffic of a history shows."""
 
@@ -63,24 +73,27 @@ class LagPasses:
         self,
         seen: Sequence[Seen],
         states: Mapping[str, Group],
-        before: LagPasses | None,
+        before: StoredLag,
         patience: Callable[[str], float],
     ) -> None:
         """Begin with what the passes of the run before left in the tables."""
         self._seen, self._states = seen, states
         self._next: int | None = None
         self._tracker = LagTracker(patience=patience)
-        self._rows: list[LagRow] = []
+        self._rows = before.rows
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
         self.work: Mapping[str, GroupWork] | None = None
         """That of the newest pass of this run; None before the first one."""
         self.away: dict[str, frozenset[str]] = {}
-        if before:
-            for (topic, partition), samples in before._tracker.samples().items():
-                self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
-            self._rows = before._rows
-            for row in before._rows:
-                self._tracker.restore_row(row)
+        for (topic, partition), (topic_id, pairs) in before.samples.items():
+            self._tracker.restore_samples(topic, partition, topic_id, pairs)
+        for row in before.rows:
+            self._tracker.restore_row(row)
+
+    def stored(self) -> StoredLag:
+        """Return what the tables have after the newest pass."""
+        samples = {key: (one.topic_id, one.pairs()) for key, one in self._tracker.samples().items()}
+        return StoredLag(samples, self._rows)
 
     def read(self, after: float, at: float) -> None:
         """Do the newest pass that is due at a time; the first one is none that was due `after` or earlier."""
@@ -152,24 +165,29 @@ class LagPasses:
         return known[1]
 
 
-@dataclass(frozen=True)
-class Fired:
-    """An alert that fired, with the seconds since the start at which it did and was resolved."""
+class Told(NamedTuple):
+    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
 
-    rule: str
     group_id: str | None
-    at: float
-    resolved_at: float | None
-    summary: str
-    severity: str = ""
-    ended_by: str | None = None
+    rule: str
+    severity: str
+    opened_at: float
+    ended_at: float | None
+    ended_by: str | None
+    since: float
+    why: str = ""
+    """The texts of its timeline."""
+
+    @property
+    def what(self) -> tuple[str | None, str]:
+        """Group and rule."""
+        return self.group_id, self.rule
 
 
 @dataclass
 class Outcome:
     """What an on-call person heard."""
 
-    fired: list[Fired] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
     """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
@@ -180,6 +198,14 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     groups: Mapping[str, Group] = field(default_factory=dict)
     """What is folded of each group in the end."""
+    moments: Mapping[float, Moment] = field(default_factory=dict)
+    """Time -> what was stored then, for the times that were asked for."""
+
+    @property
+    def fired(self) -> list[Told]:
+        """The problems that were open, in the order in which they opened."""
+        found = (_told(one) for one in self.all_problems if one.opened_at)
+        return sorted(found, key=lambda one: (one.opened_at, *one[:2]))
 
 
 @dataclass
@@ -187,7 +213,7 @@ class _Tables:
     """What survives a restart of the job."""
 
     states: dict[str, Group] = field(default_factory=dict)
-    events: dict[str, list[Event]] = field(default_factory=dict)
+    events: dict[str, list[GroupEvent]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -195,7 +221,27 @@ class _Tables:
     ends: int = 0
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
-    lag: LagPasses | None = None
+    lag: Callable[[], StoredLag] = StoredLag
+
+    def copy(self) -> _Tables:
+        """Return what the tables have now: they change, and what is in them does not."""
+        lag = self.lag()
+        copies = {one.name: copy(getattr(self, one.name)) for one in fields(self)}
+        events = {group_id: list(those) for group_id, those in self.events.items()}
+        return _Tables(**copies | {"events": events, "lag": lambda: lag})
+
+
+class Moment(NamedTuple):
+    """What is stored at a moment of a run, from which another run can go on with a job that starts."""
+
+    at: float
+    read: int
+    """How many records of the log are read."""
+    tables: _Tables
+
+    def outcome(self) -> Outcome:
+        """Return what was told until then."""
+        return _outcome(self.tables)
 
 
 class _Job:
@@ -223,15 +269,15 @@ class _Job:
             **declared,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
-        self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
+        self.outbox = Outbox(Sink(_PAGER), self.engine.lifecycle)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
         self._copies_read = 0
         self._copies_read_at = -STEP
-        self._lag = tables.lag = LagPasses(
-            world.lag, tables.states, tables.lag, settings.patience_of("StreamsGroupStalled", 300.0)
-        )
+        patience = settings.patience_of("StreamsGroupStalled", 300.0)
+        self._lag = LagPasses(world.lag, tables.states, tables.lag(), patience)
+        tables.lag = self._lag.stored
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
         """Read these records, which were written since `earliest`, and evaluate the rules."""
@@ -285,8 +331,10 @@ class _Job:
         if (lag := self._lag.next_at()) is not None:
             yield lag
 
-    def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
-        changed: dict[str, tuple[list[Event], list[Event]]] = {}
+    def _fold(
+        self, records: list[tuple[str, LogRecord]], at: float
+    ) -> dict[str, tuple[list[GroupEvent], list[GroupEvent]]]:
+        changed: dict[str, tuple[list[GroupEvent], list[GroupEvent]]] = {}
         tables = self._tables
         for group_id, those in groupby(sorted(records, key=lambda one: one[0]), key=lambda one: one[0]):
             state = tables.states.get(group_id)
@@ -402,28 +450,37 @@ def run(
     only_changes: bool = False,
     restarts: Sequence[float] = (),
     declared: Mapping[str, Any] = MappingProxyType({}),
+    moments: Iterable[float] = (),
+    begun: Moment | None = None,
+    until: float = inf,
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
     answered, and every ten minutes. It is killed and started again at each of the times `restarts`, in order.
-    `declared` are further fields of `EngineSettings`.
+    `declared` are further fields of `EngineSettings`. The outcome has the `moments` of these times, multiples of
+    `STEP`. A run that was the same until such a moment may go on from there (`begun`). It ends before `until`.
     """
     world = World.of(history)
     world = transform(world) if transform else world
     log = world.log
-    tables, outcome = _Tables(), Outcome()
+    at, read, tables = begun or Moment(history.watched_from, 0, _Tables())
+    tables = tables.copy()  # what begins at a moment does not change it
+    saved, wanted = dict[float, Moment](), deque(sorted({*moments}))
     configured = [(-1.0, history.settings), *sorted(history.later_settings.items())]
     settings = AlertSettings()
     hours_of = _running_hours(history)
     job: _Job | None = None
-    read, at, read_at = 0, history.watched_from, None
+    read_at: float | None = None
     killed = deque(restarts)
-    while at <= history.seconds:
+    while at <= history.seconds and at < until:
+        while wanted and wanted[0] <= at:
+            moment = Moment(wanted.popleft(), read, tables.copy())
+            saved[moment.at] = moment
         if any(begin <= at < end for begin, end in world.job_downtimes):
             job, at = None, at + STEP
             continue
-        if configured and configured[0][0] <= at:
+        while configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
         while killed and killed[0] <= at:
             job = None
@@ -442,17 +499,25 @@ def run(
             known += [killed[0]] if killed else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
-    outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
+    saved |= dict.fromkeys(wanted, Moment(at, read, tables.copy()))
     if job:
         job.outbox.release()
         job.send(_time(at), at)
-    outcome.notifications, outcome.rules = tables.notifications, tables.rules
-    outcome.all_problems = list(tables.problems.values())
-    outcome.problems = [one for one in outcome.all_problems if one.subject == HEALTH]
-    outcome.changes, outcome.groups = tables.changes, tables.states
+    return replace(_outcome(tables), moments=saved)
+
+
+def _outcome(tables: _Tables) -> Outcome:
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
-    return outcome
+    problems = [*tables.problems.values()]
+    return Outcome(
+        tables.rules,
+        tables.notifications,
+        [one for one in problems if one.subject == HEALTH],
+        problems,
+        tables.changes,
+        tables.states,
+    )
 
 
 def each(seconds: float, until: float, begin: float = 0.0) -> list[float]:
@@ -491,13 +556,17 @@ def _row(group: Group) -> dict[str, Any]:
     return to_row("default", few) | counts
 
 
-def _fired(tables: _Tables) -> Iterator[Fired]:
-    for alert in tables.problems.values():
-        if alert.opened_at is not None:
-            resolved = (alert.ended_at - START).total_seconds() if alert.ended_at else None
-            at = (alert.opened_at - START).total_seconds()
-            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity, alert.ended_by)
+def _told(one: Problem) -> Told:
+    assert one.opened_at
+    ended_at = seconds(one.ended_at) if one.ended_at else None
+    times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
+    return Told(one.group_id, one.rule, one.severity, *times, "; ".join(line.why for line in one.timeline))
 
 
-def _time(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
+def seconds(time: datetime) -> float:
+    """Return a time as seconds since the start of a history."""
+    return (time - START).total_seconds()
+
+
+def _time(at: float) -> datetime:
+    return START + timedelta(seconds=at)

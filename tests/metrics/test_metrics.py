@@ -104,13 +104,10 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
         "streams_group_health_since_timestamp_seconds": pytest.approx(SINCE.timestamp()),
         "streams_group_members": 4,
         "streams_group_stale_members": 1,
-        "streams_group_set_aside": 0,
         "streams_group_rebalances_total": 6,
         "streams_group_description_stale_seconds": 0,
         "streams_group_unsolicited_descriptions_total": 0,
-        "streams_group_solicitable": 0,
     }
-    assert values["streams_group_solicitable", "b"] == 1
     copies = {key: value for key, value in values.items() if key[0].startswith("streams_group_copies")}
     assert {key: copies[key] for key in copies if key[1] == "a"} == {
         ("streams_group_copies", "a", "restoring"): 2,
@@ -122,11 +119,8 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
         ("streams_group_copies_lag_unknown", "a", "restoring"): 0,
         ("streams_group_copies_lag_unknown", "a", "standby"): 1,
         ("streams_group_copies_lag_unknown", "a", "warmup"): 0,
-        ("streams_group_copies_behind", "a", "restoring"): 0,
-        ("streams_group_copies_behind", "a", "standby"): 1,
-        ("streams_group_copies_behind", "a", "warmup"): 0,
     }
-    names = ("streams_group_copies", "streams_group_copies_lag_unknown", "streams_group_copies_behind")
+    names = ("streams_group_copies", "streams_group_copies_lag_unknown")
     assert {key[0]: value for key, value in copies.items() if key[1] == "b"} == dict.fromkeys(names, 0)
     assert {key[2]: value for key, value in values.items() if key[:2] == ("streams_group_epoch", "a")} == {
         "group": 7,
@@ -157,20 +151,13 @@ def test_the_declared_labels_of_a_group_are_a_metric_that_takes_no_label_of_the_
     assert [(one.labels, one.value) for one in family.samples] == [(labels, 1)]
 
 
-def test_what_concerns_all_groups_is_not_limited_to_those_with_series(scrape: Scrape) -> None:
-    values = samples(scrape(settings=MetricsSettings(max_groups=0)))
-    assert not [key for key in values if key[0] == "streams_group_rebalances_total"]
-    assert {key: value for key, value in values.items() if key[0] == "streams_groups_by_protocol"} == {
-        ("streams_groups_by_protocol", "classic"): 40
-    }
-
-
 def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
     values = samples(scrape(health=busy_health(behind=40)))
     expected = {
         ("streams_groups", "Stable"): 1,
         ("streams_groups", "NotReady"): 1,
         ("streams_groups", "Empty"): 0,
+        ("streams_groups_by_protocol", "classic"): 40,
         ("streams_groups_left_out", "alerts"): 7,
         ("streams_groups_left_out", "verdicts"): 0,
         ("streams_groups_job_caught_up",): 1,

@@ -10,14 +10,13 @@ from typing import cast
 
 import pytest
 
-from streaming_app.cli.groups import _BY as BY
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.statuses import LEFT_OVER, STATUSES, UNKNOWN
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
 from streaming_app.queries.health import explain, lag_times, read_verdicts
-from streaming_app.queries.lag import find_lag, to_row
+from streaming_app.queries.lag import BY, find_lag, to_row
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import Row, WarehouseReader
 from tests.support.lag_harness import row
@@ -26,18 +25,15 @@ from tests.support.warehouses import make_warehouse, replace_rows
 
 pytestmark = pytest.mark.slow
 
-BY_RANK = (
-    *("LOST", "RECREATED", "AHEAD", "STOPPED", "UNOWNED", "STALLED", "REWOUND", "BEHIND"),
-    *("UNKNOWN", "CATCHING_UP", "OK", "LEFT_OVER"),
-)
+BY_RANK = ("LOST", "RECREATED", "AHEAD", "UNOWNED", "REWOUND", "UNKNOWN", "WAITS", "HELD", "OK", "LEFT_OVER")
 """Every status, the worst first."""
-NO_LAG = {"lag": None, "lag_seconds": None, "status": UNKNOWN}
+NO_LAG = {"lag": None, "lag_seconds": None, "offset_status": UNKNOWN}
 IS_UNKNOWN: Sequence[tuple[Row, bool]] = (
     ({"log_end_offset": None}, True),
-    ({"status": "RECREATED", "log_start_offset": 9, "log_end_offset": 9}, True),
+    ({"offset_status": "RECREATED", "log_start_offset": 9, "log_end_offset": 9}, True),
     ({"committed_offset": None, "log_start_offset": 5, "log_end_offset": 9}, True),
     ({"committed_offset": None, "log_start_offset": 9, "log_end_offset": 9}, False),
-    ({"status": LEFT_OVER}, False),
+    ({"offset_status": LEFT_OVER}, False),
 )
 """What a row without lag has, and whether its lag is unknown: else nothing waits, or it does not count."""
 
@@ -64,7 +60,7 @@ def random_rows() -> list[LagRow]:
             process_id=owner or None,
             client_host=owner or None,
             partition_time=None if committed is None else time,
-            status=status,
+            offset_status=status,
         )
         found[one[:3]] = one
     return list(found.values())
@@ -90,16 +86,16 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
 def test_a_sum_says_of_how_many_partitions_the_lag_is_not_known(
     reader: WarehouseReader, fields: Row, *, is_unknown: bool
 ) -> None:
-    (found,) = find_lag(reader, "default", [str(fields)], BY["group"])
+    (found,) = find_lag(reader, "default", [str(fields)], "group")
     assert (found["lag"], found["unknown_partitions"], found["is_lower_bound"]) == (10, int(is_unknown), is_unknown)
 
 
 @pytest.mark.parametrize("by", BY)
 def test_every_sum_is_over_the_same_lag_and_the_largest_comes_first(reader: WarehouseReader, by: str) -> None:
     groups = sorted({one.group_id for one in ROWS})
-    sums = find_lag(reader, "default", groups, BY[by])
+    sums = find_lag(reader, "default", groups, by)
     in_tasks = by in {"subtopology", "task", "member", "process", "host"}
-    expected = [one for one in ROWS if one.status != LEFT_OVER and (one.task_id is not None or not in_tasks)]
+    expected = [one for one in ROWS if one.offset_status != LEFT_OVER and (one.task_id is not None or not in_tasks)]
     assert sum(one["lag"] or 0 for one in sums) == sum(one.lag or 0 for one in expected)
     assert sum(one["partitions"] for one in sums) == len(expected)
     lags = [-1 if one["lag"] is None else one["lag"] for one in sums]
@@ -110,20 +106,21 @@ def test_every_sum_is_over_the_same_lag_and_the_largest_comes_first(reader: Ware
 def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst_with_a_commit(
     reader: WarehouseReader,
 ) -> None:
-    groups = sorted({one.group_id for one in ROWS if one.status != LEFT_OVER})
-    sums = find_lag(reader, "default", groups, BY["group"])
+    groups = sorted({one.group_id for one in ROWS if one.offset_status != LEFT_OVER})
+    sums = find_lag(reader, "default", groups, "group")
     assert len(sums) == len(groups)
     for one in sums:
-        those = [each for each in ROWS if each.group_id == one["group_id"] and each.status != LEFT_OVER]
+        those = [each for each in ROWS if each.group_id == one["group_id"] and each.offset_status != LEFT_OVER]
         committed = [each for each in those if each.committed_offset is not None]
         known = [each for each in committed if each.lag is not None]
-        assert one["status"] == min((each.status for each in committed), key=BY_RANK.index, default=UNKNOWN)
+        assert one["offset_status"] == min(
+            (each.offset_status for each in committed), key=BY_RANK.index, default=UNKNOWN
+        )
         assert one["lag"] == (sum(each.lag or 0 for each in known) if known else None)
         assert one["lag_seconds"] == max(
             (each.lag_seconds for each in known if each.lag_seconds is not None), default=None
         )
         assert one["partitions_without_commit"] == len(those) - len(committed)
-        assert one["partitions_not_ok"] == sum(each.status != "OK" for each in committed)
         assert one["unknown_partitions"] == sum(each.is_unknown for each in those)
         bounds = any(each.lag_seconds_is_lower_bound in {None, True} for each in known)
         assert one["is_lower_bound"] == (bounds or one["unknown_partitions"] > 0)
@@ -139,7 +136,7 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
 @pytest.mark.parametrize("by", ["group", "topic", "partition"])
 def test_metrics_are_the_same_sums(reader: WarehouseReader, by: str) -> None:
     scrape = LagScrape(ROWS, MetricsSettings.model_validate({"lag_by": by}))
-    sums = find_lag(reader, "default", sorted({one.group_id for one in ROWS}), BY[by])
+    sums = find_lag(reader, "default", sorted({one.group_id for one in ROWS}), by)
     values = {
         metric.name: {sample.labels: sample.value for sample in cast("Iterable[Sample]", metric.read(scrape))}
         for metric in LAG_METRICS[:4]
@@ -172,14 +169,16 @@ def test_why_list_page_and_lag_say_the_same_age_of_the_lag_of_a_group(rows: list
     long_ago, known_until = now - timedelta(days=3), now - timedelta(seconds=5)
     LagTables(path, "default").replace_lag(rows)
     replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in _KNOWN))
-    times = {"since": long_ago, "judged_at": long_ago, "inputs_at": long_ago}
-    replace_rows(path, "group_health", {"group_id": "payments", "verdict": "Ok", "why": "Offsets advance.", **times})
+    times = {"since": long_ago, "judged_at": long_ago, "at": long_ago, "inputs_at": long_ago}
+    replace_rows(
+        path, "group_health_history", {"group_id": "payments", "verdict": "Ok", "why": "Offsets advance.", **times}
+    )
     replace_rows(path, "groups", group_row(group_id="payments"))
     reader = WarehouseReader(path, "default")
     (verdict,) = read_verdicts(reader, "default", ["payments"]).values()
     lines = list(explain(verdict, None, None, now, lag_times(reader, "default", "payments")))
     assert [one.strip() for one in lines if "Its lag" in one] == ["Its lag was known 5 s ago."]
-    (sums,) = find_lag(reader, "default", ["payments"], ["group_id"])
-    assert to_row(sums, ["group_id"], now)["KNOWN"] == "5 s ago"
-    (shown,) = reader.rows("SELECT inputs_at FROM group_overview")  # which `list`, `describe` and the page read
-    assert shown["inputs_at"] == known_until
+    (sums,) = find_lag(reader, "default", ["payments"], "group")
+    assert to_row(sums, now)["KNOWN"] == "5 s ago"
+    (shown,) = reader.rows("SELECT known_until FROM group_overview")  # which the page reads
+    assert shown["known_until"] == known_until

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: Any) -> Row:
     at = BEGIN + timedelta(minutes=minutes)
     offsets = {"committed_offset": 0, "log_start_offset": 0, "log_end_offset": 1_000_000}
-    common = {"group_id": "payments", "topic": "in", "partition": partition, "status": "OK"}
+    common = {"group_id": "payments", "topic": "in", "partition": partition, "offset_status": "OK"}
     return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
 
 
@@ -49,7 +49,7 @@ def rows_at(samples: list[Row], gone: set[int], at: datetime) -> Iterator[tuple[
     for partition in {one["partition"] for one in samples}:
         own = [one for one in samples if one["partition"] == partition]
         newest = max((one for one in own if one["observed_at"] <= at), key=lambda one: one["observed_at"], default=None)
-        if newest is None or newest["status"] == "LEFT_OVER":
+        if newest is None or newest["offset_status"] == "LEFT_OVER":
             continue
         is_old = newest["log_start_offset"] is None and newest["lag"] is not None
         is_last = not any(one["observed_at"] > newest["observed_at"] for one in own)
@@ -107,7 +107,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
                 "log_start_offset": draw(st.sampled_from([0, 0, 0, None])),
                 "lag_seconds": seconds if lag is not None else None,
                 "lag_seconds_is_lower_bound": draw(st.booleans()),
-                "status": draw(st.sampled_from(["OK", "BEHIND", "BEHIND", "LEFT_OVER"])),
+                "offset_status": draw(st.sampled_from(["OK", "WAITS", "WAITS", "LEFT_OVER"])),
             }
             samples.append(sample(round(minutes, 3), partition, lag, **columns))
             minutes += draw(st.sampled_from([0.5, 3, 30, 59, 130]))
@@ -150,6 +150,12 @@ def check(bins: Mapping[int, Row], samples: list[Row], gone: set[int], instants:
         times = [at, begin, end - LOOK, *(time - LOOK for time in turns if begin < time < end)]
         known = [found for found, _ in (behind_at(samples, gone, time) for time in times) if found is not None]
         assert one["most"] == pytest.approx(max(known, default=None), abs=0.01), (at, one)
+        rows = [row for time in (begin, *turns) if begin <= time < end for row, _ in rows_at(samples, gone, time)]
+        of_rows = [0.0 if row["lag"] == 0 else row["lag_seconds"] for row in rows if row["observed_at"] >= begin]
+        kept = [0.0 for row in rows if row["lag"] == 0]  # does not grow, so it is measured as long as it holds
+        least = [one for one in of_rows if one is not None]
+        assert one["measured"] in {None, *least, *kept}
+        assert max(least, default=0.0) <= (one["measured"] or 0.0) <= (one["most"] or 0.0) + 0.01
 
 
 INSTANTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=30, max_size=30)

@@ -15,17 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.problem import Problem
-from tests.histories.bed import Outcome, run
-from tests.histories.clients import START
+from tests.histories.bed import Outcome, Told, run, seconds
 from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
 from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
-from tests.histories.history import History
+from tests.histories.history import HOUR, History
 from tests.histories.misjudged import MISJUDGED
 from tests.histories.reported_incidents import REPORTED_INCIDENTS
 from tests.histories.reported_ordinary import REPORTED_ORDINARY
@@ -43,6 +40,8 @@ CLASSES: Mapping[str, Sequence[History]] = {
 LONGEST_OF_A_TENTH = 8 * 3600.0
 """Seconds of the longest history that `make test` plays in two worlds."""
 
+_PART = 12 * HOUR
+
 
 def a_tenth(relation: str) -> list[History]:
     """Return a tenth of each class, other ones for each relation; none that takes long."""
@@ -58,55 +57,31 @@ def random_of(*names: object) -> Random:
     return Random(" ".join(map(str, (SEED, *names))))  # noqa: S311 - no secret
 
 
+def parts(history: History) -> list[History]:
+    """Return a history; of one that is longer than a day three parts, each with a job that starts then.
+
+    One is around the time at which it goes wrong, one has a seeded time, and one is its end.
+    """
+    last = history.seconds - _PART
+    if last - history.watched_from <= _PART:
+        return [history]
+    times = history.begins - 2 * HOUR, random_of("part", history.name).uniform(history.watched_from, last), last
+    begins = sorted({min(max(one, history.watched_from), last) // 60 * 60 for one in times})
+    return [
+        replace(history, name=f"{history.name}, from {one / HOUR:.1f} h", watched_from=one, seconds=one + _PART)
+        for one in begins
+    ]
+
+
 def play(history: History, *, start: float | None = None, transform: Transform | None = None, **how: Any) -> Outcome:
     """Play a history with a job that starts at a time, in a transformed world; `how` is as of `bed.run`."""
     begun = history if start is None else replace(history, watched_from=start)
     return run(begun, transform=transform, **how)
 
 
-class Told(NamedTuple):
-    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
-
-    group_id: str | None
-    rule: str
-    severity: str
-    opened_at: float
-    ended_at: float | None
-    ended_by: str | None
-    since: float
-    why: str = ""
-    """The texts of its timeline."""
-
-    @property
-    def what(self) -> tuple[str | None, str]:
-        """Group and rule."""
-        return self.group_id, self.rule
-
-
 def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
     """Return the problems that were open after a time, in the order in which they opened."""
-    found = [_told(one) for one in outcome.all_problems if one.opened_at is not None]
-    return sorted(
-        (one for one in found if one.ended_at is None or one.ended_at > after),
-        key=lambda one: (one.opened_at, *one[:2]),
-    )
-
-
-def _told(one: Problem) -> Told:
-    assert one.opened_at
-    ended_at = seconds(one.ended_at) if one.ended_at else None
-    times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
-    return Told(one.group_id, one.rule, one.severity, *times, "; ".join(line.why for line in one.timeline))
-
-
-def seconds(time: datetime) -> float:
-    """Return a time as seconds since the start of a history."""
-    return (time - START).total_seconds()
-
-
-def time(at: float) -> datetime:
-    """Return seconds since the start of a history as a time."""
-    return START + timedelta(seconds=at)
+    return [one for one in outcome.fired if one.ended_at is None or one.ended_at > after]
 
 
 class Spell(NamedTuple):

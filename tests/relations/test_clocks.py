@@ -10,10 +10,10 @@ import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import PENDING
-from tests.histories.bed import STEP, Outcome
+from tests.histories.bed import STEP, Outcome, seconds
 from tests.histories.history import History, do
 from tests.histories.judged import INCIDENTS, OUTCOMES, name_of
-from tests.relations.engine import differences, excepted, play, random_of, seconds, told
+from tests.relations.engine import differences, excepted, play, random_of, told
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +42,7 @@ def check_clocks(history: History) -> None:
     """Assert that wrong clocks of all brokers change no problem, nor when a pending verdict is due."""
     if excepted(history, EXCEPTIONS):
         return
-    whole = OUTCOMES[history.name]
+    whole = OUTCOMES.of(history)
     for clock in CLOCKS:
         other = play(replace(history, operations=(*do(0, HAS_OWN_CLOCKS, clock=clock), *history.operations)))
         found = differences(told(whole), told(other))

@@ -30,8 +30,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
     append(path, "groups", *rows)
     append(path, "alerts", *_alerts(now))
-    append(path, "group_health", *_health(now))
-    append(path, "group_health_history", *_health_history(now))
+    append(path, "group_health_history", *_health(now), *_health_history(now))
     append(path, "task_copies", *_copies(now))
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
@@ -204,10 +203,10 @@ def _ordinary(number: int, now: datetime) -> Row:
 def _health(now: datetime) -> Iterator[Row]:
     def health(group_id: str, verdict: str, minutes: float, why: str, **columns: Any) -> Row:
         at = now - timedelta(minutes=minutes)
-        times = {"since": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
+        times = {"since": at, "at": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
         return {"cluster": "default", "group_id": group_id, "verdict": verdict, "why": why, **times, **columns}
 
-    down = {"severity": "critical", "evidence": '{"not_over": "it is not ready"}', "incident_id": "down-1a2b3c4d"}
+    down = {"severity": "critical", "evidence": '{"not_over": "it is not ready"}'}
     why = (
         "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics card-transactions "
         "are missing."
@@ -216,11 +215,10 @@ def _health(now: datetime) -> Iterator[Row]:
     yield health("ledger-reconciler", "Stalled", 9, "no offset of 2 partitions has moved", severity="critical")
     yield health("price-feed", "Behind", 55, "the oldest record that waits is 2 hours old", severity="warning")
     yield health("nightly-settlement", "Off", 412, "It has no members, and nothing waits.")
-    yield health(RICH, "Restoring", 4, "tasks came to another member")
     yield health("payments-enrichment", "Ok", 9_900, "Offsets advance.")
     yield health("clickstream-sessions", "Idle", 6_012, "Nothing waits.")
     for name in (*HOSTILE[:2], HOSTILE[4]):
-        yield health(name, "Down", 70, f"{name} waits", severity="warning", incident_id=name or None)
+        yield health(name, "Down", 70, f"{name} waits", severity="warning")
 
 
 def _health_history(now: datetime) -> Iterator[Row]:
@@ -235,8 +233,6 @@ def _health_history(now: datetime) -> Iterator[Row]:
         at = now - timedelta(minutes=minutes)
         row = {"cluster": "default", "group_id": RICH, "at": at, "verdict": verdict, "why": why, "evidence": "{}"}
         yield {**row, "severity": "critical" if verdict == "Down" else None, "since": at - timedelta(minutes=5)}
-    name, at = HOSTILE[0], now - timedelta(minutes=70)
-    yield {"cluster": "default", "group_id": name, "at": at, "verdict": "Down", "why": f"{name} waits", "since": at}
 
 
 def _copies(now: datetime) -> Iterator[Row]:
@@ -306,7 +302,7 @@ def _lag(now: datetime) -> Iterator[Row]:
         seconds = {"lag_seconds": None if lag is None else lag / 40, "lag_seconds_is_lower_bound": False}
         common = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": now}
         common["leader"] = 2
-        return {**common, **ends, **seconds, "lag": lag, "status": status, **columns}
+        return {**common, **ends, **seconds, "lag": lag, "offset_status": status, **columns}
 
     for number, lag in enumerate((18_240, 2_112, 0, 9_001)):
         yield partition(
@@ -314,14 +310,22 @@ def _lag(now: datetime) -> Iterator[Row]:
             "orders",
             number,
             lag,
-            "CATCHING_UP" if lag else "OK",
+            "WAITS" if lag else "OK",
             subtopology_id="0",
             task_id=f"0_{number}",
             client_host=f"/10.4.0.{11 + number // 2}",
         )
     for number, lag in enumerate((12, 0, 340, None)):
         yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")
-    yield partition("fraud-detection", "card-payments", 0, 88_412, "STOPPED", subtopology_id="0")
+    yield partition(
+        "fraud-detection",
+        "card-payments",
+        0,
+        88_412,
+        "WAITS",
+        late_since=now - timedelta(minutes=27),
+        subtopology_id="0",
+    )
     yield partition("payments-enrichment", "payments", 0, 7)
 
 
@@ -344,7 +348,13 @@ def _lag_history(now: datetime) -> Iterator[Row]:
     for minute in range(240):
         at = now - timedelta(minutes=240 - minute)
         lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))
-        common = {"cluster": "default", "group_id": RICH, "status": "OK", "observed_at": at, "log_start_offset": 0}
+        common = {
+            "cluster": "default",
+            "group_id": RICH,
+            "offset_status": "OK",
+            "observed_at": at,
+            "log_start_offset": 0,
+        }
         for topic, partition, behind in (
             ("orders", 0, lag),
             ("orders", 3, 20 * (minute % 5)),

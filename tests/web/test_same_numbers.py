@@ -39,7 +39,12 @@ def warehouse(request: pytest.FixtureRequest, sample: Path) -> Path:
 def _more() -> list[Row]:
     def row(group_id: str, topic: str, partition: int, lag: int | None, status: str, **columns: Any) -> Row:
         names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": partition, "observed_at": NOW}
-        offsets = {"committed_offset": None if lag is None else 5, "log_end_offset": 9, "lag": lag, "status": status}
+        offsets = {
+            "committed_offset": None if lag is None else 5,
+            "log_end_offset": 9,
+            "lag": lag,
+            "offset_status": status,
+        }
         return {**names, **offsets, "lag_seconds_is_lower_bound": False, **columns}
 
     return [
@@ -52,7 +57,7 @@ def _more() -> list[Row]:
         row("ledger-reconciler", "a", 0, 4, "OK"),
         row("ledger-reconciler", "a", 1, None, "UNKNOWN", committed_offset=5),
         row("ledger-reconciler", "b", 0, 4, "RECREATED"),
-        row("ledger-reconciler", "b", 1, 4, "STALLED", lag_seconds=0.0),
+        row("ledger-reconciler", "b", 1, 4, "WAITS", lag_seconds=0.0),
     ]
 
 
@@ -83,20 +88,22 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     shell = {row["group_id"]: row for row in _shell(warehouse, "lag", "--by", "group")}
     firing = Counter(row["group_id"] for row in _shell(warehouse, "alerts"))
     deployed = deployment_lines(reader, "default", [row["group_id"] for row in rows])
-    listed = {row["group"]: row for row in _shell(warehouse, "list", "--state")}
+    listed = {row["group"]: row for row in _shell(warehouse, "list", "--type", "all", "--state", "--health")}
     page = Page(SnapshotSource(warehouse, "default", clock), Access(), clock)
     client = TestClient(page.app, base_url="http://localhost")
     cells = _cells(client)
     assert len(rows) == len(listed)
     for row in rows:
         group_id = row["group_id"]
-        assert (listed[group_id]["state"], listed[group_id]["health"]) == (row["state"], row["verdict"])
+        same = {"state": "state", "verdict": "health", "pending_verdict": "pending", "protocol_type": "protocol"}
+        assert {name: row[name] for name in same} == {name: listed[group_id][one] for name, one in same.items()}
         assert row["alerts"] == firing[group_id]
         if row["deployed_at"] is None:
             assert group_id not in deployed
         else:
             assert f" at {utc(row['deployed_at'])}," in deployed[group_id]
-        if group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60:
+        is_plain = group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60
+        if is_plain and row["group_type"] == "streams":
             verdict, _, _, state, lag, seconds, members, tasks, *_ = cells[group_id]
             assert (verdict.split(" ")[0], state) == (row["verdict"], row["state"])
             assert members.split(" ")[0] == f"{row['member_count']:,}"
@@ -108,7 +115,7 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
         if row["partitions"] is None:
             assert group_id not in shell
             continue
-        names = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
+        names = ("lag", "lag_seconds", "is_lower_bound", "offset_status", "partitions", "unknown_partitions")
         values = [row[name] for name in names]
         known = {**shell[group_id], "is_lower_bound": shell[group_id]["lag_seconds_is_lower_bound"]}
         assert [known[name] for name in names] == values

@@ -27,7 +27,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, Group, LogRecord
+from streaming_app.groups.group import Group, GroupEvent, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct_snapshot, group_snapshot
@@ -213,7 +213,7 @@ class _Tables:
     """What survives a restart of the job."""
 
     states: dict[str, Group] = field(default_factory=dict)
-    events: dict[str, list[Event]] = field(default_factory=dict)
+    events: dict[str, list[GroupEvent]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -331,8 +331,10 @@ class _Job:
         if (lag := self._lag.next_at()) is not None:
             yield lag
 
-    def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
-        changed: dict[str, tuple[list[Event], list[Event]]] = {}
+    def _fold(
+        self, records: list[tuple[str, LogRecord]], at: float
+    ) -> dict[str, tuple[list[GroupEvent], list[GroupEvent]]]:
+        changed: dict[str, tuple[list[GroupEvent], list[GroupEvent]]] = {}
         tables = self._tables
         for group_id, those in groupby(sorted(records, key=lambda one: one[0]), key=lambda one: one[0]):
             state = tables.states.get(group_id)

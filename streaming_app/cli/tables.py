@@ -36,7 +36,7 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
 def status(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show the job and how far behind it is, firing alerts, groups that are set aside, and sizes of tables."""
+    """Show the job and how far behind it is, open alerts, groups that are set aside, and sizes of tables."""
     from streaming_app.queries.output import title  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415
     from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415

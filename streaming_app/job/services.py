@@ -117,7 +117,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if COPIES in wanted else None
     stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
     read_again = GroupsToReadAgain(job)
-    check = SelfCheck(job, read_again.ask) if SELF_CHECK in wanted else None
+    check = SelfCheck(job, read_again.request) if SELF_CHECK in wanted else None
 
     def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()

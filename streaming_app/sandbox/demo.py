@@ -52,7 +52,7 @@ _TABLES = (
         "('state', 'unsolicited_push', 'deleted') ORDER BY at DESC, group_id LIMIT 10",
     ),
     (
-        "Firing alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
+        "Open alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
         "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND opened_at IS NOT NULL AND ended_at IS NULL "
         "ORDER BY severity, group_id",
     ),

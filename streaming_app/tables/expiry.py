@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import QueryBuilder
 
 from streaming_app.chunks import chunks
-from streaming_app.tables.arrow import to_arrow, with_plain_types
+from streaming_app.tables.arrow import with_plain_types
 from streaming_app.tables.data_files import CLUSTER, EncodedFile, StoredFile, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.object_store import read_file
-from streaming_app.tables.reader import time_literal
+from streaming_app.tables.reader import query_bounded, time_literal
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.table_files import TableFiles
 
@@ -76,11 +77,9 @@ def delete_expired(own: RustTable, current: TableFiles, groups: RustTable | None
     definition = table(own.location.name)
     time, cutoff = str(definition.expires_by), datetime.now(timezone.utc) - timedelta(days=days)
     condition = f"{own.own_rows} AND {time} < {time_literal(cutoff)}"
-    query = QueryBuilder().register("t", current.table)
-    if groups:
-        query.register("groups_of_all_clusters", groups.open())
-    (count,) = to_arrow(query.execute(f"SELECT count(*) AS n FROM t WHERE {condition}"))["n"].to_pylist()  # noqa: S608 - quoted
-    kept = _find_kept(query, own, condition) if count and groups else []
+    counted = query_bounded(f"SELECT count(*) AS n FROM t WHERE {condition}", t=current.table)  # noqa: S608 - quoted
+    (count,) = counted.read_all()["n"].to_pylist()
+    kept = _find_kept(current.table, groups.open(), own, condition) if count and groups else []
     key = [name for name in definition.key if name != CLUSTER]
     is_kept = {tuple(row[name] for name in key) for row in kept}
 
@@ -119,7 +118,7 @@ def _expired(rows: pa.Table, time: str, cutoff: datetime) -> pa.BooleanArray:
     return pc.fill_null(pc.less(times, pa.scalar(cutoff, times.type)), False)  # noqa: FBT003 - the value of Arrow
 
 
-def _find_kept(query: QueryBuilder, own: RustTable, condition: str) -> list[dict[str, Any]]:
+def _find_kept(expiring: DeltaTable, groups: DeltaTable, own: RustTable, condition: str) -> list[dict[str, Any]]:
     """Return the rows to keep among the expired rows of a table, which match `condition`. Raises delta-rs' errors."""
     kept = _KEPT.get(own.location.name)
     if kept is None:
@@ -132,5 +131,5 @@ def _find_kept(query: QueryBuilder, own: RustTable, condition: str) -> list[dict
     of_groups = "true" if kept.outlives else of_groups
     names = ", ".join(f'"{name}"' for name in table(own.location.name).key)
     found = f"SELECT {names} FROM ({ranked}) WHERE _rank = 1 AND {kept.condition} AND {of_groups}"  # noqa: S608 - as above
-    rows: list[dict[str, Any]] = to_arrow(query.execute(found)).to_pylist()
+    rows: list[dict[str, Any]] = query_bounded(found, t=expiring, groups_of_all_clusters=groups).read_all().to_pylist()
     return rows

@@ -85,16 +85,6 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
         assert rig.open_rules() == rules
 
 
-def test_what_is_not_known_leaves_alerts_as_they_are() -> None:
-    rig = Rig()
-    rig.step(0, group(), work=lag("REWOUND", **TASK), copies={"payments": uncopied()})
-    before = rig.problems
-    rig.step(60, group(), work=None, copies=None)
-    assert rig.problems == before != ()
-    rig.step(120, group())
-    assert rig.problems == ()
-
-
 def test_open_alerts_of_rules_that_went_are_resolved_and_pending_ones_are_removed() -> None:
     rules = ["StreamsGroupTaskSkew", "StreamsGroupsFlood"]
     sent = (Delivery(PAGER, FIRING, START, 1),)
@@ -121,21 +111,6 @@ def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
     rig.engine.lifecycle.saved(storing)
     (alert,) = rig.engine.lifecycle.unsaved
     assert [one.sent_at for one in alert.deliveries] == [at(0)]
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_the_end_of_a_problem_that_could_not_be_sent_is_sent_before_the_next_one_of_the_group(restarts: bool) -> None:
-    rig = Rig()
-    rig.cycle(0, group("FAILED", -3600))
-    rig.step(60, group(since=60))
-    rig.engine.lifecycle.publish()
-    rig.send(60, SinkError("down", retry=True))
-    rig.save()
-    if restarts:
-        rig.table = dict(sorted(rig.table.items(), reverse=True))
-        rig.restart()
-    rig.cycle(9_000, group("FAILED", 3_000))
-    assert [event for event, _ in rig.sent] == [FIRING, RESOLVED, FIRING]
 
 
 KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
@@ -223,26 +198,6 @@ def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | N
     assert (rig.engine.problem_with("payments") is not None) == is_judged
 
 
-def test_a_problem_stays_as_it_is_while_records_are_read_late() -> None:
-    rig = Rig()
-    rig.cycle(0, group(), job=READ, work=lost("payments"))
-    before = rig.engine.problem_with("payments")
-    assert before
-    well = work_of([row(lag=0)], at(9_000).timestamp())
-    rig.cycle(9_000, group(), job=READ, work=well)
-    assert rig.engine.problem_with("payments") == before
-    assert rig.engine.board.verdicts()["payments"].verdict == "Losing"
-
-
-def test_the_verdict_of_a_group_that_is_gone_is_removed_and_no_other_one() -> None:
-    rig = Rig()
-    rig.cycle(0, group(), group(group_id="other"))
-    assert rig.verdicts.keys() == {"payments", "other"}
-    rig.cycle(5, replace(group(), state="Dead"), group(group_id="other"))
-    rig.cycle(9e6, group(group_id="other"))
-    assert rig.verdicts.keys() == rig.engine.board.verdicts().keys() == {"other"}
-
-
 def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
     """Return the work of a group without members; of so many offsets its verdict says why it is bad."""
     fields: dict[str, Any] = {"partitions": 12, "has_commits": True, "waiting": 12, "waits_since": at(10).timestamp()}
@@ -318,12 +273,6 @@ def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
     return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
 
 
-def test_groups_that_miss_one_topic_have_one_cause_however_many_others_they_miss() -> None:
-    rig = Rig()
-    rig.cycle(0, not_ready("first", "e"), not_ready("second", "a", "b", "c", "d", "e"), work={})
-    assert [alert.cause for alert in rig.problems] == ["missing_topic:e"] * 2
-
-
 def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:
     stale = replace(group(group_id="g"), stale_member_count=2, stale_members_since=OLD, solicitable=False)
     stale = replace(stale, description_status="STALE", description_since=OLD, description_stale_since=OLD)
@@ -333,19 +282,6 @@ def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_non
     rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))
     assert rig.open_rules() == {"StreamsGroupDescriptionMissing"}
     assert rig.sent == [(FIRING, "g"), (RESOLVED, "g")]
-
-
-def test_what_ends_in_a_mute_while_it_is_first_sent_is_resolved_where_it_arrived() -> None:
-    rig = Rig()
-    rig.step(0, group("FAILED", -3600))
-    rig.save()
-    rig.engine.lifecycle.publish()
-    sent = rig.outbox.take(0)
-    assert sent
-    rig.cycle(5, group(since=5), is_muted=lambda _: True)
-    rig.outbox.answered(sent, None, at(6), 6)
-    rig.cycle(10, group(since=5))
-    assert rig.sent == [(RESOLVED, "payments")]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -368,16 +304,6 @@ def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkE
     for second in (3600, 3605):
         rig.cycle(second, *broken)
     assert rig.sent == [(FIRING, "other"), (FIRING, "payments")]
-
-
-@pytest.mark.parametrize(("first", "sent"), [(0, [FIRING, RESOLVED]), (5, [])], ids=["sent before", "opened in it"])
-def test_what_ends_in_a_mute_is_resolved_after_it_where_it_was_sent(first: int, sent: list[str]) -> None:
-    rig, is_muted = Rig(), lambda _one: True
-    rig.cycle(first, group("FAILED", -3600), is_muted=is_muted if first else None)
-    rig.cycle(10, group(since=10), is_muted=is_muted)
-    assert [event for event, _ in rig.sent] == sent[:1]
-    rig.cycle(20, group(since=10))
-    assert [event for event, _ in rig.sent] == sent
 
 
 def test_a_group_that_cannot_be_judged_is_set_aside_until_it_can_and_others_are_judged(

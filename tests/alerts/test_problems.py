@@ -97,37 +97,6 @@ def test_a_condition_fires_once_it_has_held_for_long_enough_and_ends_when_it_is_
     assert due_of(ended)[2:] == [("pager", RESOLVED, 0), ("chat", RESOLVED, 0)]
 
 
-def test_a_condition_that_is_over_before_it_fires_is_forgotten_also_after_a_restart() -> None:
-    problems = make()
-    problems.take(OF_RULE, found(), at(0.5))
-    (pending,), _ = changes(problems)
-    for one in (problems, make((pending,))):
-        assert one.unsaved == ()
-        one.take(OF_RULE, Over(), at(0.7))
-        changed, removed = changes(one)
-        assert (changed, len(removed), one.open) == ([], 1, {})
-
-
-def test_without_a_time_a_condition_counts_from_when_it_was_first_found_also_after_a_restart() -> None:
-    problems = make()
-    problems.take(OF_RULE, replace(found(), since=None), at(0))
-    (pending,), _ = changes(problems)
-    again = make((pending,))
-    again.take(OF_RULE, replace(found(), since=None), at(1))
-    assert open_one(again, OF_RULE).opened_at == at(1)
-
-
-def test_what_held_before_the_last_problem_ended_does_not_count_again() -> None:
-    problems = make()
-    for minute in (0.0, 1.0):
-        problems.take(OF_RULE, found(), at(minute))
-    problems.take(OF_RULE, Over(), at(2))
-    problems.take(OF_RULE, found(), at(2.5))
-    assert open_one(problems, OF_RULE).state == "pending"
-    problems.take(OF_RULE, found(), at(3))
-    assert (open_one(problems, OF_RULE).state, open_one(problems, OF_RULE).since) == (FIRING, at(0))
-
-
 def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_worst_verdict() -> None:
     problems = make()
     problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
@@ -143,16 +112,6 @@ def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_
     better = open_one(problems)
     assert (better.rule, better.severity, due_of(better)) == (DOWN, CRITICAL, [])
     assert [line.verdict for line in better.timeline] == ["Behind", "Down", "Behind"]
-
-
-def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_ones_tells_nobody() -> None:
-    problems = make()
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    stored = sent(open_one(problems))
-    lower = make((stored,), {**SETTINGS, DOWN: make_rule(WARNING, 300.0)})
-    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
-    lower.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(1))
-    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
 
 
 @pytest.mark.parametrize(
@@ -235,39 +194,11 @@ def test_a_problem_ends_at_once_unless_another_one_of_its_kind_has_ended_within_
     assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]
 
 
-def test_a_problem_ends_at_once_if_a_person_ended_the_last_one() -> None:
-    problems = make()
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    problems.end({open_one(problems).alert_id: "planned"}, at(5))
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
-    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
-    assert problems.open == {}
-
-
-def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> None:
-    problems = make()
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    problems.take(OF_RULE, found(since=-5), at(0))
-    ids = {key: one.alert_id for key, one in problems.open.items()}
-    assert problems.end({ids[OF_RULE]: "retired"}, at(1)) == []
-    assert problems.end({ids[OF_HEALTH]: "retired"}, at(1)) == [("payments", "retired")]
-    assert set(problems.open) == {OF_RULE}
-
-
 def test_a_sink_that_is_new_is_notified_of_what_is_open_and_one_that_went_is_owed_nothing() -> None:
     problems = make(sinks=("old",))
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
     restarted = make((open_one(problems),), sinks=("new",))
     assert due_of(open_one(restarted)) == [("new", FIRING, 0)]
-
-
-def test_a_problem_that_ended_owes_nothing_to_a_sink_that_went() -> None:
-    problems = make(sinks=("old", "kept"))
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    problems.take(OF_HEALTH, Over("Ok"), at(5))
-    ended, _ = changes(problems)
-    (again,), _ = changes(make(ended, sinks=("kept",)))
-    assert due_of(again) == [("kept", FIRING, 0), ("kept", RESOLVED, 0)]
 
 
 def test_what_is_sent_again_fires_is_stored_and_is_not_muted() -> None:
@@ -322,13 +253,6 @@ def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
     assert [(one.sink, one.event) for one in ended.deliveries] == [("chat", event) for event in left]
 
 
-def test_what_gets_worse_before_it_is_sent_is_sent_once() -> None:
-    problems = make(sinks=("pager",))
-    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
-    assert due_of(open_one(problems)) == [("pager", FIRING, 0)]
-
-
 def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     problems = make(sinks=("pager",))
     problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(0))
@@ -340,15 +264,3 @@ def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     problems.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)
     assert due_of(open_one(problems)) == [("pager", FIRING, 1)]
-
-
-def test_another_bad_verdict_is_a_message_if_the_one_before_had_lasted() -> None:
-    problems = make()
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    stored = sent(open_one(problems))
-    problems = make((stored,))
-    problems.take(OF_HEALTH, found("slow", WARNING, "Behind"), at(6))
-    assert due_of(open_one(problems)) == [("pager", "firing", 1), ("chat", "firing", 1)]
-    problems = make((sent(open_one(problems)),))
-    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(8))  # it flaps
-    assert due_of(open_one(problems)) == []

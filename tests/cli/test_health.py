@@ -201,7 +201,7 @@ def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pyte
     end = ("alerts", "end", ALERT.alert_id, "--reason")
     assert "has ended: retired" in run(warehouse, *end, "retired")
     assert EndedProblems(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
-    assert "No alerts are firing." in run(warehouse, "alerts")
+    assert "No alerts are open." in run(warehouse, "alerts")
     assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
     assert "No open alert" in run(warehouse, *end, "planned", code=1)
 

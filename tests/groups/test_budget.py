@@ -141,13 +141,6 @@ def test_events_with_more_text_than_the_budget_are_left_out(joins: Iterable[int]
     assert int(fold.events[-1].new or 0) >= 2
 
 
-def test_any_number_of_operations_that_are_small_by_themselves_is_folded() -> None:
-    fold = Fold.of("g", 3, None, replace(DEFAULT, bytes=1_333))
-    fold.add(replace_size(log(*((at(n), 19, key(n % 3), member()) for n in range(100)))))
-    fold.close()
-    assert len(fold.group.members) == 3
-
-
 def test_a_group_of_exactly_its_budget_is_folded() -> None:
     steps = [START, *joins(range(4))]
     steps += [(at(20 + n), 22, key(n), current(2, active=[0, 1], pending=[2])) for n in range(4)]

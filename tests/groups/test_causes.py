@@ -169,13 +169,6 @@ def test_a_static_member_that_comes_back_under_another_id_is_replaced(epoch: int
     assert folded.group.causes_since_assignment is None
 
 
-def test_two_static_members_that_come_back_are_not_members_that_joined_or_left() -> None:
-    stable = fold(log(*STATIC_JOIN)).group
-    away = [(at(9), 22, M1, current(-2, active=[0, 1]))]
-    folded = fold(log(*away, *replace(44, None), *join(60, 3, {**M1, "member_id": "m3"}), first=7), stable)
-    assert causes(folded.events) == [("group_epoch", "3", "member_joined")]
-
-
 def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() -> None:
     waiting = fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(3)))).group
     assert waiting.causes_since_assignment == "unknown"
@@ -184,23 +177,6 @@ def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() 
     for operations in ([*deleted, *again], again):
         folded = fold(log(*operations, *assigned(63, 2, M2), first=20), from_row(to_row("c", waiting)))
         assert causes(folded.events)[-1] == ("assignment_epoch", "2", "member_joined")
-
-
-def test_a_compacted_log_proves_no_cause_of_the_first_epoch_that_it_holds() -> None:
-    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(1), 19, M1, member()), (at(900), 17, GROUP, metadata(9))))
-    (epoch,) = [event for event in folded.events if event.kind == "group_epoch"]
-    assert (epoch.old, epoch.new, epoch.cause) == (None, "9", None)
-
-
-def test_a_member_that_joins_or_leaves_comes_with_its_host_and_instance() -> None:
-    stable = fold(log(*STATIC_JOIN)).group
-    folded = fold(log(*replace(10, None), first=7), stable)
-    changes = [
-        (event.kind, event.member_id, event.client_host, event.instance_id)
-        for event in folded.events
-        if event.kind.startswith("member_")
-    ]
-    assert sorted(changes) == [("member_joined", "m2", "/127.0.0.1", "i1"), ("member_left", "m1", "/127.0.0.1", "i1")]
 
 
 def test_what_is_kept_of_a_member_to_be_compared_is_short() -> None:

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
-
-MONTHS = 90 * 86_400
-CLASSIC, TOMBSTONE = {"protocol_type": "consumer"}, None
 
 
 def row_of(folded: Any) -> dict[str, Any]:
@@ -26,51 +23,10 @@ def events_of(folded: Any, kind: str) -> list[tuple[Any, Any, Any]]:
     return [(event.at, event.old, event.new) for event in folded.events if event.kind == kind]
 
 
-def history(first: Fold, second: Fold) -> list[Event]:
+def history(first: Fold, second: Fold) -> list[GroupEvent]:
     """What the table holds after two batches: retracted events are deleted by their key."""
     gone = {(event.kind, event.member_id, event.offset) for event in second.retracted}
     return [e for e in first.events if (e.kind, e.member_id, e.offset) not in gone] + second.events
-
-
-def test_an_empty_group_whose_old_topology_record_comes_first_is_empty_since_an_unknown_time() -> None:
-    folded = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(MONTHS), 17, GROUP, metadata(9, stored=0))))
-    row = row_of(folded)
-    assert (row["state"], row["state_since"], row["first_seen_at"]) == ("Empty", None, None)
-    assert (row["description_status"], row["description_since"]) == ("CURRENT", None)
-    assert events_of(folded, "state") == [(at(MONTHS), None, "Empty")]
-    assert events_of(folded, "description_status") == [(at(MONTHS), None, "CURRENT")]
-    assert events_of(folded, "stored_description_epoch") == [(at(MONTHS), None, "0")]
-    (epoch,) = row["topology_epochs"]
-    assert (epoch["validated_at"], epoch["description_stored_at"]) == (None, None)
-
-
-def test_times_that_the_log_does_not_prove_stay_unknown_in_later_batches() -> None:
-    first = fold(log((at(0), 23, GROUP, TOPOLOGY), (at(MONTHS), 17, GROUP, metadata(9, stored=0, failed=0))))
-    later = fold(log((at(MONTHS + 60), 17, GROUP, metadata(10, stored=0, failed=0)), first=2), from_row(row_of(first)))
-    (epoch,) = row_of(later)["topology_epochs"]
-    assert epoch == {
-        "topology_epoch": 0,
-        "first_seen_at": at(0),
-        "validated_at": None,
-        "description_stored_at": None,
-        "description_failed_at": None,
-        "description_stored": True,
-    }
-
-
-def test_a_healthy_group_was_never_empty_because_its_topology_is_older_than_its_members() -> None:
-    folded = fold(
-        log(
-            (at(0), 23, GROUP, TOPOLOGY),
-            (at(500), 19, M1, member()),
-            (at(MONTHS), 17, GROUP, metadata(9)),
-            (at(MONTHS + 3), 21, M1, TARGET),
-            (at(MONTHS + 3), 20, GROUP, {"assignment_epoch": 9, "assignment_timestamp": 0}),
-            (at(MONTHS + 4), 22, M1, current(9, active=[0, 1])),
-        )
-    )
-    assert [new for _, _, new in events_of(folded, "state")] == ["Assigning", "Reconciling", "Stable"]
-    assert row_of(folded)["state_since"] == at(MONTHS + 4)
 
 
 @pytest.mark.parametrize("cut", range(11))
@@ -99,20 +55,6 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group(cut: int) -> N
     events = history(first, second)
     assert [event.member_id for event in events if event.kind == "member_left"] == ["m1"]
     assert [event.member_id for event in events if event.kind == "member_joined"] == ["m2", "m3"]
-
-
-def test_the_brokers_own_conversion_to_a_classic_group_is_one_operation() -> None:
-    empty = fold(log(*FIRST_JOIN, (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None)))
-    conversion = log(
-        (at(20), 20, GROUP, None), (at(20), 17, GROUP, None), (at(20), 23, GROUP, None), (at(20), 2, {}, {}), first=30
-    )  # fmt: skip
-    whole = fold(conversion, empty.group)
-    assert (row_of(whole)["group_type"], row_of(whole)["state"], row_of(whole)["last_offset"]) == (
-        "classic",
-        "Dead",
-        33,
-    )
-    assert events_of(whole, "deleted") == [(at(20), "streams", None)]
 
 
 def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None:

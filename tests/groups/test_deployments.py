@@ -38,12 +38,6 @@ def test_a_rolling_restart_is_one_deployment_once_no_member_of_before_is_left() 
     assert _deployments(*_THREE, *_roll(3, 3600, 60, 20)) == [(ended, began.isoformat(), "processes")]
 
 
-def test_new_members_beside_the_old_ones_are_one_from_the_first_new_member_on() -> None:
-    new = [_member(3600 + n, f"n{n}") for n in range(3)]
-    gone = [_member(3700 + n, f"m{n}-0", joins=False) for n in range(3)]
-    assert _deployments(*_THREE, *new, *gone) == [(at(3702), at(3600).isoformat(), "processes")]
-
-
 def test_members_that_join_again_under_their_own_id_are_not_replaced() -> None:
     gone = [_member(3600 + n, f"m{n}-0", joins=False) for n in range(3)]
     back = [_member(3660 - n, f"m{n}-0") for n in range(3)]
@@ -61,15 +55,6 @@ def test_what_takes_longer_than_a_quarter_of_an_hour_is_none() -> None:
 
 def test_a_member_that_leaves_and_one_that_joins_are_none_while_others_stay() -> None:
     assert _deployments(*_THREE, *_roll(2, 3600, 60, 20)) == []
-
-
-def test_a_restart_of_one_process_long_before_is_no_part_of_it() -> None:
-    early = [_member(3600, "m0-0", joins=False), _member(3620, "n0")]
-    begin = 3600 + 20 * MINUTE
-    gone = [_member(begin + n, name, joins=False) for n, name in enumerate(("m1-0", "m2-0", "n0"))]
-    new = [_member(begin + 30 + n, f"later{n}") for n in range(3)]
-    found = _deployments(*_THREE, *early, *gone, *new)
-    assert found == [(at(begin + 30), at(begin).isoformat(), "processes")]
 
 
 def test_another_topology_is_one_also_after_the_group_was_deleted() -> None:

@@ -52,15 +52,6 @@ def test_a_push_that_is_rejected_once_more_is_counted_by_the_same_record(
     assert result.group.description_status == "FAILED"
 
 
-def test_deleting_the_description_of_an_empty_group_is_not_a_push() -> None:
-    empty = [
-        (at(0), 23, GROUP, TOPOLOGY),
-        (at(0), 17, GROUP, metadata(stored=0)),
-        (at(9), 17, GROUP, metadata(stored=-2)),
-    ]
-    assert fold(log(*empty)).group.unsolicited_pushes == 0
-
-
 @pytest.mark.parametrize(
     ("stored", "failed", "status", "solicitable"),
     [
@@ -76,12 +67,6 @@ def test_the_status_of_the_description_is_derived_from_the_epochs(
 ) -> None:
     row = to_row("c", fold(log(*FIRST_JOIN, (at(9), 17, GROUP, metadata(stored=stored, failed=failed)))).group)
     assert (row["description_status"], row["solicitable"]) == (status, solicitable)
-
-
-def test_no_description_is_solicited_when_every_member_is_stale() -> None:
-    newer = (at(9), 23, GROUP, TOPOLOGY | {"epoch": 1})
-    row = to_row("c", fold(log(*FIRST_JOIN, newer)).group)
-    assert (row["stale_member_count"], row["solicitable"]) == (1, False)
 
 
 @pytest.mark.parametrize(

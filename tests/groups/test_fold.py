@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import (
     FIRST_JOIN,
     GROUP,
     M1,
-    START,
-    TARGET,
     TOPOLOGY,
     at,
     current,
     fold,
     log,
-    member,
     metadata,
 )
-
-
-def test_a_change_that_its_operation_reverts_is_not_an_event() -> None:
-    stable = fold(log(*FIRST_JOIN)).group
-    rejoin = log(
-        (at(9), 22, M1, None), (at(9), 21, M1, None), (at(9), 19, M1, None),
-        (at(9), 19, M1, member()), (at(9), 21, M1, TARGET), (at(9), 22, M1, current(2, active=[0, 1])),
-        first=7,
-    )  # fmt: skip
-    assert fold(rejoin, stable).events == []
-
-
-def test_a_deleted_group_keeps_its_row_and_a_new_group_with_its_id_starts_empty() -> None:
-    stable = fold(log(*FIRST_JOIN)).group
-    deleted = fold(
-        log((at(9), 20, GROUP, None), (at(9), 17, GROUP, None), (at(9), 23, GROUP, None), first=7), stable
-    ).group
-    assert (deleted.state, deleted.deleted_at) == ("Dead", at(9))
-    records = log(*[(at(20 + (w - START).seconds), t, k, v) for w, t, k, v in FIRST_JOIN], first=10)
-    recreated = fold(records, deleted)
-    group_state = recreated.group
-    assert (group_state.state, group_state.deleted_at, group_state.first_seen_at) == ("Stable", None, at(20))
-    assert [(one.old, one.new) for one in recreated.events if one.kind == "created"] == [(None, "streams")]
 
 
 @pytest.mark.parametrize("record_type", [17, 19, 20, 21, 22, 23])
@@ -54,43 +25,9 @@ def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> No
     assert not result.group.is_known
 
 
-@pytest.mark.parametrize(
-    ("values", "state"),
-    [
-        ({17: metadata(2, validated=-1, configs=None)}, "Unknown"),  # 4.1 does not write whether a group is ready
-        ({17: metadata(2, validated=-1)}, "NotReady"),
-        ({23: None}, "NotReady"),
-        ({}, "Stable"),
-    ],
-    ids=["4.1", "topics are missing", "no topology", "ready"],
-)
-def test_whether_a_group_is_ready_is_in_the_records_since_4_2(values: dict[int, Any], state: str) -> None:
-    records = [(when, kind, key, values.get(kind, value)) for when, kind, key, value in FIRST_JOIN]
-    assert fold(log(*records)).group.state == state
-
-
-def test_any_order_of_the_records_gives_the_same_row() -> None:
-    def row_without_times(records: list[LogRecord]) -> dict[str, Any]:
-        row = to_row("c", fold(records).group)
-        times = ("state_since", "description_since", "first_seen_at", "updated_at", "last_changes", "assigned_at")
-        return {name: value for name, value in row.items() if name not in times}
-
-    newest = [FIRST_JOIN[i] for i in (0, 1, 2, 4, 5, 6)]
-    backwards = [(at(5), kind, key, value) for _, kind, key, value in reversed(newest)]
-    forwards = [(at(5), kind, key, value) for _, kind, key, value in newest]
-    assert row_without_times(log(*backwards)) == row_without_times(log(*forwards))
-
-
 def test_copartition_groups_contain_topic_names_and_an_index_out_of_range_is_shown() -> None:
     row = to_row("c", fold(log(*FIRST_JOIN)).group)
     assert row["subtopologies"][0]["copartition_groups"] == [["b", "c.*", "r", "repartition_source_topics[9]"]]
-
-
-def test_tasks_pending_revocation_are_not_current_tasks() -> None:
-    revoking = (at(9), 22, M1, current(2, state=2, active=[0], pending=[1]))
-    rows = to_row("c", fold(log(*FIRST_JOIN, revoking)).group)["assignments"]
-    flags = {row["partition"]: (row["current"], row["target"], row["pending_revocation"]) for row in rows}
-    assert flags == {0: (True, True, False), 1: (False, True, True)}
 
 
 def test_a_row_that_another_program_changed_still_takes_records() -> None:
@@ -143,11 +80,6 @@ def test_only_what_changes_a_row_touches_it() -> None:
     deleted = fold(log((at(9), 17, GROUP, None), first=20), stored).group
     as_classic = fold(log((at(12), 2, {"group": "g"}, {}), first=30), deleted)
     assert (as_classic.touched, as_classic.group.group_type) == (True, "classic")
-
-
-def test_a_topology_that_is_deleted_leaves_nothing_of_it() -> None:
-    group = fold(log(*FIRST_JOIN, (at(9), 23, GROUP, None))).group
-    assert (group.topology_epoch, group.subtopologies, group.state) == (None, [], "NotReady")
 
 
 def test_a_state_of_a_member_that_no_release_has_is_unknown() -> None:

@@ -10,18 +10,17 @@ import pytest
 from streaming_app.groups.budget import DEFAULT, OverBudgetError
 from streaming_app.groups.events import EVENTS_LEFT_OUT
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event
-from streaming_app.groups.not_ready import set_reasons
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
-from tests.groups.test_compacted import events_of, row_of
+from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, current, fold, log, member, metadata
+from tests.groups.test_compacted import row_of
 
 Step = tuple[Any, int, Any, Any]
 CLASSIC_KEY = {"group": "g"}
 LEAVES: list[Step] = [*((at(9), kind, M1, None) for kind in (22, 21, 19)), (at(9), 17, GROUP, metadata(3))]
 
 
-def said(events: list[Event]) -> list[tuple[Any, ...]]:
+def said(events: list[GroupEvent]) -> list[tuple[Any, ...]]:
     """Return of each event what it says, its cause, and the second of its time."""
     return [
         (one.at and int((one.at - at(0)).total_seconds()), one.kind, one.member_id, one.old, one.new, one.cause)
@@ -65,22 +64,6 @@ def test_a_deletion_is_no_assignment_although_the_record_of_the_last_one_is_dele
     assert row_of(whole)["state"] == "Dead"
 
 
-def test_nothing_is_kept_in_the_row_of_a_deleted_group_but_what_it_was() -> None:
-    moved = [(at(5), 19, M2, member()), (at(1000), 19, M1, None), (at(1000), 17, GROUP, metadata(3))]
-    moved += [(at(1001), 21, M2, TARGET)]
-    before = row_of(fold(log(*FIRST_JOIN, *moved)))
-    assert before["causes_since_assignment"]
-    assert before["replacing"]
-    row = row_of(fold(log(*FIRST_JOIN, *moved, (at(2000), 17, GROUP, None))))
-    assert (row["state"], row["group_epoch"], row["deleted_at"]) == ("Dead", 3, at(2000))
-    assert (row["members"], row["assignments"], row["causes_since_assignment"], row["replacing"]) == (
-        [],
-        [],
-        None,
-        None,
-    )
-
-
 @pytest.mark.parametrize("group_type", [None, {"protocol_type": "consumer"}], ids=["tombstone", "classic group"])
 def test_a_classic_group_that_takes_the_id_of_one_with_members_ends_their_membership(group_type: Any) -> None:
     stable = fold(log(*FIRST_JOIN)).group
@@ -94,27 +77,6 @@ def test_a_classic_group_that_takes_the_id_of_one_with_members_ends_their_member
     row = row_of(taken)
     assert (row["group_type"], row["last_offset"]) == ("classic" if group_type else "streams", 40)
     assert taken.touched
-
-
-@pytest.mark.parametrize("time", [at(20), at(21), None])
-def test_a_deletion_has_the_offset_of_its_own_record_although_a_classic_group_follows_in_the_batch(time: Any) -> None:
-    records = log(*FIRST_JOIN, (at(20), 17, GROUP, None), (time, 2, CLASSIC_KEY, {}), first=0)
-    folded = fold(records)
-    (deleted,) = [one for one in folded.events if one.kind == "deleted"]
-    assert (deleted.at, deleted.offset) == (at(20), 8 if time == at(20) else 7)
-    assert (row_of(folded)["group_type"], row_of(folded)["last_offset"]) == ("classic", 8)
-
-
-def test_a_group_stays_not_ready_in_one_stretch_whatever_else_happens_meanwhile() -> None:
-    missing = [
-        (when, kind, key, metadata(validated=-1) if kind == 17 else value) for when, kind, key, value in FIRST_JOIN
-    ]
-    folded = fold(log(*missing, (at(50), 19, M2, member()), (at(60), 17, GROUP, metadata(4))))
-    set_reasons(folded, None)
-    assert [one[:2] for one in events_of(folded, "not_ready_reason")] == [(at(0), None)]
-    folded = fold(log(*missing, (at(50), 19, M2, member())))
-    set_reasons(folded, lambda _names: {})
-    assert [one.offset for one in folded.events if one.kind == "not_ready_reason"] == [7]
 
 
 def test_of_many_topologies_in_one_batch_twenty_are_kept_and_the_others_counted() -> None:
@@ -158,11 +120,6 @@ def test_an_assignment_has_the_time_that_it_says_or_that_of_its_record(
 ) -> None:
     row = row_of(fold(log(*FIRST_JOIN, (at(9), 20, GROUP, value))))
     assert row["assigned_at"] == assigned_at
-
-
-def test_a_target_that_is_deleted_is_the_target_of_nobody() -> None:
-    rows = row_of(fold(log(*FIRST_JOIN, (at(9), 21, M1, None))))["assignments"]
-    assert [(one["partition"], one["current"], one["target"]) for one in rows] == [(0, True, False), (1, True, False)]
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [([5], 5), ([5, 6], 7), (None, 7)], ids=["own", "too many", "none"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import Event, Group
+from streaming_app.groups.group import Group
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, at, fold, log, metadata
@@ -19,22 +19,6 @@ NOT_READY = [*FIRST_JOIN[:2], (at(0), 17, GROUP, metadata(validated=-1)), FIRST_
 def store(group_state: Group) -> Group:
     """Write and read the state as a row, as between two batches."""
     return from_row(to_row("c", group_state))
-
-
-def reason_events(events: list[Event]) -> list[tuple[str | None, str | None, int]]:
-    return [(event.old, event.new, event.offset) for event in events if event.kind == "not_ready_reason"]
-
-
-def test_a_changed_reason_is_an_event() -> None:
-    first = fold(log(*NOT_READY))
-    first.set_not_ready_reason("no topic")
-    assert reason_events(first.events) == [(None, "no topic", 3)]
-    second = fold(log((at(5), 17, GROUP, metadata(epoch=3, validated=-1)), first=4), store(first.group))
-    second.set_not_ready_reason("no topic")
-    assert reason_events(second.events) == []
-    third = fold(log((at(6), 17, GROUP, metadata(epoch=4, validated=-1)), first=5), store(second.group))
-    third.set_not_ready_reason("another topic")
-    assert reason_events(third.events) == [("no topic", "another topic", 5)]
 
 
 def test_a_reason_that_changes_without_a_record_updates_the_row_and_adds_no_second_event_at_the_offset() -> None:
@@ -102,27 +86,6 @@ def test_a_reason_is_one_event_wherever_the_batch_of_a_worker_or_of_the_driver_e
     kept = [event for event in first.events if (event.kind, event.offset) not in retracted]
     found = [(event.at, event.offset) for event in (*kept, *second.events) if event.kind == "not_ready_reason"]
     assert found == [(at(0), 3)]
-
-
-def test_each_time_that_a_group_was_not_ready_has_its_reason_and_the_last_one_is_that_of_the_row() -> None:
-    ready, again = (at(6), 17, GROUP, metadata(epoch=4)), (at(7), 17, GROUP, metadata(epoch=5, validated=-1))
-    one = fold(log(*NOT_READY, ready, again))
-    set_reasons(one, lambda _names: {})
-    assert [(reason, offset) for _, reason, offset in reason_events(one.events)] == [(MISSING, 3), (MISSING, 5)]
-    assert one.group.not_ready_reason == MISSING
-
-
-def test_the_reason_of_the_row_ends_when_the_group_is_ready_and_is_said_once() -> None:
-    one = fold(log(*NOT_READY, (at(6), 17, GROUP, metadata(epoch=4))))
-    for _ in range(2):
-        set_reasons(one, lambda _names: {})
-        assert [reason for _, reason, _ in reason_events(one.events)] == [MISSING]
-    first = fold(log(*NOT_READY))
-    set_reasons(first, lambda _names: {})
-    second = fold(log((at(6), 17, GROUP, metadata(epoch=4)), first=4), store(first.group))
-    set_reasons(second, lambda _names: {})
-    assert (first.group.not_ready_reason, second.group.not_ready_reason) == (MISSING, None)
-    assert reason_events(second.events) == []
 
 
 def test_while_the_topics_cannot_be_known_a_reason_that_was_found_in_them_stays() -> None:

@@ -45,28 +45,6 @@ def test_members_are_named_with_the_tasks_that_others_wait_for() -> None:
     assert describe_obligation(snapshot.unsettled[0]) == "has not revoked task 0_1"
 
 
-def test_members_with_the_epoch_of_the_assignment_are_settled() -> None:
-    row = row_of((at(6), 22, M1, current(3, active=[0, 1])), (at(7), 22, M2, current(3)))
-    snapshot = group_snapshot(row)
-    assert (snapshot.unsettled, snapshot.unsettled_count) == ((), 0)
-    del row["members"], row["assignments"]
-    assert group_snapshot(row | {"unsettled_count": 7}).unsettled_count == 7
-
-
-def test_members_that_only_wait_are_awaited_where_nobody_else_is() -> None:
-    waiting = [(at(6 + n), 22, key, current(3, _UNRELEASED)) for n, key in enumerate((M1, M2))]
-    snapshot = group_snapshot(row_of(*waiting))
-    assert [one.member_id for one in awaited_members(snapshot)] == ["m1", "m2"]
-    assert describe_obligation(snapshot.unsettled[0]) == "waits for tasks 0_0, 0_1, which no other member still owns"
-    assert describe_obligation(snapshot.unsettled[1]) == "waits for tasks none, which no other member still owns"
-
-
-def test_a_member_that_left_temporarily_is_named_with_the_tasks_that_it_owns() -> None:
-    snapshot = group_snapshot(row_of((at(6), 22, M1, current(-2, active=[1])), (at(7), 22, M2, current(3))))
-    assert [(one.member_id, one.state, one.tasks) for one in snapshot.unsettled] == [("m1", "AWAY", ("0_1",))]
-    assert describe_obligation(snapshot.unsettled[0]) == "left temporarily and still owns task 0_1"
-
-
 def test_members_that_are_waited_for_come_by_what_they_owe_by_time_and_by_id() -> None:
     row = row_of(
         (at(6), 22, M1, current(3, _UNREVOKED, pending=[1])),
@@ -96,12 +74,6 @@ def test_a_time_at_which_nothing_can_have_been_written_is_moved_to_the_nearest_o
     written: datetime, corrected: datetime
 ) -> None:
     assert BOUNDS.correct(written) == corrected
-
-
-def test_without_an_earliest_time_only_times_ahead_are_corrected() -> None:
-    unbounded = WrittenBetween(None, NOW)
-    assert unbounded.correct(NOW - 999 * HOUR) == NOW - 999 * HOUR
-    assert unbounded.correct(NOW + HOUR) == NOW
 
 
 def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> None:

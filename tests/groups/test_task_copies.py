@@ -202,24 +202,6 @@ def test_a_clock_that_was_set_back_gives_no_end_of_a_restore() -> None:
     assert (restore.rate, restore.ends_at) == (None, None)
 
 
-def test_what_goes_to_another_thread_is_not_done_by_the_one_that_had_it() -> None:
-    def restores(*lags: int) -> list[TaskCopy]:
-        return [copy("a", "restoring", n, lag) for n, lag in enumerate(lags)]
-
-    moved = [copy("b", "restoring", 0, 90), *restores(0, 280)[1:]]
-    status = statuses(restores(100, 300), moved)
-    ends = {task: one.ends_at for task, one in status.restoring.items()}
-    assert ends == {"0_0": None, "0_1": NOW + 15 * MINUTE}
-
-
-def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
-    far, near, silent, active = 20_000, 5, None, copy("a", "active", 9)
-    copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
-    assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
-    warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
-    assert statuses(warm).behind == ()
-
-
 def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:
     copies = [
         *(copy("a", "active", 0), copy("a", "dormant", 7, 99), copy("a", "restoring", 8, 99)),
@@ -234,11 +216,3 @@ def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_cou
     assert sum_copies(restores)["restoring"] == CopiesSum(2, 18, 0, 0, 2.0, NOW + MINUTE)
     unknown = [*restores, copy("b", "restoring", 2, 9)]
     assert sum_copies(unknown)["restoring"] == CopiesSum(3, 27, 0, 0, 2.0, None)  # not known of each
-
-
-def test_of_what_is_known_of_tasks_that_a_member_has_no_longer_only_the_state_on_its_disk_stays() -> None:
-    known = [copy("a", "standby", 1, 5), copy("a", "dormant", 2, 6)]
-    assert [(one.partition, one.role) for one in with_offsets([copy("a", "active", 0)], known, {"m-a"})] == [
-        (0, "active"),
-        (2, "dormant"),
-    ]

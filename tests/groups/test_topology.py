@@ -156,18 +156,6 @@ def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0
     assert to_row("c", folded.group)["topology_hash"] == hash_of(OTHER)
 
 
-def test_a_group_created_again_without_tombstones_and_with_a_lower_epoch_has_the_event_too() -> None:
-    first = fold(log(*FIRST_JOIN, (at(50), 17, GROUP, metadata(9))))
-    folded = fold(log(*recreated(OTHER), first=20), first.group)
-    assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 21)]
-
-
-def test_a_group_created_again_with_the_same_topology_has_no_event() -> None:
-    folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(TOPOLOGY)))
-    assert topology_events(folded) == []
-    assert len(folded.topologies) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "is_internal"),
     [

@@ -14,10 +14,8 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, Verdict
-from streaming_app.lag.partition_progress import Standing
+from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
-from tests.support.lag_harness import row
 
 GROUP = "payments"
 ENDED = group("Empty", ago(minutes=60), first_seen_at=ago(hours=9))
@@ -36,26 +34,7 @@ def brief(changes: list[Change]) -> list[tuple[str, float]]:
     return [(one.verdict.verdict, (NOW - one.verdict.at).total_seconds() / 60) for one in changes]
 
 
-def test_a_group_to_which_nothing_happens_is_not_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, of_work = board(), work(at=ago(minutes=-30))
-    now = known(group(), of_work)
-    one.step(now, NOW)
-    monkeypatch.setattr("streaming_app.health.board.judge", None)
-    assert one.step(now, NOW + timedelta(seconds=5)) == []
-
-
 OFF_BEFORE = Verdict(OFF, ago(minutes=60), ago(minutes=60), "Nothing waits.", facts_at=ago(minutes=1))
-
-
-def test_a_run_that_has_not_read_the_lag_yet_takes_nothing_for_down_that_was_off() -> None:
-    one = board(payments=OFF_BEFORE)
-    for minutes in (0, 5, 14):
-        assert one.step(known(ENDED), NOW + timedelta(minutes=minutes)) == []
-    read = work(at=NOW + timedelta(minutes=14))
-    assert [change.verdict.verdict for change in one.step(known(ENDED, read), NOW + timedelta(minutes=14))] == [OFF]
-    never = board(payments=OFF_BEFORE)
-    never.step(known(ENDED), NOW)
-    assert brief(never.step(known(ENDED), NOW + timedelta(minutes=20))) == [(DOWN, -15)]
 
 
 def test_a_successor_that_an_earlier_run_has_proven_is_one_until_the_group_has_members_again() -> None:
@@ -69,47 +48,6 @@ def test_a_successor_that_an_earlier_run_has_proven_is_one_until_the_group_has_m
     assert [change.verdict.verdict for change in again] == [DOWN]
 
 
-def test_who_is_retired_is_off_whatever_is_lost_until_it_runs_again_and_a_restart_changes_nothing() -> None:
-    one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
-    one.step(known(ENDED, waits), ago(minutes=20))
-    (change,) = one.end([GROUP], "retired", ago(minutes=10))
-    assert (change.verdict.verdict, change.verdict.at) == (OFF, ago(minutes=10))
-    lost = replace(waits, lost=unmoved(ago(minutes=5)))
-    for each in (one, board(payments=change.verdict)):
-        assert each.step(known(ENDED, lost), NOW) == []
-        assert each.verdicts()[GROUP].why == "A person ended its problem as retired."
-    back = group("Empty", ago(minutes=6), first_seen_at=ago(hours=9))  # it ran again, and ended again
-    assert brief(one.step(known(back, lost), NOW))[-1][0] == LOSING
-
-
-def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
-    one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
-    one.step(known(ENDED, waits), ago(minutes=20))
-    (change,) = one.end([GROUP], "planned", ago(minutes=10))
-    (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
-    for found in (change.verdict, more.verdict):
-        assert (found.verdict, found.severity, found.evidence["planned"]) == (DOWN, None, True)
-    lost = replace(waits, lost=unmoved(ago(minutes=5)))
-    (worse,) = one.step(known(ENDED, lost), NOW)
-    assert (worse.verdict.verdict, worse.verdict.severity) == (LOSING, "critical")
-    assert "planned" not in worse.verdict.evidence
-
-
-def test_what_became_due_before_a_person_ended_a_problem_is_judged_all_the_same() -> None:
-    one = board()
-    one.step(known(replace(ENDED, state_since=ago(minutes=2)), waiting(ago(minutes=2), ago(minutes=-9))), NOW)
-    one.end([GROUP], "planned", NOW + timedelta(minutes=9))
-    assert brief(one.step(known(replace(ENDED, state_since=NOW)), NOW + timedelta(minutes=9)))[0] == (DOWN, -3)
-
-
-def test_which_broker_is_away_is_known_at_each_judgment() -> None:
-    one, of_work = board(), waiting(ago(minutes=2), ago(minutes=-9), progress={("orders", 0): Standing(row())})
-    now = known(replace(ENDED, state_since=ago(minutes=2)), of_work)
-    for each in (now, replace(now, away={"b1": ["orders-0"]})):
-        one.step(each, NOW + timedelta(minutes=4 if each.away else 0))
-    assert one.verdicts()[GROUP].evidence["broker_away"] == "b1"
-
-
 def test_a_deleted_group_stays_down_and_one_that_had_nothing_to_do_is_forgotten() -> None:
     for of_work, expected in ((waiting(ago(minutes=60)), DOWN), (work(), None)):
         one = board()
@@ -118,31 +56,6 @@ def test_a_deleted_group_stays_down_and_one_that_had_nothing_to_do_is_forgotten(
             one.step(known(None), NOW + timedelta(minutes=minutes))
         assert one.verdicts().get(GROUP, None) == (expected and one.verdicts()[GROUP])
         assert one.knows(GROUP) is (expected is not None)
-
-
-def test_a_group_that_died_and_is_deleted_before_its_time_is_down_all_the_same() -> None:
-    died = replace(ENDED, state_since=ago(minutes=2))
-    one, of_work = board(), waiting(ago(minutes=2))
-    one.step(known(died, of_work), NOW)
-    (pending,) = one.step(known(None), NOW + timedelta(minutes=1))
-    assert pending.verdict.verdict == UNKNOWN
-    restarted = board(payments=pending.verdict)
-    assert restarted.step(known(None), NOW + timedelta(minutes=2)) == []
-    for each in (one, restarted):
-        assert brief(each.step(known(None), NOW + timedelta(minutes=9))) == [(DOWN, -3)]
-        assert each.step(known(None), NOW + timedelta(minutes=90)) == []
-        assert each.verdicts()[GROUP].verdict == DOWN
-
-
-def test_after_a_restart_what_was_bad_is_bad_until_it_is_proven_otherwise() -> None:
-    stored = {GROUP: bad(STALLED, ago(hours=2)), "gone": bad(DOWN, ago(hours=2)), "retired": bad(OFF, ago(hours=2))}
-    one = board(**stored)
-    changes = one.step(known(group(), waiting(ago(hours=2), stalled=unmoved(ago(hours=2)))), NOW)
-    assert [(change.group_id, change.verdict.verdict, change.verdict.at) for change in changes] == [
-        (GROUP, STALLED, ago(hours=2)),
-        ("retired", OFF, NOW),
-    ]
-    assert one.verdicts()["gone"].verdict == DOWN
 
 
 @pytest.mark.parametrize(("severity", "stays"), [("warning", True), (None, False)])
@@ -226,21 +139,6 @@ def test_a_bad_verdict_whose_records_are_kept_for_longer_now_is_given_again_with
     again = replace(long, work={GROUP: replace(stuck, known_at=NOW.timestamp() + 60)})
     assert (one.step(again, NOW + timedelta(seconds=60)), one.moved) == ([], {GROUP})
     assert one.verdicts()[GROUP].losing_at == since + timedelta(hours=24)
-
-
-def test_verdicts_of_one_outage_have_one_begin_and_say_what_the_earlier_ones_said() -> None:
-    one, since = board(payments=replace(bad(UNSTABLE, ago(hours=2)), why="members left 12 times")), ago(minutes=30)
-    stuck = waiting(since, stalled=unmoved(since), progressed_at=since)
-    (stalled,) = one.step(known(group(), stuck), NOW)
-    ended = replace(ENDED, state_since=NOW + timedelta(minutes=1))
-    died = waiting(since, NOW + timedelta(minutes=9))
-    (*_, down) = one.step(known(ended, died), NOW + timedelta(minutes=9))
-    found = [change.verdict for change in (stalled, down)]
-    assert [(it.verdict, it.since) for it in found] == [(STALLED, ago(hours=2)), (DOWN, ago(hours=2))]
-    assert [(it["verdict"], it["why"]) for it in down.verdict.evidence["earlier"]] == [
-        (UNSTABLE, "members left 12 times"),
-        (STALLED, stalled.verdict.why),
-    ]
 
 
 def times_of(changes: list[Change]) -> list[tuple[str, str, Any]]:

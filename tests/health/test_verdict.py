@@ -10,11 +10,10 @@ import pytest
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
-from streaming_app.groups.task_copies import Progress, Report, TaskCopy
+from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
-    BAD,
     BEHIND,
     DOWN,
     IDLE,
@@ -30,12 +29,10 @@ from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction, Transactions
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
-from streaming_app.text import utc
 from tests.support.health_harness import (
     LONG_AGO,
     NOW,
     ago,
-    bad,
     facts,
     group,
     late,
@@ -66,13 +63,6 @@ MISSING = "MISSING_SOURCE_TOPICS: Source topics orders are missing."
 )
 def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expected: str) -> None:
     assert verdict(facts(group(), of_work)).verdict == expected
-
-
-def test_a_group_whose_tasks_are_not_assigned_yet_says_what_the_broker_waits_for() -> None:
-    found = verdict(facts(group("Assigning", ago(seconds=20)), work()))
-    assert found.verdict == IDLE
-    for setting in ("group.streams.initial.rebalance.delay.ms", "group.streams.assignment.interval.ms"):
-        assert setting in found.why
 
 
 def test_lost_records_are_losing_with_how_many() -> None:
@@ -116,13 +106,6 @@ def test_a_group_that_is_not_ready_is_not_well_before_it_is_down(of_work: GroupW
         )
 
 
-def test_what_waits_for_a_group_that_is_well_is_not_about_to_be_lost_and_what_waits_for_one_that_is_down_is() -> None:
-    known = waiting(ago(minutes=6), progressed_at=NOW, oldest={"orders": ago(minutes=6).timestamp()})
-    for one, expected in ((group(), None), (ended(6)[0], ago(minutes=-54))):
-        found = verdict(facts(one, known, retention={"orders": 3_600.0}))
-        assert (found.verdict in BAD, found.losing_at) == (expected is not None, expected)
-
-
 @pytest.mark.parametrize(
     ("known", "name", "says"),
     [
@@ -147,20 +130,6 @@ def test_a_group_is_not_well_when_it_is_not_known_of_some_partitions_whether_wor
         )
         later = facts(group(), replace(each, known_at=ago(minutes=-2).timestamp()))
         assert verdict(later, stays, at=ago(minutes=-2)).verdict == UNKNOWN
-
-
-def test_it_is_said_that_some_partitions_are_not_known_also_where_work_waited_at_last() -> None:
-    """As where the log rests, and only a read, which is denied, could tell records from transaction markers."""
-    found = verdict(facts(group(), waiting(ago(minutes=2), progressed_at=ago(minutes=7), unknown=3)))
-    assert found.verdict == UNKNOWN
-    assert found.why.startswith("9 of 12 partitions known: no offset has advanced lately. Of the others ")
-
-
-def test_idle_is_not_said_of_a_group_that_advanced_while_some_partitions_are_not_known() -> None:
-    busy = Verdict(OK, LONG_AGO, LONG_AGO, "Offsets advance.", facts_at=ago(minutes=1))
-    assert verdict(facts(group(), work(unknown=1)), busy).verdict == OK
-    rests = Verdict(IDLE, LONG_AGO, LONG_AGO, "Nothing waits.", facts_at=ago(minutes=1))
-    assert verdict(facts(group(), waiting(ago(seconds=9), progressed_at=NOW, unknown=1)), rests).verdict == OK
 
 
 def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether_work_waits() -> None:
@@ -248,35 +217,6 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     assert verdict(for_long).verdict == DOWN
 
 
-def test_a_group_whose_offsets_a_tool_sets_back_is_needed_since_then_and_has_its_time() -> None:
-    """Seen: reset at 15:49, "Down since 15:35:45" at once: its oldest record that waits now is from before."""
-    for minutes, expected in ((4, UNKNOWN), (5, DOWN)):
-        reset = ago(minutes=minutes).timestamp()
-        one = Standing(row(), offset=0, waits_since=reset, moved_at=reset)
-        known = waiting(ago(hours=2), progress={("orders", 0): one})
-        found = verdict(facts(ended(14)[0], known), Verdict(OFF, ago(minutes=14), ago(minutes=14), "Nothing waits."))
-        assert found.verdict == expected
-        if expected == DOWN:
-            assert (found.since, found.at) == (ago(minutes=5), NOW)
-        untimed = replace(known, progress={("orders", 0): replace(one, is_untimed=True)})
-        assert verdict(facts(ended(14)[0], untimed)).since == ago(minutes=14)
-
-
-def test_a_group_from_which_another_one_has_taken_over_is_off() -> None:
-    known = facts(ended(600)[0], waiting(ago(minutes=500)), successor="payments-v2")
-    assert (verdict(known).verdict, verdict(known).evidence["successor"]) == (OFF, "payments-v2")
-    assert verdict(replace(known, successor=None)).verdict == DOWN
-
-
-def test_members_that_gave_up_because_of_their_topics_are_down_whatever_is_known() -> None:
-    at = ago(minutes=5)
-    history = states((at - timedelta(seconds=12), "Empty", "NotReady"), (at, "NotReady", "Empty"), reason=MISSING)
-    one = group("Empty", at, validated_topology_epoch=-1, readiness_recorded=True)
-    for of_work in (None, work(), work(unknown=12)):
-        found = verdict(facts(one, of_work, history))
-        assert (found.verdict, found.evidence["reason"]) == (DOWN, MISSING)
-
-
 def loop(up: float, down: float, state: str, times: int = 8) -> GroupHistory:
     """Return the history of a group that was up and down for so many seconds, again and again, until now."""
     changes, at = [], NOW - timedelta(seconds=(up + down) * times)
@@ -284,33 +224,6 @@ def loop(up: float, down: float, state: str, times: int = 8) -> GroupHistory:
         changes += [(at, "Stable", state), (at + timedelta(seconds=down), state, "Stable")]
         at += timedelta(seconds=up + down)
     return states(*changes)
-
-
-@pytest.mark.parametrize(
-    ("last", "named"), [(("Stable", "Empty"), False), (("NotReady", "Empty"), True), (("Stable", "NotReady"), True)]
-)
-def test_a_loop_names_why_the_group_was_not_ready_only_if_that_is_why_it_last_went_down(
-    last: tuple[str, str], *, named: bool
-) -> None:
-    """Seen of records that took longer than max.poll.interval.ms: the group had been NotReady at its creation only."""
-    began = NOW - timedelta(minutes=20)
-    changes = [(began, "Stable", "NotReady"), (began + timedelta(milliseconds=50), "NotReady", "Stable")]
-    for number in range(5):
-        at = began + timedelta(seconds=60 + 200 * number)
-        changes += [(at, *last), (at + timedelta(seconds=190), last[1], "Stable")]
-    known = waiting(ago(hours=1), progressed_at=ago(hours=2))
-    found = verdict(facts(group("Stable", changes[-1][0]), known, states(*changes, reason=MISSING)))
-    assert (found.verdict, MISSING in found.why, "reason" in found.evidence) == (DOWN, named, named)
-    assert "NotReady 0s" not in found.why
-    step = "`MISSING_SOURCE_TOPICS`" if named else "It restarts again and again"
-    assert rules()[RULE_OF_VERDICT[DOWN]].step_for(found.why).text.startswith(step)
-
-
-def test_a_partition_that_an_open_transaction_holds_back_has_the_step_of_the_transaction() -> None:
-    why = "an open transaction holds back 1 partition since 2026-11-21 03:00:00Z: orders-0"
-    step = rules()["StreamsGroupStalled"].step_for(why).text
-    assert step.startswith("A producer holds a transaction open")
-    assert "kafka-transactions.sh describe-producers --topic" in step
 
 
 def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
@@ -373,28 +286,6 @@ def test_a_broker_that_is_away_is_evidence() -> None:
         assert verdict(facts(one, kept_there, history, away=away)).evidence.get("broker_away") == expected
 
 
-@pytest.mark.parametrize(("progressed", "severity"), [(ago(minutes=7), "critical"), (NOW, "warning")])
-def test_offsets_that_do_not_move_are_stalled(progressed: datetime, severity: str) -> None:
-    known = waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)), progressed_at=progressed)
-    found = verdict(facts(group(), known))
-    assert (found.verdict, found.severity, found.since) == (STALLED, severity, ago(minutes=7))
-    assert "orders-0 at 90 on 10.0.0.1" in found.why
-
-
-def test_members_that_have_just_come_have_five_minutes() -> None:
-    known = waiting(ago(hours=2), stalled=unmoved(ago(hours=2), 12))
-    found = verdict(facts(group("Stable", ago(minutes=2)), known))
-    assert found.verdict != STALLED
-    assert found.recheck_at == ago(minutes=-3)
-
-
-def test_a_restore_is_no_incident_unless_records_are_deleted_meanwhile() -> None:
-    known = waiting(ago(minutes=7), restoring=unmoved(ago(minutes=7)), oldest={"orders": ago(minutes=7).timestamp()})
-    calm = verdict(facts(group(), known, retention={"orders": 86_400.0}))
-    assert (calm.verdict, calm.severity, calm.losing_at) == (RESTORING, None, ago(minutes=7, days=-1))
-    assert verdict(facts(group(), known, retention={"orders": 1_800.0})).severity == "warning"
-
-
 @pytest.mark.parametrize(("minutes", "severity"), [(4.9, None), (5, "warning")])
 def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_is_a_warning(
     minutes: float, severity: str | None
@@ -406,11 +297,11 @@ def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_
         assert (found.verdict, found.severity) == (RESTORING, expected)
 
 
-def reported(fell: float) -> dict[str, Progress]:
+def reported(fell: float) -> dict[str, CopyProgress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
     copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)
-    reports = Report(ago(minutes=fell + 60), 1_000), Report(ago(minutes=fell), 400)
-    return {"0_0": Progress(copy, reports, ends_at=ago(minutes=fell - 40))}
+    reports = LagReport(ago(minutes=fell + 60), 1_000), LagReport(ago(minutes=fell), 400)
+    return {"0_0": CopyProgress(copy, reports, ends_at=ago(minutes=fell - 40))}
 
 
 def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_when() -> None:
@@ -421,28 +312,6 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
-
-
-def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
-    known = work(unknown=11)
-    found = verdict(facts(ended(600)[0], known))
-    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
-    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
-    assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
-    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
-    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
-
-
-def test_what_members_do_again_and_again_is_said_of_a_stalled_group_too_and_the_text_does_not_change_each_time() -> (
-    None
-):
-    """A loop of restarts, whose killed members keep the group from being Empty until their sessions end."""
-    known = waiting(ago(hours=1), stalled=unmoved(ago(hours=1), 12))
-    found = [verdict(facts(group(), known, out_of_memory(2, times, other_host=False))) for times in (5, 21, 24)]
-    assert {one.verdict for one in found} == {STALLED}
-    assert "; 5 times one after the other, members left after less than 20 minutes: 5 at 10.0.0.1" in found[0].why
-    assert found[1].why == found[2].why
-    assert [one.evidence["stays"] for one in found] == [5, 21, 24]
 
 
 def assigned_for_nothing() -> GroupHistory:
@@ -559,17 +428,3 @@ def test_the_producer_whose_transaction_starts_at_the_last_stable_offset_is_the_
     judged = verdict(facts(group(), of_work, transactions=known))
     assert (judged.verdict, judged.severity, named in judged.why) == (STALLED, "critical", True), judged.why
     assert judged.evidence["partitions"][0]["producer_id"] == (7 if first and first.starts_at == 90 else 5)
-
-
-def test_joins_and_restarts_of_members_move_no_begin_of_what_does_not_move() -> None:
-    since = ago(minutes=40)
-    stuck = waiting(since, stalled=unmoved(since))
-    for joined in (30, 6):
-        found = verdict(facts(group(since=ago(minutes=joined)), stuck))
-        assert (found.verdict, found.since) == (STALLED, since)
-        assert f"moved since {utc(since)}, " in found.why
-
-
-def test_right_after_a_start_a_group_whose_offsets_have_just_moved_is_not_idle() -> None:
-    before = Verdict(OK, ago(hours=5), ago(hours=5), "Offsets advance.", facts_at=ago(minutes=1))
-    assert verdict(facts(group(), work(progressed_at=ago(seconds=20))), before).verdict == OK

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
 import pytest
 
 from streaming_app.health.verdict import (
     BAD,
-    BEHIND,
     DOWN,
     IDLE,
     LOSING,
-    OFF,
     OK,
     STALLED,
     UNKNOWN,
@@ -23,7 +20,7 @@ from streaming_app.health.verdict import (
 )
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
-from tests.support.health_harness import NOW, ago, bad, facts, group, late, states, unmoved, verdict, waiting, work
+from tests.support.health_harness import NOW, ago, bad, facts, group, unmoved, verdict, waiting, work
 from tests.support.lag_harness import row
 
 
@@ -53,14 +50,6 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
     assert (found.verdict, is_over(found), found.why) == (UNKNOWN, True, "It has members again; its lag is not known.")
 
 
-def test_what_is_lost_while_the_group_has_no_members_is_lost_at_once() -> None:
-    lost = row(offset_status="LOST", committed_offset=90, log_start_offset=790)
-    known = waiting(ago(minutes=2), lost=unmoved(NOW, offsets=700, named=(lost,)))
-    assert verdict(facts(group(), known)).verdict != LOSING  # its next commit may be on its way
-    found = verdict(facts(group("Empty", ago(minutes=2)), known))
-    assert (found.verdict, found.severity, found.at) == (LOSING, "critical", NOW)
-
-
 def test_records_lost_in_more_partitions_than_are_named_are_not_over_while_one_is_hidden() -> None:
     lost = [row(partition=n, offset_status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
     at_first = waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=lost[:20], count=21))
@@ -69,42 +58,6 @@ def test_records_lost_in_more_partitions_than_are_named_are_not_over_while_one_i
     progress = {("orders", n): Standing(row(partition=n), None if n == 20 else False) for n in range(21)}
     known = work(partitions=21, unknown=1, progressed_at=NOW, arrived_at=NOW, progress=progress)
     assert not is_over(verdict(facts(group(), known), losing))
-
-
-@pytest.mark.parametrize("name", [LOSING, STALLED, BEHIND])
-@pytest.mark.parametrize(
-    ("hidden", "count", "ends"),
-    [((0,), 1, False), ((1,), 1, True), ((1,), 21, False), ((), 21, True)],
-    ids=["it is hidden", "another one is", "one that is not named may be", "none is"],
-)
-def test_a_problem_with_a_partition_that_is_hidden_now_is_not_over_and_one_with_others_is(
-    name: str, hidden: tuple[int, ...], count: int, *, ends: bool
-) -> None:
-    before = bad(
-        name,
-        ago(hours=1),
-        evidence={"partitions": [{"topic": "orders", "partition": 0, "committed_offset": 7}], "partition_count": count},
-    )
-    progress = {("orders", n): Standing(row(partition=n), None if n in hidden else False) for n in range(2)}
-    known = work(partitions=2, unknown=len(hidden), progressed_at=NOW, arrived_at=NOW, progress=progress)
-    found = verdict(facts(group(), known), before)
-    assert is_over(found) is ends
-    assert found.verdict == ((UNKNOWN if hidden else OK) if ends else name)
-
-
-def test_members_that_are_back_end_nothing_while_only_partitions_that_are_hidden_may_have_work() -> None:
-    for moved, ends in ((ago(minutes=30), False), (ago(minutes=1), True)):
-        found = verdict(
-            facts(group("Stable", ago(minutes=3)), work(unknown=1, progressed_at=moved)), bad(DOWN, ago(hours=1))
-        )
-        assert (found.verdict, is_over(found)) == ((UNKNOWN, True) if ends else (DOWN, False))
-
-
-@pytest.mark.parametrize("name", [LOSING, DOWN, STALLED])
-def test_a_group_that_is_deleted_while_it_is_bad_stays_bad(name: str) -> None:
-    gone = facts(group("Empty", ago(minutes=20)), waiting(ago(hours=1)), is_deleted=True)
-    found = verdict(gone, bad(name, ago(minutes=15)))
-    assert found.verdict in BAD
 
 
 @pytest.mark.parametrize("name", [OK, STALLED, LOSING])
@@ -117,33 +70,6 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known
     assert (found.verdict, found.recheck_at) == (name, ago(minutes=-1, microseconds=-1))
     later = verdict(facts(group(), old), before, at=ago(minutes=-2)).verdict
     assert later == (UNKNOWN if name == OK else name)
-
-
-@pytest.mark.parametrize(
-    ("slow", "waits", "expected"),
-    [(ago(hours=2), True, BEHIND), (ago(hours=2), None, BEHIND), (NOW, True, OK), (NOW, None, UNKNOWN)],
-    ids=["it does not catch up", "that is not known", "it catches up", "what caught up is not known"],
-)
-def test_a_group_that_was_behind_is_so_until_it_is_known_to_catch_up(
-    slow: datetime, waits: bool | None, expected: str
-) -> None:
-    progress = {("orders", n): one for n, one in enumerate([*late((ago(hours=3), slow)).values(), Standing(row())])}
-    progress["orders", 0].waits = waits
-    unknown = int(waits is None)
-    known = facts(group(), waiting(ago(hours=3), progressed_at=NOW, progress=progress, unknown=unknown, partitions=2))
-    assert verdict(known, bad(BEHIND, ago(hours=2))).verdict == expected
-
-
-def test_unstable_is_not_over_while_the_group_becomes_not_ready_and_loses_its_members() -> None:
-    before, waits_since = bad(UNSTABLE, ago(hours=1)), waiting(ago(minutes=4))
-    for one in (
-        group("NotReady", ago(minutes=4), not_ready_reason="MISSING_SOURCE_TOPICS: …"),
-        group("Empty", ago(minutes=1)),
-    ):
-        history = states((ago(minutes=4), "Stable", "NotReady"), (ago(minutes=1), "NotReady", "Empty"))
-        found = verdict(facts(one, waits_since, history), before)
-        assert (found.verdict, "not_over" in found.evidence) == (UNSTABLE, True)
-    assert verdict(facts(group("Empty", ago(minutes=1)), work()), before).verdict == OFF
 
 
 def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
@@ -181,12 +107,3 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
         assert (found.verdict == OK) is ends
         assert ("not_over" in found.evidence) is not ends
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
-
-
-def test_a_group_without_members_is_down_since_work_came_and_a_later_estimate_of_that_changes_nothing() -> None:
-    alone = group("Empty", ago(hours=3))
-    found = verdict(facts(alone, waiting(ago(minutes=20))))
-    assert (found.verdict, found.since) == (DOWN, ago(minutes=20))
-    assert "no members since 2026-11-21 00:12:00Z, and needed since 2026-11-21 02:52:00Z; " in found.why
-    again = verdict(facts(alone, waiting(ago(minutes=21))), found)
-    assert (again.since, again.why) == (found.since, found.why)

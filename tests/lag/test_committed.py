@@ -34,26 +34,6 @@ def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() 
     assert other == {("app", "t", 0): Commit(4, None, 3, None), ("app", "t", 1): Commit(9, None, None, None)}
 
 
-def test_a_group_that_is_deleted_is_forgotten() -> None:
-    committed = CommittedOffsets()
-    committed.choose(log(plain=5), {"app"}, 0.0)
-    committed.merge({"plain": {("t", 0): Commit(5)}, "app": {("t", 0): Commit(1)}}, 0.0)
-
-    committed.choose({}, set(), 30.0)
-
-    assert committed.merge({}, 30.0) == {}
-
-
-def test_a_group_that_rests_is_asked_for_when_the_log_has_a_commit_less() -> None:
-    committed, both = CommittedOffsets(), {("t", 0): Commit(5), ("u", 0): Commit(6)}
-    in_log = log(plain=5) | {("plain", "u", 0): Commit(6, "id", None, 106.0)}
-    committed.choose(in_log, set(), 0.0)
-    committed.merge({"plain": both}, 0.0)
-    assert committed.choose(in_log, set(), 30.0) == set()
-
-    assert committed.choose(log(plain=5), set(), 60.0) == {"plain"}
-
-
 def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_known_as_of_the_answer() -> None:
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
@@ -94,40 +74,6 @@ def test_a_commit_of_an_open_or_aborted_transaction_leaves_the_offset_and_its_ti
     found = [step(committed, in_log, fetched, now) for now in (30.0, 60.0, 400.0)]
 
     assert found == [first] * 3 == [Commit(10, "id", None, 110.0)] * 3
-
-
-def test_a_coordinator_that_is_further_than_the_log_leaves_the_commit_in_the_log_with_its_time() -> None:
-    committed = CommittedOffsets()
-    step(committed, 10, 10, 0.0)
-
-    assert step(committed, 20, 25, 30.0) == Commit(20, "id", None, 120.0)
-    assert step(committed, 5, 7, 60.0) == Commit(7, None, None, None)  # it went back: which of them is not known
-
-
-def test_a_commit_of_an_aborted_transaction_is_none_when_the_coordinator_is_further() -> None:
-    committed = CommittedOffsets()
-    step(committed, 10, 10, 0.0)
-    step(committed, 20, 10, 30.0)  # 20 was not committed in the end
-
-    assert step(committed, 20, 25, 60.0) == Commit(25, None, None, None)
-
-
-def test_the_time_of_the_input_is_that_of_the_coordinator_as_the_offset_is() -> None:
-    committed = CommittedOffsets()
-    in_log = {("app", "t", 0): Commit(5, "id", None, 105.0, partition_time=50.0)}  # of an aborted transaction
-    committed.choose(in_log, {"app"}, 0.0)
-
-    found = committed.merge({"app": {("t", 0): Commit(5, None, 3, partition_time=40.0)}}, 0.0)
-
-    assert found == {("app", "t", 0): Commit(5, "id", None, 105.0, partition_time=40.0)}
-
-
-def test_of_a_group_that_may_not_be_asked_any_more_the_log_is_believed() -> None:
-    committed = CommittedOffsets()
-    step(committed, 10, 10, 0.0)
-    committed.choose(log(plain=20), set(), 30.0)
-
-    assert committed.merge({}, 30.0, {"plain"}) == log(plain=20)
 
 
 def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() -> None:

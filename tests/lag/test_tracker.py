@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
-from tests.lag.test_restart import restart
-from tests.support.lag_harness import ALICE, GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
+from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
 
-OTHER_ID = "zzWb5ZLaQh2q0mFYH7Yb2A"
 NOW = 1_000_000.0
 UP_TO_NOW = ReadUntil(NOW, NOW)
 
@@ -23,50 +19,6 @@ def observe(commit: Commit, ends: LogEnds, tasks: GroupTasks = NO_TASKS, read_un
         {(GROUP, TOPIC, 0): commit}, {(TOPIC, 0): ends}, {GROUP: tasks}, NOW, {GROUP: read_until}
     )
     return found
-
-
-def test_a_topic_that_was_created_again_while_its_id_was_not_known_is_noticed() -> None:
-    cluster = MiniCluster(end=100)
-    cluster.commit_offset(10)
-    cluster.step()
-    cluster.topic_id = None
-    cluster.step()
-    cluster.topic_id = OTHER_ID
-
-    found = cluster.step()
-
-    assert (found.offset_status, found.waits_since) == ("RECREATED", cluster.now)
-    samples = cluster.tracker.samples()[TOPIC, 0]
-    assert (samples.topic_id, samples.pairs()) == (OTHER_ID, [(100, cluster.now)])
-
-
-def test_the_last_offset_is_no_lag_if_it_is_the_marker_of_a_transaction() -> None:
-    cluster = MiniCluster(tasks=TASKS, end=100)
-    cluster.commit_offset(100)
-    cluster.step()
-    cluster.produce(1)
-    new = cluster.step()
-    assert (new.lag, new.lag_seconds, new.waits_since) == (1, 30.0, cluster.now)
-
-    marker = cluster.step()
-
-    assert (marker.lag, marker.lag_seconds, marker.lag_seconds_is_lower_bound) == (1, 0.0, False)
-    assert marker.waits_since is None
-
-
-def test_a_task_without_a_commit_has_a_row_with_its_owner_and_the_ends_of_its_log() -> None:
-    cluster = MiniCluster(tasks=TASKS, end=100, start=7)
-    cluster.commit = Commit(None)
-
-    found = cluster.step()
-
-    assert (found.subtopology_id, found.task_id) == ("0", "0_0")
-    assert (found.member_id, found.process_id, found.client_host) == ALICE
-    assert (found.log_start_offset, found.log_end_offset, found.last_stable_offset) == (7, 100, 100)
-    assert (found.committed_offset, found.lag, found.offset_status) == (None, None, "UNKNOWN")
-    cluster.tasks = GroupTasks()
-    without_topology = cluster.step()
-    assert (without_topology.subtopology_id, without_topology.task_id) == (None, None)
 
 
 @pytest.mark.parametrize("since", [None, 999_000.0])
@@ -105,19 +57,6 @@ def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_an
     cluster.end, cluster.start = 200, 100
     cluster.commit_offset(99)
     assert cluster.step().offset_status == "LOST"
-
-
-def test_the_lag_of_records_that_were_deleted_is_as_old_as_the_first_one_that_is_left() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    for _ in range(3):
-        cluster.commit_offset(0)
-        cluster.produce(100)
-        cluster.step()
-    cluster.start = 200
-
-    found = cluster.step()
-
-    assert (found.offset_status, found.lag, found.lag_seconds) == ("LOST", 100, 60.0)
 
 
 @pytest.mark.parametrize(("asked", "status"), [(55.0, "LOST"), (54.0, "WAITS")])
@@ -201,33 +140,3 @@ def test_where_nobody_may_read_whether_records_wait_is_not_known_while_the_end_r
         None,
         None,
     )
-
-
-def test_a_restart_knows_that_only_markers_were_left() -> None:
-    cluster = MiniCluster(end=100, tail=Tail(100, empty_from=80, empty_to=100))
-    cluster.commit_offset(80)
-    cluster.step()
-    before = cluster.step()
-    cluster.tracker, cluster.tail, cluster.start = LagTracker(), None, 100
-    cluster.tracker.restore_row(before)
-
-    assert (cluster.step().offset_status, cluster.step().lost_offsets) == ("OK", 0)
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_records_that_nobody_read_are_no_end_of_the_wait_for_them_when_they_are_deleted(*, restarted: bool) -> None:
-    """Where the job did not read what they were, and is restarted, what it stored says that records waited."""
-    cluster = MiniCluster(end=100, tasks=replace(TASKS, owners={}, has_members=False))
-    cluster.commit_offset(100)
-    for _ in range(20):
-        cluster.produce(50)
-        before = cluster.step()
-    if restarted:
-        restart(cluster, before)
-    cluster.start = cluster.end
-
-    found = [cluster.step(), cluster.step()][-1]
-
-    assert (found.offset_status, found.lost_offsets) == (("LOST", 1000) if restarted else ("UNKNOWN", None))
-    work = cluster.tracker.work[GROUP]
-    assert (work.waiting, work.lost is not None) == (0 if restarted else 1, restarted)

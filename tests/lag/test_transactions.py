@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
-
-from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, GroupTasks, LagRow
 from streaming_app.lag.open_transactions import held_for_long
 from streaming_app.lag.tracker import LagTracker
@@ -57,65 +55,6 @@ def held(log: Log, passes: int = 40) -> GroupWork:
     return found
 
 
-def test_a_group_at_the_last_stable_offset_has_no_work_and_its_lag_is_still_up_to_the_end() -> None:
-    log = Log()
-    found = held(log)
-    assert (found.waiting, found.offsets, found.stalled) == (0, 0, None)
-    assert found.held == {(TOPIC, 0): T0 + 30}  # when the first record of the transaction was seen
-    (row,) = log.rows
-    assert (row.offset_status, row.lag, row.lag_seconds, row.catch_up_seconds) == ("HELD", 49, 0.0, None)
-    assert log.seen(150, 150, 150).held == {}
-
-
-@pytest.mark.parametrize("tasks", [replace(RUNS, has_members=False, owners={}), replace(RUNS, is_ready=False)])
-def test_what_lies_behind_it_waits_for_a_group_that_does_not_process(tasks: GroupTasks) -> None:
-    found = held(Log(tasks=tasks))
-    assert (found.waiting, found.offsets, found.held) == (1, 49, {})
-
-
-def test_what_lies_before_it_waits_and_only_that() -> None:
-    log = Log()
-    for number in range(12):
-        found = log.seen(90, 100, 100 + number, at=T0)
-    assert (found.waiting, found.offsets, found.stalled is not None) == (1, 10, True)
-
-
-@pytest.mark.parametrize(("gap", "held_there"), [(4, True), (4, False)])
-def test_markers_before_it_are_no_work(gap: int, *, held_there: bool) -> None:
-    log, stable = Log(), 100
-    for number in range(40):
-        tail = Tail(stable, empty_from=stable - gap, empty_to=stable)
-        found = log.seen(stable - gap, stable, stable + (number if held_there else 0), at=T0, tail=tail)
-    assert (found.waiting, found.stalled, bool(found.held)) == (0, None, held_there)
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_record_after_markers_is_not_as_old_as_they_are(*, restarts: bool) -> None:
-    """A group that was scaled to zero has committed an offset before the markers at the end of the log."""
-    log = Log(tasks=replace(RUNS, has_members=False, owners={}))
-    log.seen(80, 100, 100)
-    for _ in range(100):
-        log.seen(96, 100, 100, at=T0, tail=Tail(100, 95, 96, 100))
-    log = log.restarted() if restarts else log
-    for _ in range(2):
-        found = log.seen(96, 110, 110, at=T0, tail=Tail(110, 109))
-    assert (found.waiting, found.offsets) == (1, 14)
-    assert found.waits_since == pytest.approx(log.now - 60, abs=30)
-    assert log.rows[0].lag_seconds == pytest.approx(30, abs=30)
-
-
-@pytest.mark.parametrize(("stable", "waits"), [(None, True), (150, False)], ids=["no answer", "beyond the end"])
-def test_a_last_stable_offset_that_is_not_known_or_beyond_the_end_proves_nothing(
-    stable: int | None, *, waits: bool
-) -> None:
-    log = Log()
-    held(log, 5)
-    before = log.tracker.work[GROUP]
-    found = log.seen(100, stable, 120, at=T0)
-    assert (found.is_blind, found.waiting) == (waits, before.waiting if waits else 1)
-    assert log.rows[0].lag == 20
-
-
 def reads_uncommitted(log: Log, at: float | None = None) -> None:
     log.seen(90, 100, 100)
     log.seen(110, 100, 120, at=log.now if at is None else at)
@@ -138,27 +77,6 @@ def test_a_deployment_or_a_commit_from_before_the_members_proves_no_isolation_le
     by_a_tool = Log()
     reads_uncommitted(by_a_tool, at=T0 - 900)
     assert by_a_tool.tracker.read_uncommitted == {}
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_transaction_that_has_just_ended_is_no_outage_of_its_readers(*, restarts: bool) -> None:
-    """Its records are as old as it was open."""
-    log = Log()
-    held(log)
-    one = log.restarted() if restarts else log
-    for _ in range(3):
-        assert one.seen(100, 150, 150, at=T0).stalled is None
-    first = LagTracker()
-    first.restore_samples(TOPIC, 0, "id", [(100, T0), (101, T0 + 30)])
-    started = Log(first, now=T0 + 2_000)
-    assert started.seen(100, 150, 150, at=T0).stalled is None
-    assert started.seen(150, 150, 150).stalled is None
-
-
-def test_what_is_held_is_held_since_the_same_time_after_a_restart() -> None:
-    log = Log()
-    before = held(log)
-    assert log.restarted().seen(100, 100, 150, at=T0).held == before.held
 
 
 def test_only_where_a_group_is_held_for_longer_than_its_patience_is_its_producer_asked_for() -> None:

@@ -13,7 +13,7 @@ from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
 from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
-from tests.support.lag_harness import GROUP, TOPIC, MiniCluster, at_pass, pass_over, row, work_of
+from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
@@ -61,22 +61,6 @@ def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None
     assert (stalled.unowned, len(stalled.tasks)) == (2, 12)
 
 
-def test_it_is_stalled_also_while_the_group_rebalances() -> None:
-    some = [owned(log_end_offset=100 + n) for n in range(12)]
-    assert passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP].stalled
-
-
-def test_the_patience_of_a_group_counts_whether_it_ever_committed() -> None:
-    none = {"committed_offset": None, "committed_at": None}
-    comes = [owned(**none, log_end_offset=100 + 5 * n) for n in range(42)]
-    rare = [owned(log_end_offset=100 + n) for n in range(42)]
-    for rows, first in ((comes, 1), (rare, 0)):
-        for patience in (300.0, 1_200.0):
-            count = first + round(patience / 30)
-            assert passes(rows[:count], patience=patience)[GROUP].stalled is None
-            assert passes(rows[: count + 1], patience=patience)[GROUP].stalled
-
-
 def test_one_that_moves_is_not_stalled_and_where_no_record_waits_there_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None
@@ -101,16 +85,6 @@ def test_where_nothing_was_ever_committed_what_came_since_a_member_had_it_is_wor
     assert (comes.waiting, comes.offsets, comes.stalled.count) == (1, 145, 1)
 
 
-def test_a_stateful_task_that_came_to_another_member_may_restore_for_half_an_hour() -> None:
-    tasks = {GROUP: replace(RUNS, stateful=frozenset({"0"}))}
-    moved = [owned(member_id="m" if n < 4 else "other", log_end_offset=100 + n) for n in range(70)]
-    assert passes(moved[:6], tasks)[GROUP].restoring is None  # it may commit soon
-    for some in (moved[:7], moved[:64]):  # the other came at 120 s, and the last of these is at 1890 s
-        assert passes(some, tasks)[GROUP].restoring.count == 1
-        assert passes(some, tasks)[GROUP].stalled is None
-    assert passes(moved[:65], tasks)[GROUP].stalled.count == 1
-
-
 @pytest.mark.parametrize(
     ("owners", "restores"),
     [
@@ -132,46 +106,6 @@ def test_a_task_restores_half_an_hour_from_the_first_member_that_it_came_to_sinc
     ]
     work = passes(rows, tasks)[GROUP]
     assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
-
-
-@pytest.mark.parametrize("state", ["stable_since", "rebalancing_since"])
-@pytest.mark.parametrize(("seconds", "restores"), [(1799, True), (1800, False)])
-def test_a_run_that_begins_knows_by_the_state_of_the_group_when_its_tasks_came(
-    state: str, seconds: float, *, restores: bool
-) -> None:
-    tracker = LagTracker()
-    stored = owned(waits_since=T0 - 5000, committed_at=T0 - 5000)
-    tracker.restore_row(stored)
-    tasks = replace(RUNS, stateful=frozenset({"0"}), **{state: T0 - seconds})
-    work = passes([stored], {GROUP: tasks}, tracker)[GROUP]
-    assert (work.restoring is not None, work.stalled is not None) == (restores, not restores)
-
-
-def test_a_pass_that_knows_nothing_leaves_what_was_known_as_it_was() -> None:
-    tracker = LagTracker()
-    known = passes([owned(log_end_offset=100 + n) for n in range(12)], tracker=tracker)[GROUP]
-    away = owned(log_end_offset=None)
-    for _ in range(2):
-        pass_over(tracker, [away], {GROUP: RUNS}, T0 + 900)
-        assert tracker.work == {GROUP: replace(known, is_blind=True)}
-    pass_over(tracker, [owned(log_end_offset=111)], {GROUP: RUNS}, T0 + 960)
-    assert known.seen_again_at is None
-    assert (tracker.work[GROUP].seen_again_at, tracker.work[GROUP].stalled.since) == (T0 + 960, T0)
-    pass_over(tracker, [away, owned(partition=1, log_end_offset=90)], {GROUP: RUNS}, T0 + 990)
-    some_away = tracker.work[GROUP]
-    assert some_away.offsets == 0
-    assert (some_away.stalled.count, some_away.unknown, some_away.known_at) == (1, 1, T0 + 990)
-
-
-@pytest.mark.parametrize(("unmoved", "stalled_since"), [(T0 - 960, T0 - 960), (T0 - 60, None)])
-def test_after_a_restart_an_offset_that_is_committed_again_and_again_has_not_moved(
-    unmoved: float, stalled_since: float | None
-) -> None:
-    tracker = LagTracker()
-    stored = owned(unmoved_since=unmoved, waits_since=T0 - 1000, committed_at=T0 - 10)
-    tracker.restore_row(stored)
-    stalled = passes([stored], tracker=tracker)[GROUP].stalled
-    assert (stalled and stalled.since) == stalled_since
 
 
 @pytest.mark.parametrize(("start", "end", "waiting"), [(None, 0, 0), (None, 1, 1), (0, 1, 1), (1, 1, 0), (99, 100, 1)])
@@ -218,17 +152,6 @@ def test_what_waits_is_as_old_as_its_oldest_record_or_where_no_age_is_known_as_t
     assert work_of([row(lag=0)], T0)[GROUP].waits_since is None
 
 
-def test_what_was_lost_is_counted_over_all_partitions() -> None:
-    lost = [
-        row(partition=n, offset_status="LOST", offset_status_since=T0 - n, lost_offsets=count)
-        for n, count in enumerate([7, 5])
-    ]
-    held = row(partition=2, offset_status="LOST", offset_status_since=T0, lag=None, lost_offsets=None)
-    found = work_of([*lost, held, row(partition=3, lost_offsets=None)], T0)[GROUP].lost
-    assert found
-    assert (found.offsets, found.since, [one.partition for one in found.named]) == (12, T0 - 1, [0, 1, 2])
-
-
 def test_only_topics_that_delete_by_age_have_a_retention() -> None:
     facts = [
         ("a", "retention.ms", "60000"),
@@ -243,35 +166,6 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
         ("g", "retention.bytes", "1000"),
     ]
     assert retention_seconds(facts) == {"a": 60.0, "d": 1.0, "g": 0.001}
-
-
-def test_a_group_that_commits_while_old_records_wait_is_not_stalled_when_a_run_begins() -> None:
-    tracker = LagTracker()
-    tracker.restore_samples(TOPIC, 0, "id", [(90, T0 - 90_000), (1_000_090, T0 - 80_000)])
-    busy = owned(committed_at=T0 - 20, log_end_offset=1_000_090)
-    assert passes([busy], tracker=tracker)[GROUP].stalled is None
-
-
-@pytest.mark.parametrize(
-    ("committed", "samples", "since"),
-    [
-        (T0 - 1800, [(5, T0 - 3600), (20, T0 - 2400), (90, T0 - 60)], T0 - 1800),
-        (T0 - 3600, [(10, T0 - 3000), (20, T0 - 900), (90, T0 - 60)], T0 - 900),
-        (T0 - 259_200, [(10, T0 - 3600), (10, T0 - 300), (11, T0 - 60)], None),
-    ],
-    ids=["the commit is later", "the record arrived later", "idle for three days, and a record came a minute ago"],
-)
-def test_a_run_that_begins_in_the_middle_counts_from_the_last_commit_or_the_arrival_of_what_waits(
-    committed: float, samples: list[tuple[int, float]], since: float | None
-) -> None:
-    tracker = LagTracker()
-    tracker.restore_samples(TOPIC, 0, "id", samples)
-    ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", T0, T0, 1, T0)}
-    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
-    for at in (T0, T0 + 30):  # the second pass confirms that no commit was on its way
-        tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, committed)}, ends, tasks, at)
-        stalled = tracker.work[GROUP].stalled
-        assert (stalled and stalled.since) == (since if at > T0 else None)
 
 
 @pytest.mark.parametrize(("looked", "is_older"), [([T0 - 90_000, T0 - 30], True), ([T0 - 930, T0 - 900], False)])
@@ -292,35 +186,3 @@ def test_since_may_be_too_late_where_the_end_of_the_log_was_not_known_for_long(
             assert (stalled.since, stalled.is_older) == (looked[1], is_older)
             tracker = LagTracker()
             tracker.restore_row(rows[0])
-
-
-@pytest.mark.parametrize(
-    ("committed", "repeats", "is_older"),
-    [(500, False, True), (10, True, True), (10, False, False)],
-    ids=["a commit beyond the end", "an offset that is committed again and again", "a commit and records with times"],
-)
-def test_since_may_be_too_late_where_a_run_found_it_so_and_nothing_says_how_long_it_had_been(
-    committed: int, *, repeats: bool, is_older: bool
-) -> None:
-    tracker = LagTracker()
-    tracker.restore_samples(TOPIC, 0, "id", [(5, T0 - 3600), (20, T0 - 2400), (90, T0 - 60)])
-    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
-    for now in (T0 + second for second in range(0, 421, 30)):
-        commit = Commit(committed, "id", 0, now - 1 if repeats else T0 - 1800)
-        ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", now, now, 1, now)}
-        tracker.observe({(GROUP, TOPIC, 0): commit}, ends, tasks, now)
-    stalled = tracker.work[GROUP].stalled
-    assert stalled is not None
-    assert stalled.is_older is is_older
-
-
-def test_a_group_whose_offsets_move_at_each_pass_moves_also_where_the_rule_allows_no_time() -> None:
-    cluster = MiniCluster(LagTracker(patience=lambda _group_id: 0.0))
-    for _ in range(20):
-        cluster.produce(100)
-        cluster.commit_offset((cluster.end or 0) - 10)
-        cluster.step()
-        found = cluster.tracker.work[GROUP]
-        assert found.stalled is None
-        assert found.progressed_at is not None
-        assert found.known_at - found.progressed_at < found.patience

@@ -10,7 +10,8 @@ out. Where the change is executed by an import (a constant, a default), the fork
 the project; all tests are candidates then.
 
 No file of the project changes. Which mutants are tried, and with which tests, does not depend on the speed of the
-machine, so two sets of tests can be compared over the same mutants.
+machine, so two sets of tests can be compared over the same mutants. Which tests are needed beside others: run it first
+with the others, and then with `--every` over the mutants that this run calls alive.
 """
 
 from __future__ import annotations
@@ -234,24 +235,28 @@ class _Collected:
     def pytest_runtest_logreport(self, report: Any) -> None:
         self._failed = self._failed or report.failed
 
-    def first_failure(self, tests: Sequence[str]) -> str:
-        """Run tests until one fails, and return which one that is, or nothing. The process dies if one runs wild."""
+    def failures(self, tests: Sequence[str], *, every: bool = False) -> str:
+        """Run tests until one fails, or every one; return which have failed. The process dies if one runs wild."""
         resource.setrlimit(resource.RLIMIT_DATA, (_BYTES, _BYTES))
         signal.signal(signal.SIGVTALRM, lambda *_: os._exit(1))
+        failed = []
         for test, following in zip(tests, [*tests[1:], ""], strict=False):
             signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
             item = self.items[test]
             item.ihook.pytest_runtest_protocol(item=item, nextitem=self.items.get(following))
             if self._failed:
-                return test
-        return ""
+                failed.append(test)
+                if not every:
+                    break
+            self._failed = False
+        return " ".join(failed)
 
 
 class _Trial:
     """Mutants, the tests that may notice them, and what these tests execute."""
 
-    def __init__(self, mutants: Sequence[Mutant], files: Sequence[Path], most: int, jobs: int) -> None:
-        self._mutants, self._files, self._most, self._jobs = mutants, files, most, jobs
+    def __init__(self, mutants: Sequence[Mutant], files: Sequence[Path], most: int, jobs: int, *, every: bool) -> None:
+        self._mutants, self._files, self._most, self._jobs, self._every = mutants, files, most, jobs, every
         self._executed: dict[str, _Executed] = {}
         self._out = os.fdopen(os.dup(1), "w")
         self.alive: list[Mutant] = []
@@ -262,7 +267,7 @@ class _Trial:
         if found is None or isinstance(found, str):
             sys.exit(f"A test fails without a change: {found}")
         self.alive, again = found
-        for (mutant, chosen), caught in _in_forks(lambda one: _import(*one), again, self._jobs):
+        for (mutant, chosen), caught in _in_forks(lambda one: _import(*one, every=self._every), again, self._jobs):
             self._note(mutant, chosen, caught)
 
     def _collect(self, tests: Sequence[str]) -> Any:
@@ -291,13 +296,14 @@ class _Trial:
                 now.append((mutant, self._chosen(mutant.file, lines), patches))
             else:
                 again.append((mutant, self._chosen(mutant.file)))
-        for (mutant, chosen, _), caught in _in_forks(lambda one: _patch(collected, *one[1:]), now, self._jobs):
+        tried = _in_forks(lambda one: _patch(collected, *one[1:], every=self._every), now, self._jobs)
+        for (mutant, chosen, _), caught in tried:
             self._note(mutant, chosen, caught)
         return self.alive, again
 
     def _survey(self, collected: _Collected, test: str) -> _Executed | str:
         executed = _Executed(self._files, self._most // 4).start()
-        failed = collected.first_failure([test])
+        failed = collected.failures([test])
         return failed or executed.stop()
 
     def _chosen(self, file: Path, lines: range | None = None) -> list[str]:
@@ -337,16 +343,18 @@ def _patches(mutant: Mutant, functions: Sequence[FunctionType]) -> list[tuple[Fu
     return [(one, changed[code]) for one, code in found if changed.get(code, code) != code]
 
 
-def _patch(collected: _Collected, chosen: Sequence[str], patches: Sequence[tuple[FunctionType, CodeType]]) -> str:
+def _patch(
+    collected: _Collected, chosen: Sequence[str], patches: Sequence[tuple[FunctionType, CodeType]], *, every: bool
+) -> str:
     for function, code in patches:
         function.__code__ = code
-    return collected.first_failure(chosen)
+    return collected.failures(chosen, every=every)
 
 
-def _import(mutant: Mutant, chosen: Sequence[str]) -> str | None:
+def _import(mutant: Mutant, chosen: Sequence[str], *, every: bool) -> str | None:
     sys.meta_path.insert(0, _Finder(mutant.file, mutant.read()[0]))
     tests = {one.partition("::")[0] for one in chosen}
-    result: str | None = _Collected([*tests], lambda collected: collected.first_failure(chosen)).result
+    result: str | None = _Collected([*tests], lambda collected: collected.failures(chosen, every=every)).result
     return result
 
 
@@ -360,6 +368,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tests", nargs="*", metavar="TEST", help="other ones than those that may notice these rooms")
     parser.add_argument("--without", nargs="*", default=(), metavar="TEST", help="files or ids of tests")
+    parser.add_argument("--alive-in", type=Path, metavar="FILE", help="only the mutants alive in an earlier output")
+    parser.add_argument("--every", action="store_true", help="name every test that notices a mutant")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # so that each run makes the same calls
         os.execve(sys.executable, [*sys.orig_argv], os.environ | {"PYTHONHASHSEED": "0"})  # noqa: S606 - itself
@@ -371,10 +381,13 @@ def main() -> None:
         mutants = [*sites(room)]
         random.Random(arguments.seed).shuffle(mutants)  # noqa: S311 - no secret
         chosen += mutants[: arguments.mutants]
+    if arguments.alive_in:
+        alive = arguments.alive_in.read_text("utf-8")
+        chosen = [one for one in chosen if f"ALIVE  {one} by" in alive]
     files = sorted({file for room in arguments.rooms for file in (ROOT / "streaming_app" / room).rglob("*.py")})
     directories = dict.fromkeys(f"tests/{one}" for room in arguments.rooms for one in TESTS[room])
     tests = arguments.tests or [one for one in directories if (ROOT / one).exists()]
-    trial = _Trial(chosen, files, arguments.calls, arguments.jobs)
+    trial = _Trial(chosen, files, arguments.calls, arguments.jobs, every=arguments.every)
     trial.run([*tests, *(f"--deselect={one}" for one in arguments.without)])
     for room in arguments.rooms:
         alive = sum(one.file.is_relative_to(ROOT / "streaming_app" / room) for one in trial.alive)

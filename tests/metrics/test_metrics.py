@@ -151,20 +151,13 @@ def test_the_declared_labels_of_a_group_are_a_metric_that_takes_no_label_of_the_
     assert [(one.labels, one.value) for one in family.samples] == [(labels, 1)]
 
 
-def test_what_concerns_all_groups_is_not_limited_to_those_with_series(scrape: Scrape) -> None:
-    values = samples(scrape(settings=MetricsSettings(max_groups=0)))
-    assert not [key for key in values if key[0] == "streams_group_rebalances_total"]
-    assert {key: value for key, value in values.items() if key[0] == "streams_groups_by_protocol"} == {
-        ("streams_groups_by_protocol", "classic"): 40
-    }
-
-
 def test_the_values_of_the_job_come_from_its_health(scrape: Scrape) -> None:
     values = samples(scrape(health=busy_health(behind=40)))
     expected = {
         ("streams_groups", "Stable"): 1,
         ("streams_groups", "NotReady"): 1,
         ("streams_groups", "Empty"): 0,
+        ("streams_groups_by_protocol", "classic"): 40,
         ("streams_groups_left_out", "alerts"): 7,
         ("streams_groups_left_out", "verdicts"): 0,
         ("streams_groups_job_caught_up",): 1,

@@ -115,13 +115,6 @@ def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_inter
     assert sending.given == [(second, FIRING, tuple(groups)) for second, groups in given]
 
 
-def test_a_receiver_that_takes_many_alerts_at_once_gets_each_once() -> None:
-    sending = Sending(MANY)
-    sending.offer(0, *map(of, "abcde"))
-    sending.run(0)
-    assert sending.given == [(0, FIRING, ("a", "b", "c")), (0, FIRING, ("d", "e"))]
-
-
 @pytest.mark.parametrize("traits", [PLAIN, MANY, GROUPED], ids=["alone", "at once", "together"])
 def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_after_a_failure(traits: Told) -> None:
     sending = Sending(traits)
@@ -132,29 +125,6 @@ def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_af
     accepted = [(group, event) for _, _, group, event in sending.accepted]
     assert accepted.index(("a", RESOLVED)) < accepted.index(("a", FIRING))
     assert sorted(accepted) == [("a", FIRING), ("a", RESOLVED), ("b", FIRING)]
-
-
-def test_people_hear_that_a_problem_is_over_before_they_hear_of_the_next_one_also_where_that_waits() -> None:
-    sending, over = Sending(GROUPED), {"resolved": True, "deliveries": (*SENT, Delivery("chat", RESOLVED))}
-    sending.offer(0, of("x", **over))
-    sending.run_until(20)
-    sending.offer(20, of("a", **over), replace(of("a"), alert_id="another one"), of("b"))
-    sending.run_until(1_000)
-    assert [one[:2] + one[2] for one in sending.given] == [
-        (10, RESOLVED, "x"),
-        (30, FIRING, "b"),
-        (70, RESOLVED, "a"),
-        (90, FIRING, "a"),
-    ]
-
-
-def test_a_problem_whose_end_a_sink_refuses_keeps_the_next_one_of_its_group_from_no_sink() -> None:
-    sending = Sending()
-    sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
-    sending.run(0, REFUSED)
-    sending.offer(10, replace(of("a"), alert_id="another one"))
-    sending.run(10)
-    assert sending.given[1:] == [(10, FIRING, ("a",))]
 
 
 def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:
@@ -182,15 +152,6 @@ def test_an_alert_that_a_sink_refuses_keeps_no_other_one_from_being_sent(traits:
     assert sending.outbox.status.waiting == 1
     sending.run_until(1_000)
     assert sending.outbox.status.waiting == 0
-
-
-def test_an_alert_that_breaks_a_receiver_keeps_no_other_one_from_being_sent() -> None:
-    sending = Sending()
-    sending.offer(0, *map(of, "abc"))
-    sending.run_until(60, broken_by="a")
-    sending.offer(60, of("d"))
-    sending.run_until(400, broken_by="a")
-    assert [group for _, _, group, _ in sending.accepted] == ["b", "c", "d"]
 
 
 def test_pauses_double_while_a_sink_fails_and_are_short_again_after_it_has_accepted_something() -> None:
@@ -222,33 +183,6 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
     assert sending.lines[2] == "Alerts cannot be sent to chat: 401. Fix the cause; it is retried every few minutes."
 
 
-def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
-    sending = Sending()
-    sending.offer(0, of("a"), of("b"))
-    assert sending.outbox.status.waiting == 2
-    sending.run(0, DOWN)
-    sending.run(1, REFUSED)
-    status = sending.outbox.status
-    assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
-    assert (status.failing_since, status.failure) == (at(0), "503")
-    sending.run_until(1_000)
-    status = sending.outbox.status
-    assert (status.sent, status.failed, status.waiting, status.failing_since) == (2, 2, 0, None)
-
-
-def test_the_results_are_the_deliveries_with_their_attempts() -> None:
-    sending = Sending()
-    alert = of("a")
-    sending.offer(0, alert)
-    sending.run(0, DOWN)
-    sending.run(1)
-    assert sending.kept.results == [
-        (alert.alert_id, Delivery("chat", FIRING, None, 1, "503")),
-        (alert.alert_id, Delivery("chat", FIRING, at(1), 2, None)),
-    ]
-    assert sending.kept.by_id[alert.alert_id].deliveries == (Delivery("chat", FIRING, at(1), 2, None),)
-
-
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 
@@ -275,13 +209,6 @@ def test_what_fires_is_sent_again_at_intervals_and_that_it_is_over_for_a_quarter
     assert sending.given[10:] == [(310, FIRING, ("a",)), (360, "again", ("a",)), (360, "again", ("b",))]
     sending.run_until(2_000)
     assert [groups for second, _, groups in sending.given if second > 190 + 15 * 60] == [("a",)] * 15
-
-
-def test_after_a_restart_what_fires_is_sent_again_at_once() -> None:
-    sending = Sending(RESEND)
-    sending.offer(100, of("a", deliveries=SENT))
-    sending.run_until(160)
-    assert sending.given == [(100, "again", ("a",)), (160, "again", ("a",))]
 
 
 def test_once_it_ends_nothing_waits_for_others_and_a_sink_that_is_down_gets_nothing_before_its_pause_is_over() -> None:
@@ -315,7 +242,7 @@ def test_problems_that_are_older_than_the_job_are_one_message_that_names_them_an
     assert (first[1:], second) == ((FIRING, ("new",)), (301, FIRING, (None,)))
     (text,) = sending.texts
     assert text == (
-        "301 groups have had problems since long before the job first started (150 lag, 151 not-ready): "
+        "301 groups have had alerts since long before the job first started (150 lag, 151 not-ready): "
         "old0, old10, old100, old102, old104 and 296 more"
     )
     assert sending.outbox.status.waiting == 0
@@ -358,25 +285,6 @@ def test_what_the_first_pass_finds_to_wait_for_longer_than_it_looks_back_is_old(
     """The pass dates what waits for days as if it had begun at the earliest time for which it asks."""
     earliest = START + timedelta(minutes=30) - timedelta(seconds=SEED_SECONDS[0])
     assert is_old(of("waits", since=earliest), first_started_at=START)
-
-
-def test_at_the_end_of_the_job_what_is_old_is_one_message_beside_what_is_sent_at_once() -> None:
-    sending = Sending(MANY, first_started_at=START)
-    sending.offer(0, of("old", **OLD), of("new", since=START))
-    sending.outbox.release()
-    sending.run(0)
-    assert sorted(sending.given, key=repr) == [(0, FIRING, ("new",)), (0, FIRING, (None,))]
-
-
-def test_an_old_problem_that_an_earlier_release_has_sent_stays_one_of_its_own() -> None:
-    sending = Sending(RESEND, first_started_at=START)
-    told = (Delivery("chat", FIRING, START - timedelta(hours=1), 1),)
-    sending.offer(0, of("a", **OLD, deliveries=told), of("b", **OLD))
-    sending.run_until(310)
-    assert sending.given[0] == (0, "again", ("a",))
-    assert (300, FIRING, (None,)) in sending.given
-    sending.run_until(370)
-    assert sending.given[-1] == (360, "again", ("a", None))
 
 
 def test_a_message_about_old_problems_that_fails_is_sent_again_with_all_and_a_restart_sends_it_not_again() -> None:

@@ -14,7 +14,7 @@ from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.alerts.problem import FIRING, RESOLVED
 from streaming_app.cli.main import main
 from streaming_app.config.settings import SinkList
-from streaming_app.notify.message import format_list, format_message, format_title, one_line
+from streaming_app.notify.message import format_message, format_title, one_line
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
 from tests.support.receivers import make_sink
@@ -103,21 +103,6 @@ def test_a_message_has_the_most_important_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("ended_by", "why"),
-    [
-        ("retired", "A person ended it: retired."),
-        ("ignored", "The configuration ignores the group."),
-        ("not enabled", "The configuration disables the rule."),
-    ],
-)
-def test_the_end_of_an_alert_says_who_ended_it_and_not_that_it_is_over_where_that_is_not_known(
-    ended_by: str, why: str
-) -> None:
-    _, second, *_ = format_message(make_alert(resolved=True, ended_by=ended_by), RESOLVED, LINKS).splitlines()
-    assert second == f"{why} Nothing is to be done."
-
-
 @pytest.mark.parametrize("group_id", ["payments", None])
 @pytest.mark.parametrize("rule", rules())
 def test_the_next_step_is_the_command_that_shows_what_is_wrong(rule: str, group_id: str | None) -> None:
@@ -126,13 +111,6 @@ def test_the_next_step_is_the_command_that_shows_what_is_wrong(rule: str, group_
     assert ("payments" in arguments) == (GROUP_ID in rules()[rule].confirm and group_id is not None)
     assert arguments[-2:] == ["--cluster", "prod"]
     assert CliRunner().invoke(main, [*arguments[1:], "--help"]).exit_code == 0
-
-
-def test_a_message_about_several_has_the_next_step_once() -> None:
-    text = format_list([make_alert(group_id=name) for name in "abc"], FIRING, 2, [LINKS] * 3)
-    assert [line for line in text.splitlines() if line.startswith("Next: ")] == [
-        "Next: streams-groups alerts --cluster prod"
-    ]
 
 
 @pytest.mark.parametrize("hostile", ["a\r\nBcc: x@y", "a\u2028b", "a\x00b", "a\ud800b", "a\tb", "a\u3164b", HOSTILE])

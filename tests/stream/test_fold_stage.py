@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
-from streaming_app.stream import fold_stage
 from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
@@ -102,17 +101,6 @@ def test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records
     assert folded["counts"][QUARANTINE] == 1
 
 
-def test_records_before_and_after_one_that_cannot_be_folded_are_folded_as_if_it_were_not_there() -> None:
-    bad = assigned("g", 2, TOO_LATE)
-    pairs = [*group("g"), bad, *group("g", 3, ["m", "n"]), bad, assigned("g", 3), bad]
-    rows = records(pairs)
-    folded = fold_all(rows)
-    plain = fold_all([row for row in rows if (row["key"], row["value"]) != bad])
-    assert len(folded[QUARANTINE]) == folded["counts"][QUARANTINE] == 3
-    for name in ("groups", EVENTS, TOPOLOGIES, RETRACTED):
-        assert folded[name] == plain[name]
-
-
 @pytest.mark.parametrize("us", [-1, TOO_LATE * 1_000, (1 << 63) - 1])
 def test_a_record_with_a_time_that_python_cannot_hold_is_one_without_a_time(us: int) -> None:
     rows = [{**row, "timestamp": us} for row in records([*group("g"), (None, b"value")])]
@@ -144,7 +132,7 @@ def test_times_out_of_order_or_missing_change_neither_state_nor_history() -> Non
         (row,) = folded["groups"]
         wanted = {"state": "Stable", "description_status": "CURRENT", "unsolicited_pushes": 1, "member_count": 1}
         assert {name: row[name] for name in wanted} == wanted
-        events = [Event(**{name: one[name] for name in Event._fields}) for one in folded[EVENTS]]
+        events = [GroupEvent(**{name: one[name] for name in GroupEvent._fields}) for one in folded[EVENTS]]
         assert list(gaps("g", events, row)) == []
         states = [event.new for event in sorted(events, key=lambda one: one.offset) if event.kind == "state"]
         assert states == ["Assigning", "Reconciling", "Stable"]
@@ -152,16 +140,6 @@ def test_times_out_of_order_or_missing_change_neither_state_nor_history() -> Non
         columns = ("first_seen_at", "state_since", "description_since", "last_unsolicited_push_at", "updated_at")
         assert [row[name] for name in columns] == times
         assert written is jumping or {event.at for event in events} == {None}
-
-
-def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = [
-        one for epoch in range(2, 8) for one in (*group("g", epoch, [f"m{epoch}"]), assigned("g", epoch, TOO_LATE))
-    ]
-    whole = fold_all(records(pairs))
-    monkeypatch.setattr(fold_stage, "_SNAPSHOT_EVERY", 2)
-    assert fold_all(records(pairs)) == whole
-    assert len(whole[QUARANTINE]) == 6
 
 
 def let_rows_be_too_large(monkeypatch: pytest.MonkeyPatch, *group_ids: str) -> None:

@@ -47,21 +47,6 @@ def test_a_failure_lasts_until_a_batch_ends_well() -> None:
     assert (health.status.failing_since, health.status.failure) == (None, None)
 
 
-def test_counts_add_up_over_batches() -> None:
-    health = JobState()
-    health.quarantined_before(4, None)
-    health.batch_done(batch(quarantined=1, by_type={17: 2, 24: 1}))
-    health.batch_done(batch(drifted=2))
-    counted = health.totals
-    assert (counted.batches, counted.records_seen, counted.records_by_type) == (2, 10, {17: 4, 24: 1})
-    assert (counted.quarantined, counted.drifted, health.status.quarantined) == (1, 2, 5)
-    both = JobState(JobState())
-    assert both.offsets is not None
-    both.batch_done(batch(drifted=2))
-    both.offsets.batch_done(batch(drifted=3, quarantined=1))
-    assert (both.totals.drifted, both.totals.quarantined, both.status.quarantined) == (5, 1, 1)
-
-
 def test_cuts_of_an_earlier_run_are_told_with_those_of_this_one() -> None:
     earlier, health = JobState(), JobState()
     earlier.log_cut(Cut("offsets", 0, 15, 30, 7, 9, "2026-11-01T00:00:00+00:00"))

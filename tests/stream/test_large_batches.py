@@ -16,7 +16,6 @@ from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.stream.stream_state import BatchPlan
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -118,37 +117,6 @@ def test_a_small_batch_with_a_large_record_is_read_once_more_and_gives_the_same_
     assert content(empty_warehouse) == whole
     assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
     assert len(kept) == 1
-
-
-@pytest.mark.parametrize(
-    ("wanted", "size", "is_read"), [(50, 3_500, True), (1, 150_000, True), (50, 17_000, False), (9_000, 1_500, False)]
-)
-def test_a_record_is_large_by_the_number_of_wanted_ones_not_by_that_of_offsets(
-    spark: SparkSession, *, wanted: int, size: int, is_read: bool
-) -> None:
-    columns = "0 AS partition", "id AS offset", "now() AS timestamp"
-    value = f"cast(repeat('x', {size}) AS binary) AS value"
-    key = f"if(id < {wanted}, X'0011000167', X'0001000167') AS key"
-    frame = source.wanted_records(spark.range(0, 20_000, 1, 2).selectExpr(key, value, *columns))
-    found = batch_records.read_small(frame, 20_000, GROUPS)
-    assert found.num_rows == wanted
-    assert batch_records.is_whole(found) is is_read
-
-
-@pytest.mark.parametrize("most", [None, len(ROWS) + 1], ids=["kept by Spark", "read into the driver"])
-def test_the_records_of_the_parts_of_a_batch_are_its_records(spark: SparkSession, most: int | None) -> None:
-    frame = batch(spark, [*ROWS, (len(ROWS), START, None, b"no key")])
-    with BatchRecords(frame, lambda read: read()) as found:
-        index = found.read(most)
-        ordered = slices.Ordered(index, slices.find_heavy(index))
-        parts = [*ordered.parts(slices.divide(BatchPlan("w", 3, halvings=1), ordered))]
-        taken = [found.take(part) for part in parts]
-    assert len(parts) == 3
-    assert (parts[0].slice.is_apart, parts[-1].slice.is_apart) == (False, True)
-    assert [one.num_rows for one in taken] == [part.records.num_rows for part in parts]
-    assert sorted(row["offset"] for one in taken for row in one.to_pylist()) == [*range(len(ROWS) + 1)]
-    bytes_of = {row["offset"]: (row["key"], row["value"]) for one in taken for row in one.to_pylist()}
-    assert [bytes_of[offset] for offset, *_ in ROWS] == [(key, value) for _, _, key, value in ROWS]
 
 
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(

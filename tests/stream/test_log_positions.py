@@ -9,7 +9,6 @@ from threading import Event
 
 import pytest
 
-from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
@@ -139,30 +138,3 @@ def test_a_batch_that_was_begun_and_ends_beyond_the_log_is_no_loss(opened: Opene
     assert opened.open(2, begun=9) == ()
     assert opened.check.ends_early
     assert not opened.check.is_whole
-
-
-def test_a_topic_that_was_created_again_is_not_a_log_that_was_cut(
-    three_brokers: LocalCluster, topic: str, opened: Opened
-) -> None:
-    assert opened.read(3) == 1
-    three_brokers.delete_topic(topic)
-    three_brokers.create_topic(topic)
-    with pytest.raises(OtherTopicError, match="deleted and created again while the job ran"):
-        opened.positions.check()
-
-
-def test_records_that_an_old_leader_wrote_at_the_offsets_of_lost_ones_are_no_part_of_the_log_that_was_read(
-    three_brokers: LocalCluster, topic: str, opened: Opened
-) -> None:
-    """The log then answers as if compaction had removed all records of the epoch of the lost ones."""
-    assert opened.read(3) == 1
-
-    def lose() -> None:
-        three_brokers.append(topic, *[RECORD] * 4)
-        assert opened.read(7) == 1
-
-    three_brokers.replace_by_old_leader(topic, 0, lost=lose, kept=[RECORD] * 5)
-    with pytest.raises(TruncatedLogError, match=f"{topic} no longer has the records of leader epoch"):
-        opened.positions.check()
-    (cut,) = opened.open(7)
-    assert (cut.start, cut.end) == (3, 7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from streaming_app.stream.slices import (
     SLICE_BYTES,
-    TRIES,
     WHOLE,
     BatchPlans,
     Ordered,
-    Part,
     divide,
     find_heavy,
     next_plan,
@@ -135,44 +133,6 @@ def test_slices_that_were_stored_are_used_again_after_a_restart(tmp_path: Path) 
     assert [part.slice for part in begun(tmp_path, 4).divide(measured(large))] == [stored[0], stored[2]]
 
 
-def write_all(plans: BatchPlans, records: pa.Table, fails: Callable[[Part], bool]) -> Part | None:
-    """Write the parts; return the one at which the process ends, None if the batch is done."""
-    for part in plans.divide(records):
-        if plans.is_hopeless(part):
-            assert part.records.num_rows == 1
-            continue
-        plans.trying(part)
-        if fails(part):
-            return part
-    return None
-
-
-HOSTILE = (0, 77)
-
-
-def has_hostile(part: Part) -> bool:
-    return HOSTILE in zip(part.records["partition"].to_pylist(), part.records["offset"].to_pylist(), strict=True)
-
-
-def test_a_record_that_ends_the_process_is_alone_after_as_many_starts_as_its_batch_can_be_halved(
-    tmp_path: Path,
-) -> None:
-    records = measured({(0, n): MB if n == 77 else 100 for n in range(20_000)})
-    write_offset_log(tmp_path / "default", range(5))
-    sizes = []
-    while part := write_all(plans := begun(tmp_path, 4), records, has_hostile):
-        sizes.append(part.records.num_rows)
-    assert sizes[0] <= 10_000
-    assert all(later <= (size + 1) // 2 + 1 for size, later in pairwise(sizes[: -TRIES + 1]))
-    assert sizes[-TRIES:] == [1] * TRIES
-    assert len(sizes) < 18
-    counts = []
-    for batch in range(5, 10):
-        plans.begin("w", batch)
-        counts.append(len(plans.divide(records)))
-    assert counts == [8, 4, 2, 1, 1]
-
-
 def test_an_attempt_that_fails_for_another_reason_leaves_the_slices_as_they_were(tmp_path: Path) -> None:
     write_offset_log(tmp_path / "default", range(5))
     records, slices = measured({(0, n): 100 for n in range(3)}), []
@@ -184,26 +144,6 @@ def test_an_attempt_that_fails_for_another_reason_leaves_the_slices_as_they_were
         plans.trying(parts[0])  # a single record
         plans.failed_otherwise()
     assert all(one == slices[0] for one in slices)
-
-
-def test_halves_that_are_tried_at_once_are_stored_and_end_with_each_record_alone(tmp_path: Path) -> None:
-    records = measured({(0, n): 100 for n in range(9)})
-    plans = begun(tmp_path, 4)
-    left, alone = plans.divide(records), list[int]()
-    assert [part.slice for part in left] == [*WHOLE]
-    while left:
-        part = left.pop(0)
-        plans.trying(part)
-        if halves := plans.failed(part):
-            assert [one.records["offset"].to_pylist() for one in halves] == [
-                part.records["offset"].to_pylist()[: halves[0].records.num_rows],
-                part.records["offset"].to_pylist()[halves[0].records.num_rows :],
-            ]
-            left = [*halves, *left]
-        else:
-            alone += part.records["offset"].to_pylist()
-    assert alone == [*range(9)]
-    assert len(begun(tmp_path, 4).divide(records)) == 9
 
 
 def test_a_plan_stays_until_the_next_batch_and_of_it_only_how_often_to_halve(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 from kafka import TopicPartition
 
 from streaming_app.config.settings import JobConfig
@@ -72,45 +71,6 @@ def created(warehouse: Path) -> list[str]:
     """The groups of which the history says that they were created, each as often as it says so."""
     rows = WarehouseReader(warehouse).rows("SELECT group_id FROM group_events WHERE kind = 'created' ORDER BY 1")
     return [row["group_id"] for row in rows]
-
-
-def test_what_is_lost_or_restored_is_read_again_and_the_history_holds_nothing_twice(
-    topic: str, write: Write, run: Run, tmp_path: Path
-) -> None:
-    write(2)
-    assert "reading from the beginning" in run(topic)
-    version = DeltaTable(tmp_path / "quarantine").version()
-    write(3)
-    write(4)
-    run(topic)
-    before = content(tmp_path)
-    assert epochs(tmp_path) == {"g": 4}
-
-    DeltaTable(tmp_path / "quarantine").restore(version)
-    shutil.rmtree(tmp_path / "group_events")
-    line = run(topic)
-    assert "lost or restored since: group_events, quarantine; reading from the beginning; the history stays" in line
-    assert content(tmp_path) == before
-
-
-def test_a_topic_created_again_is_refused_until_a_reset(
-    topic: str, client: StreamsGroupClient, write: Write, run: Run, tmp_path: Path
-) -> None:
-    for epoch in (2, 3, 4):
-        write(epoch)
-    run(topic)
-    before = content(tmp_path)
-    client.delete_topics([topic])
-    client.create_topic(topic, 1)
-    write(2)
-    with pytest.raises(JobError, match=r"deleted and created again since .* --reset"):
-        run(topic)
-    assert content(tmp_path) == before
-    assert "another topic than before" in run(topic, reset=True)
-    after = content(tmp_path)
-    assert epochs(tmp_path) == {"g": 2}
-    assert len(after["quarantine"]) == len(before["quarantine"]) + 1
-    assert len(after["group_events"]) > len(before["group_events"])
 
 
 def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(

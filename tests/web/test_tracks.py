@@ -175,7 +175,7 @@ def test_at_each_moment_every_track_says_what_the_tables_say_or_that_it_is_not_k
     assert bool(bars[2]) == is_lower
     if measured is not None:
         (bar,) = [one for one in of_kind(behind, "lag-bar") if covers([one], minute) and "at-most" not in one.kind]
-        assert bar.height == max(1.0, round(56 * measured / max(most, 5.0), 1))
+        assert bar.height == max(1.0, round(56 * measured / max(measured + more, 5.0), 1))
         assert bar.y + bar.height == 56
     expected = "" if measured is None else f"{'at least ' if is_lower else ''}{duration(measured)} behind"
     assert bars[0] == (expected if exact or is_lower else f"{expected} when measured, at most {duration(most)} behind")

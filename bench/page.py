@@ -223,7 +223,12 @@ def _lag(groups: int) -> Iterator[dict[str, object]]:
     now = datetime.now(timezone.utc)
     for number in range(groups * _PARTITIONS):
         group_id, partition = f"application-{number // _PARTITIONS:05}", number % _PARTITIONS
-        ends = {"committed_offset": 1_000, "log_end_offset": 1_000 + number % 50, "lag": number % 50, "status": "OK"}
+        ends = {
+            "committed_offset": 1_000,
+            "log_end_offset": 1_000 + number % 50,
+            "lag": number % 50,
+            "offset_status": "OK",
+        }
         times = {"lag_seconds": float(number % 50), "lag_seconds_is_lower_bound": False, "observed_at": now}
         yield {"cluster": "default", "group_id": group_id, "topic": "t", "partition": partition, **ends, **times}
 

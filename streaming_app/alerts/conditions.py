@@ -224,14 +224,14 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
         problem = facts.open.get(ProblemKey(_REWOUND, group_id))
         places = problem.evidence.get("partitions", ()) if problem else ()
         is_hidden = any((one["topic"], one["partition"]) in work.without_status for one in places)
-        return None if work.is_held or work.is_blind or is_hidden else OVER
+        return None if work.is_blind or is_hidden else OVER
     since = to_time(wrong.since)
     offsets = (f"{one.topic}-{one.partition} from {one.rewound_from}" for one in islice(wrong.named, _IN_SUMMARY))
     named = [
         {
             "topic": one.topic,
             "partition": one.partition,
-            "status": one.status,
+            "offset_status": one.offset_status,
             "task": one.task_id or "",
             **_owner(one),
             **({} if one.committed_offset is None else {"committed_offset": one.committed_offset}),

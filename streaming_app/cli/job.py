@@ -185,10 +185,12 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.checks.sinks import check_sinks  # noqa: PLC0415
     from streaming_app.checks.warehouse import check_warehouse  # noqa: PLC0415
     from streaming_app.config.settings import JobConfig  # noqa: PLC0415
+    from streaming_app.config.without_effect import without_effect  # noqa: PLC0415
     from streaming_app.job import first_look  # noqa: PLC0415
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
+    yield from (result.failed("configuration", str(one)) for one in without_effect(settings))
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     of_brokers = []

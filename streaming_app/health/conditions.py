@@ -45,20 +45,22 @@ from streaming_app.text import count, first_of, format_duration, lasted, round_d
 _AFTER_LAST_COMMIT = timedelta(seconds=60)  # a commit so shortly after a stop belongs to the processing before it
 _STARTS = 3
 _NEVER = timedelta(days=400)
-_BEHIND_AGE = 600.0
 _SETTLES = timedelta(minutes=5)
 _RESTORE = timedelta(seconds=RESTORE_SECONDS)
 _NO_PROGRESS = timedelta(minutes=5)  # a restore without a lower lag for so long is stuck; reports come every minute
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 _LONGEST_REBALANCE = timedelta(minutes=15)
 _DEFAULT_REBALANCE_TIMEOUT_MS = 300_000  # Kafka Streams sends its max.poll.interval.ms; this is the default
-_NAMED_MEMBERS = 20
+_NAMED_MEMBERS = _NAMED_PARTITIONS = 20
 _IN_TEXT = 3
 _AGES = tuple(60.0 * one for one in (1, 10, 30, 60, 120, 360, 720, 1440, 10_080))
 _FEW = 10
 _SHOWN = ("topic", "partition", "committed_offset", "log_start_offset", "log_end_offset", "task_id", "client_host")
-_UNMOVED_SINCE, _MAY_RESTORE_FROM = "unmoved_since", "may_restore_from"  # evidence, in seconds
 _KEYS = {"task_id": "task", "client_host": "host"}
+_IF_RARE = (
+    "; before, offsets moved after longer rests: if it commits so seldom, raise `for` of StreamsGroupStalled for it "
+    "(alerts.overrides)"
+)
 WAITING = "waiting_partitions"
 """Key of evidence: in how many partitions work was known to wait."""
 _IF_MEANT = "; if this is meant, add running_hours for it, or name the group that takes over in alerts.successors"
@@ -71,7 +73,8 @@ def losing(facts: Facts) -> Verdict | None:
         return None
     since = to_time(lost.since)
     had_nobody = facts.group.state == EMPTY and facts.state_since <= since
-    due = since if had_nobody else since + facts.settings.lost_after  # a commit may be on its way
+    # A commit may be on its way; but passes that knew nothing may lie between, and `since` is after them.
+    due = since if had_nobody or facts.was == LOSING else since + facts.settings.lost_after
     why = (
         f"at least {count(round_down(lost.offsets), 'offset')} of {count(lost.count, 'partition')} were deleted "
         f"before the group read them, seen at {utc(since)}: {_places(lost)}"
@@ -243,12 +246,13 @@ def stalled(facts: Facts) -> Verdict | None:
     nobody = f", {one.unowned} of them without an active member" if one.unowned else ""
     leave = flapping(facts)  # so nothing hangs: they end
     leavers = f"; {leave.why}" if leave else ""
+    if any(it.rested >= work.patience for row in one.named if (it := work.progress.get(row[1:3]))):
+        leavers += _IF_RARE
     why = (
         f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
     )
     evidence = {
         **(leave.evidence if leave else {}),
-        _UNMOVED_SINCE: one.since,
         "partitions": _rows_of(one.named),
         "partition_count": one.count,
         "offsets": one.offsets,
@@ -315,8 +319,6 @@ def restoring(facts: Facts) -> Verdict | None:
     what = "restore" if reported else "may restore"
     why = f"{count(one.count, 'partition')} {what} state since {utc(since)}, {_work_of(one)}"
     evidence: dict[str, Any] = {"partition_count": one.count, "partitions": _rows_of(one.named)}
-    owned = [it.owner_since for it in work.progress.values() if it.owner_since and it.may_restore(work.tasks.stateful)]
-    evidence |= {_UNMOVED_SINCE: one.since, _MAY_RESTORE_FROM: _owned_since(facts, one) or min(owned, default=0.0)}
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
     if done_at:
@@ -332,40 +334,39 @@ def _unmoved(facts: Facts) -> Partitions | None:
     one = work.stalled or work.restoring
     if one is None or not facts.runs:
         return None
-    if (owned_since := _owned_since(facts, one)) is not None and not one.tasks & restores.keys():
-        return one if work.known_at >= owned_since + RESTORE_SECONDS else None
     advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
         return None if one.tasks and one.tasks <= advance else one
     return one if one.tasks & restores.keys() and not one.tasks & advance else None
 
 
-def _owned_since(facts: Facts, one: Partitions) -> float | None:
-    """Return since when owners may restore, as the verdict before says of the same outage; 0 if it is Stalled.
-
-    The tables do not have when tasks moved, so that a run that begins would take a later time. None: it says nothing.
-    """
-    evidence = facts.previous.evidence if facts.previous and facts.was in {STALLED, RESTORING} else {}
-    return evidence.get(_MAY_RESTORE_FROM, 0.0) if evidence.get(_UNMOVED_SINCE) == one.since else None
-
-
 def behind(facts: Facts) -> Verdict | None:
-    """Offsets move, but the group does not catch up, and its lag is old."""
-    work, was_behind = facts.work, facts.was == BEHIND
-    slow = work.slow if facts.group.state != EMPTY else None
-    if slow is None or (slow.lag_seconds or 0.0) < _BEHIND_AGE:
+    """Offsets move, but the oldest waiting record is ten minutes old, and the group does not catch up.
+
+    Its text has no number that changes while it lasts: they are evidence.
+    """
+    work, wait = facts.work, facts.settings.behind_for
+    late = [one for one in work.progress.values() if one.is_late]
+    if not late or facts.group.state == EMPTY:
         return None
-    if work.catches_up and not was_behind:
-        return None
-    since, eta = to_time(max(slow.since, work.settled_at)), work.catch_up_seconds
-    due = since if was_behind else since + facts.settings.behind_for
-    least = slow.at_least if since == to_time(slow.since) else ""
+    due = to_time(min(one.slow_from for one in late)) + wait
+    slow = [one for one in late if to_time(one.slow_from) + wait <= facts.now] or late
+    first = min(slow, key=lambda one: one.late_since or 0.0)
+    least = "at least " if (first.late_since or 0.0) <= (first.known_from or 0.0) else ""
+    rows = sorted((one.row for one in slow), key=lambda row: (row.topic, row.partition))
+    topics = list(dict.fromkeys(row.topic for row in rows))
+    since = to_time(first.late_since or 0.0)
     why = (
-        f"it does not catch up since {least}{utc(since)}: {count(slow.count, 'partition')}, the oldest record is "
-        f"{_more_than(slow.lag_seconds or 0.0)} old{f', caught up in {_less_than(eta)}' if eta else ''}; "
-        f"{_places(slow)}"
+        f"it does not catch up, and its oldest waiting record is more than ten minutes old since {least}{utc(since)}: "
+        f"{'1 partition' if len(rows) == 1 else 'several partitions'} of {first_of(topics, _IN_TEXT)}"
     )
-    evidence = {"partition_count": slow.count, **_offsets_of(work), "partitions": _rows_of(slow.named)}
+    ages = [row.lag_seconds for row in rows if row.lag_seconds is not None]
+    evidence = {
+        "partition_count": len(rows),
+        **_offsets_of(work),
+        **({"oldest_seconds": round(max(ages))} if ages else {}),
+        "partitions": _rows_of(rows[:_NAMED_PARTITIONS]),
+    }
     return Verdict(BEHIND, since, due, why, WARNING, evidence)
 
 
@@ -375,11 +376,6 @@ def behind(facts: Facts) -> Verdict | None:
 def _less_than(seconds: float) -> str:
     """Return the text `less than ...` with the next longer duration in `_AGES`."""
     return f"less than {format_duration(next((age for age in _AGES if age > seconds), _AGES[-1]))}"
-
-
-def _more_than(seconds: float) -> str:
-    """Return the text `more than ...` with the next shorter duration in `_AGES`."""
-    return f"more than {format_duration(max(age for age in _AGES if age <= max(seconds, _AGES[0])))}"
 
 
 def _at_least(offsets: int) -> str:
@@ -418,8 +414,8 @@ def _places(one: Partitions) -> str:
 
 def _place(row: LagRow) -> str:
     at = "nothing committed" if row.committed_offset is None else f"at {row.committed_offset}"
-    if row.status == AHEAD:
-        at += f", beyond the end of the log at {row.log_end_offset}"
+    if row.offset_status == AHEAD:
+        at += ", beyond the end of the log"
     host = f" on {row.client_host or 'unknown host'}" if row.member_id else ""
     return f"{row.topic}-{row.partition} {at}{host}"
 

@@ -170,7 +170,8 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return unknown
         if not (work.waiting or work.unknown):
             return "a partition has no commit yet" if never else None
-        if previous.verdict == BEHIND and work.may_be_slow:
+        late = (one for one in work.progress.values() if one.late_since is not None)
+        if previous.verdict == BEHIND and any(to_time(one.slow_from) <= previous.at for one in late):
             return "it does not catch up yet, as far as is known"
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back

@@ -172,7 +172,7 @@ class LagService(Poller):
             key = (row.group_id, row.topic, row.partition)
             if row.lag is None and key not in known:  # the lag was never known
                 continue
-            value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.status, row.lag is None)
+            value = (row.committed_offset, row.log_start_offset, row.log_end_offset, row.offset_status, row.lag is None)
             history[key] = at, before = known.get(key, (0.0, None))
             if not 0 <= now - at < (_HISTORY_SECONDS if value != before else HISTORY_REST_SECONDS):
                 new.append(row)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming_app.config.settings import JobConfig
+from streaming_app.config.without_effect import without_effect
 from streaming_app.errors import SetupError, StorageError, reason_of
 from streaming_app.job.owner import Owner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError, run_until_signal
@@ -118,6 +119,11 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
         report(STOPPED)  # errors of a job that is ending are not reported
 
 
+def _report_without_effect(config: JobConfig, report: Callable[[str], None]) -> None:
+    for one in without_effect(config):
+        report(f"configuration: {one}; from 0.5 on it is refused")
+
+
 def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     spark: SparkSession,
     config: JobConfig,
@@ -143,6 +149,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # the following steps read the tables
+    _report_without_effect(config, report)
     health = JobState(JobState() if config.offsets.enabled else None)
     # Two connections: a batch never waits for an answer about the partitions of all groups.
     of_streams = SharedConnection(properties, Admin, request_timeout_ms=TIMEOUT_MS)

@@ -22,7 +22,6 @@ from streaming_app.lag.model import Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.statuses import AHEAD, LOST, RECREATED, UNKNOWN
 
 MARKER = 1  # offsets: the commit or abort marker of a transaction after the last record
-ANOTHER_LOG = frozenset({RECREATED, AHEAD})  # the log does not have the committed offset: all its records wait
 NO_AGE = Age(0.0, is_lower_bound=False)
 _BEGINS_SECONDS = 60.0
 
@@ -58,7 +57,7 @@ class Measured(NamedTuple):
     age: Age | None = None
     waits: bool | None = None
     status: str | None = UNKNOWN
-    """The status, if it follows from the ends of the log alone; None if it depends on the behaviour of the group."""
+    """The status, if the log does not have the committed offset, or too little is known; else None."""
     unread: int = 0
     """How many offsets the group may read now and has not committed."""
     is_held: bool = False
@@ -88,7 +87,7 @@ def measure(at: Before, seen: Seen, one: GroupPass) -> Measured:
     empty_to = offset + unread if has_record is False and committed == offset else at.empty_to
     lost = None if start is None else max(0, start - max(committed, empty_to))
     found = Measured(lag, lost, has_record=bool(has_record), empty_to=empty_to)
-    if lag == 0 and (lost or 0) > MARKER and not (has_record or at.had_record) and at.row.status != LOST:
+    if lag == 0 and (lost or 0) > MARKER and not (has_record or at.had_record) and at.row.offset_status != LOST:
         # The log deleted the offsets before the job read whether they were records: this does not end the wait.
         is_over = at.waits_since is None
         return Measured(lag, None, NO_AGE, waits=False) if is_over else Measured(lag)

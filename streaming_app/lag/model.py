@@ -118,7 +118,7 @@ class GroupPass(NamedTuple):
     patience: float
     """How many seconds an offset may stay the same while records wait."""
     late_seconds: float
-    """If the records of a group are known only up to so many seconds ago, its status stays, and its lag is unknown."""
+    """If the commits of a group are known only up to so many seconds ago, its lag is unknown."""
     reads_uncommitted: bool = False
     """Whether the group has proven that it reads records of open transactions."""
 
@@ -145,13 +145,15 @@ class LagRow(NamedTuple):
     lag_seconds: float | None = None
     lag_seconds_is_lower_bound: bool | None = None
     lost_offsets: int | None = None
-    status: str = UNKNOWN
-    status_since: float | None = None
-    held_since: float | None = None
-    behind_since: float | None = None
+    offset_status: str = UNKNOWN
+    offset_status_since: float | None = None
+    waits_since: float | None = None
+    unmoved_since: float | None = None
+    late_since: float | None = None
+    slow_since: float | None = None
     catch_up_seconds: float | None = None
-    commit_interval_seconds: float | None = None
     rewound_from: int | None = None
+    owner_since: float | None = None
     leader: int | None = None
     observed_at: float = 0.0
     known_until: float | None = None

@@ -10,46 +10,31 @@ commit, and that of the first sample of the log beyond the commit.
 Whether records wait is measured (`lag.measure`). A rebalance, or a pass without knowledge, does not change
 `waits_since`, so an outage continues.
 
-A working consumer has some lag most of the time. So a lag counts only if it is older than the group's own interval
-between commits explains (`patience`). Before that its status is OK, or UNKNOWN if its age is not known. While a group
-rebalances, commits pause and tasks have no owner: then the statuses that follow from behaviour stay as they were. If
-the job reads the log late, it does not know what the group has done recently: then every status stays as it was.
+Its oldest waiting record is *late* once it is ten minutes old. Then the group has to catch up: the number of waiting
+offsets, or the age of the oldest record, has to fall so fast that nothing waits within six hours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from math import inf
 from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
-from streaming_app.lag.measure import ANOTHER_LOG, MARKER, NO_AGE, Measured, Seen, measure, owned_from
+from streaming_app.lag.measure import MARKER, Measured, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
-from streaming_app.lag.rhythm import CommitIntervals, LagTrend
-from streaming_app.lag.statuses import (
-    BEHIND,
-    CATCHING_UP,
-    LEFT_OVER,
-    LOST,
-    OK,
-    REWOUND,
-    STALLED,
-    STOPPED,
-    UNKNOWN,
-    UNOWNED,
-)
+from streaming_app.lag.statuses import HELD, LEFT_OVER, LOST, OK, REWOUND, UNKNOWN, UNOWNED, WAITS
+from streaming_app.lag.trend import Trend
 
 STALLED_SECONDS = 300.0
 RESTORE_SECONDS = 1800.0
 _COMMITS_SECONDS = 60.0  # a new owner of a task commits within a minute, unless it restores state first
-_STALLED_COMMITS, _STALLED_COMMIT_SECONDS = 3, 60.0
-_MIN_PATIENCE = 60.0
 _LATE_SECONDS = 120.0  # passes are half a minute apart
-_INTERVALS = 3  # intervals without a commit, until the commit is late
 _REWOUND_SECONDS = 3600.0  # after so long, a reset of offsets is no news
+_LATE_AGE = 600.0
+_SPAN_SECONDS = 300.0  # a group that commits less often than that declares it as its patience
 _SLOW_CATCH_UP = 6 * 3600.0  # a constant lag varies, and often seems to fall at such a slow rate
-_CATCHES_UP_SECONDS = 180.0  # a lag must fall for so long without interruption until it counts as catching up
-_SLOW = frozenset({BEHIND, CATCHING_UP})
 _NOTHING_SAID = Age(0.0, is_lower_bound=True)  # "at least 0 s"
 
 
@@ -90,8 +75,10 @@ class Standing:
     So it is comparable with the job's clock."""
     moved_at: float = 0.0
     """When the first commit of this offset came, likewise."""
-    commits: int = 0
-    """The number of commits of this offset."""
+    is_repeated: bool = False
+    """Whether this offset was committed again."""
+    rested: float = 0.0
+    """How long the offset before did not move while records waited, in seconds."""
     is_untimed: bool = False
     """Whether the commit existed when this run began, and its time is not known yet."""
     rewound_from: int | None = None
@@ -99,21 +86,23 @@ class Standing:
     rewound_at: float = 0.0
     begins_at_start: bool = False
     """Whether the group reads the partition from its start, if it has committed nothing: a repartition topic."""
-    owner: str = ""
-    """The newest member that had the task."""
+    owner: str | None = ""
+    """The newest member that had the task; empty if none had it, None if an earlier run did not know it."""
     owner_since: float | None = None
     """When the first new owner since the last move of the offset got the task; without one, when an earlier owner got
-    it. None before the first pass of a run."""
+    it. None before the first pass."""
+    is_new: bool = True
+    """Whether this run has not seen the partition yet."""
     had_record: bool = False
     """Whether a record was seen beyond the offset."""
     empty_to: int = 0
     """There is no record between the offset and this offset."""
-    slow_at: float | None = None
-    """Since when the group does not catch up fast enough. None, unless the status is BEHIND or CATCHING_UP, or was so
-    before it became UNKNOWN."""
-    catches_up_since: float | None = None
-    intervals: CommitIntervals = field(default_factory=CommitIntervals)
-    trend: LagTrend = field(default_factory=LagTrend)
+    late_since: float | None = None
+    """Since when the oldest waiting record is ten minutes old. Passes that do not know its age leave it as it is."""
+    slow_since: float | None = None
+    """Since when, while it is late, its offset has moved and the group has not caught up fast enough."""
+    trends: tuple[Trend, Trend] | None = None
+    """Of the number of waiting offsets, and of the age of the oldest waiting record. None while none waits."""
 
     @property
     def position(self) -> int | None:
@@ -129,12 +118,22 @@ class Standing:
     @property
     def status_since(self) -> float:
         """Since when the partition has its status."""
-        return self.row.observed_at if self.row.status_since is None else self.row.status_since
+        return self.row.observed_at if self.row.offset_status_since is None else self.row.offset_status_since
 
     @property
     def unmoved_since(self) -> float:
         """Since when records wait and the offset does not move."""
         return max(self.waits_since or 0.0, self.moved_at)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether records that are more than ten minutes old wait, and the offset has moved since they are so old."""
+        return self.waits is True and self.late_since is not None and self.moved_at > self.late_since
+
+    @property
+    def slow_from(self) -> float:
+        """Since when it is late and does not catch up, if it is late."""
+        return max(self.late_since or 0.0, self.slow_since or 0.0)
 
     def is_older(self, since: float | None) -> bool:
         """Return whether a condition that is known since this time may have begun earlier.
@@ -144,7 +143,7 @@ class Standing:
         """
         if since is None:
             return False
-        repeats = self.commits > 1 and since == self.moved_at <= (self.known_from or 0.0)
+        repeats = self.is_repeated and since == self.moved_at <= (self.known_from or 0.0)
         written = since if self.row.lag_seconds is None else self.row.observed_at - self.row.lag_seconds
         if self.row.lag_seconds_is_lower_bound and self.offset is not None:
             written = 0.0
@@ -184,35 +183,23 @@ class Standing:
         """Return the standing for a row that an earlier run stored."""
         one = cls(LagRow(*row[:3]))
         one._take_commit(Commit(row.committed_offset, committed_at=row.committed_at), row.observed_at)
-        if row.committed_offset is None:
-            one.moved_at = row.behind_since or row.observed_at
-            if row.log_end_offset is not None and (row.lag is not None or row.behind_since is None):
-                one.baseline = row.log_end_offset - (row.lag or 0)
-        if row.behind_since is None and row.lag_seconds is not None:
+        is_known = row.lag is not None or row.waits_since is None
+        if row.committed_offset is None and row.log_end_offset is not None and is_known:
+            one.baseline = row.log_end_offset - (row.lag or 0)
+        if row.waits_since is None and row.lag_seconds is not None:
             one.calm_at = row.observed_at
-        one.row = row._replace(status_since=row.observed_at if row.status_since is None else row.status_since)
+        one.row, one.waits_since = row, row.waits_since
         one.rewound_from, one.rewound_at = row.rewound_from, one.moved_at
-        if row.status == REWOUND:  # the group may have committed since
+        if row.offset_status == REWOUND:  # the group may have committed since
             one.rewound_at = min(one.moved_at, one.status_since)
-        one.waits_since = row.behind_since
-        if row.behind_since is None and row.status in ANOTHER_LOG:  # a release before 0.3.1 stored no time then
-            one.waits_since = one.status_since
-        if row.status == STALLED:  # the group had committed the same offset for a minute before this status
-            one.commits, one.moved_at = _STALLED_COMMITS, one.status_since - _STALLED_COMMIT_SECONDS
+        if row.unmoved_since is not None:
+            one.moved_at = row.unmoved_since
         if row.lag and row.lag_seconds == 0 and row.lag_seconds_is_lower_bound is False:
             one.empty_to = min(row.log_end_offset or 0, row.last_stable_offset or row.log_end_offset or 0)
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
-        one._restore_speed(row)
-        if row.commit_interval_seconds is not None:
-            one.intervals.restore(row.commit_interval_seconds)
+        one.owner, one.owner_since = row.member_id, row.owner_since
+        one.late_since, one.slow_since = row.late_since, row.slow_since
         return one
-
-    def _restore_speed(self, row: LagRow) -> None:
-        """Take from its status since when the group does not catch up, and since when it does."""
-        if row.status in _SLOW:
-            self.slow_at = self.status_since
-            if row.status == CATCHING_UP and (row.catch_up_seconds or 0.0) <= _SLOW_CATCH_UP:
-                self.catches_up_since = self.status_since
 
     def copy(self) -> Standing:
         """Return a copy for the next pass to change. `dataclasses.replace` takes three times as long."""
@@ -220,13 +207,13 @@ class Standing:
 
     def forget_log(self) -> None:
         """Forget the old log, because the topic was created again."""
-        self.waits_since = self.rewound_from = None
+        self.waits_since = self.rewound_from = self.late_since = self.slow_since = None
         self.had_record, self.empty_to = False, 0
-        self.trend.clear()
+        self.trends = None
 
     def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
-        tasks, now, is_new = one.tasks, one.now, self.owner_since is None
+        tasks, now, is_new = one.tasks, one.now, self.is_new
         group_id, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
@@ -243,6 +230,9 @@ class Standing:
         self.had_record, self.empty_to = found.has_record or self.had_record, found.empty_to or self.empty_to
         self._take_lag(found, seen, one)
         self.arrived_at = samples.moved_at() if samples else None
+        age = found.age if found.age != _NOTHING_SAID or commit.offset is None else None
+        is_least = age.is_lower_bound or (commit.offset is None and not self.begins_at_start) if age else None
+        self._take_speed(found, age, one)
         row = LagRow(
             group_id,
             topic,
@@ -258,52 +248,40 @@ class Standing:
             ends.end,
             ends.stable,
             found.lag,
+            age and age.seconds,
+            is_least,
+            None if commit.offset is None else found.lost,
+            waits_since=self.waits_since,
+            unmoved_since=None if self.is_untimed else self.moved_at,
+            late_since=self.late_since,
+            slow_since=self.slow_since,
+            catch_up_seconds=None if self.late_since is None else self._catch_up_seconds(),
+            rewound_from=self.rewound_from,
+            owner_since=self.owner_since,
             leader=ends.leader,
             observed_at=now if ends.at is None else ends.at,
             # up to this time both the commits and the end of the log are known
             known_until=min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None,
         )
-        if commit.offset is None:
-            row = row._replace(
-                lag_seconds=found.age and found.age.seconds,
-                lag_seconds_is_lower_bound=found.age and (found.age.is_lower_bound or not self.begins_at_start),
-                behind_since=self.waits_since,
-            )
-        else:
-            lost = found.lost or 0 if min(now, *one.until) >= min(now, ends.start_at or now) else 0
-            catch_up = self.trend.catch_up_seconds(self.intervals.usual) if found.waits else None
-            if found.waits and not self.trend.is_known:  # as at the first passes of a run
-                catch_up = self.row.catch_up_seconds
-            status, is_held = self._judge(row, found, one, lost, falls=catch_up is not None)
-            age = found.age if found.age != _NOTHING_SAID else None
-            row = row._replace(
-                lag_seconds=age and age.seconds,
-                lag_seconds_is_lower_bound=age and age.is_lower_bound,
-                lost_offsets=found.lost,
-                status=status,
-                status_since=self.row.status_since if status == self.row.status and self.row.status_since else now,
-                held_since=(self.row.held_since or now) if is_held else None,
-                behind_since=self.waits_since,
-                catch_up_seconds=catch_up if status == CATCHING_UP else None,
-                commit_interval_seconds=self.intervals.usual,
-                rewound_from=self.rewound_from,
-            )
-        self.row = row
-        self._take_speed(now)
+        status = self._status(row, found, seen, one)
+        since = self.row.offset_status_since if status == self.row.offset_status else None
+        self.row = row._replace(offset_status=status, offset_status_since=now if since is None else since)
+        self.is_new = False
 
     def _take_owner(self, owner: str | None, commit: Commit, one: GroupPass) -> None:
-        tasks = one.tasks
+        tasks, since = one.tasks, self.owner_since
         # Both times are by the coordinator's clock: a commit after the owner came stays so if this clock is ahead.
         ahead = max(0.0, (commit.committed_at or 0.0) - one.now)
         began = min(one.now, (tasks.stable_since or tasks.rebalancing_since or one.now) - ahead)
-        if (
-            self.owner_since is None
-        ):  # if members have come since the offset last moved, the first one may have the task
-            moved_at = commit.committed_at or self.moved_at
-            self.owner_since = min([began, *(at - ahead for at in tasks.joined if at > moved_at)])
+        has_moved = since is None or (self.is_new and commit.offset != self.offset)
+        moved_at = (commit.committed_at if has_moved else None) or self.moved_at
+        is_other = bool(owner) and owner != self.owner and self.owner is not None
         # If an owner dies while it restores and the next one restores again, the time of the first owner counts.
-        elif owner and owner != self.owner and self.owner_since <= self.moved_at:
-            self.owner_since = max(began, self.row.observed_at)
+        if since is None or (is_other and since <= moved_at):
+            known_at = 0.0 if since is None else self.row.observed_at  # it had another owner then
+            # If members have come since then and since the offset last moved, the first one may have the task.
+            joined = (at - ahead for at in tasks.joined if self.is_new and at > max(moved_at, known_at))
+            self.owner_since = max(known_at, min([began, *joined]))
         self.owner = owner or self.owner
 
     def _take_commit(self, commit: Commit, now: float, *, is_new: bool = True) -> None:
@@ -315,20 +293,17 @@ class Standing:
         is_same = offset == before and (at == before_at or None in {at, before_at})
         if before is None:
             self.first = offset
-        elif not is_same:
-            since = self.known_at if self.waits_since is None else self.waits_since
-            gap = now - self.seen_at if at is None or before_at is None else at - before_at
-            self.intervals.add(gap if since is None else min(gap, now - since))  # only time with something to commit
         if is_same and self.is_untimed and at is not None:
             self.seen_at, self.moved_at = min(self.seen_at, at), min(self.moved_at, at)
             self.waits_since = None if self.waits_since is None else max(self.waits_since, self.moved_at)
         self.is_untimed = at is None and (self.is_untimed if is_same else is_new)
         if not is_same:  # it came after the pass before; of a time that is not between the two, the nearer one counts
             self.seen_at = now if at is None else min(now, max(at, self.row.observed_at))
-            self.commits = self.commits + 1 if offset == before else 1
+            self.is_repeated = offset == before
         if before is not None and offset < before and self.rewound_from is None:
             self.rewound_from, self.rewound_at = before, self.seen_at
         if offset != before:
+            self.rested = 0.0 if self.waits_since is None else self.seen_at - self.unmoved_since
             self.moved_at, self.had_record, self.empty_to = self.seen_at, False, 0
         if offset >= (self.rewound_from or 0) or now - self.rewound_at > _REWOUND_SECONDS:
             self.rewound_from = None
@@ -346,71 +321,62 @@ class Standing:
             self.held_since = min(one.now, written_by or one.now)
         if not found.waits:
             self.waits_since, self.calm_at = None, one.now
-            self.trend.clear()
-        else:
-            if self.waits_since is None or self.waits_since > one.now:
-                self.waits_since = self.noticed_at = one.now
-                if self.known_at is None and found.lag is not None and samples is not None:
-                    # The first pass of this run: the samples show when the oldest waiting record was written.
-                    begin = (self.baseline if commit.offset is None else commit.offset) or 0
-                    written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
-                    moved_at = 0.0 if self.is_untimed else self.moved_at
-                    self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
-            if found.lag is not None:
-                self.trend.add(found.unread, one.now)
+        elif self.waits_since is None or self.waits_since > one.now:
+            self.waits_since = self.noticed_at = one.now
+            if self.known_at is None and found.lag is not None and samples is not None:
+                # The first pass of this run: the samples show when the oldest waiting record was written.
+                begin = (self.baseline if commit.offset is None else commit.offset) or 0
+                written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
+                moved_at = 0.0 if self.is_untimed else self.moved_at
+                self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
         self.known_at, self.known_from = one.now, self.known_from or one.now
 
-    def _judge(self, row: LagRow, found: Measured, one: GroupPass, lost: int, *, falls: bool) -> tuple[str, bool]:
-        """Return the status of a commit, and whether it is the status before because the new one is not known.
-
-        `lost`: how many offsets are proven to be deleted before the group read them.
-        """
-        before, tasks, known_until = self.row, one.tasks, min(one.now, *one.until)
-        late, has_status = one.now - known_until, before.status_since is not None
-        if late > one.late_seconds:
-            return (before.status, True) if has_status else (UNKNOWN, False)
-        patience = max(_MIN_PATIENCE, _INTERVALS * (self.intervals.usual or 0.0))
-        lag, age = found.lag or 0, found.age or NO_AGE
-        is_new = age.seconds - late <= patience
-        waits_for = 0.0 if self.waits_since is None else known_until - self.waits_since
-        has_topology = tasks.subtopology_of is not None
-        from_offsets = (
+    def _status(self, row: LagRow, found: Measured, seen: Seen, one: GroupPass) -> str:
+        """Return what the offsets prove. A new owner that the job has not read yet may have the task."""
+        tasks, is_committed = one.tasks, row.committed_offset is not None
+        has_topology, is_late = tasks.subtopology_of is not None, one.now - one.until.members > one.late_seconds
+        is_asked = min(one.now, *one.until) >= min(one.now, seen.ends.start_at or one.now)
+        lost = found.lost or 0 if is_asked and is_committed else 0
+        has_nobody = row.member_id is None if has_topology else tasks.has_members is False
+        in_order = (
             (LEFT_OVER, has_topology and row.subtopology_id is None),
-            (found.status or UNKNOWN, found.status is not None),
+            (found.status or UNKNOWN, found.status is not None and is_committed),
             # If all records are deleted, the log starts after its last marker, and this marker is no loss.
-            (LOST, lost > (0 if lag else MARKER)),
-            (OK, lag <= one.allowed or (is_new and not age.is_lower_bound)),
-        )
-        repeats = self.commits >= _STALLED_COMMITS and known_until - self.moved_at >= _STALLED_COMMIT_SECONDS
-        from_behaviour = (
-            (UNOWNED, row.member_id is None if has_topology else tasks.has_members is False),
+            (LOST, lost > (0 if found.lag else MARKER)),
+            (UNKNOWN, found.waits is None or (found.lag is None and not found.waits)),
+            (HELD, found.is_held),
+            (OK, not found.waits),
             (REWOUND, self.rewound_from is not None),
-            (UNKNOWN, is_new),
-            (STOPPED, known_until - self.seen_at > patience and waits_for >= patience),
-            (STALLED, repeats),
-            (CATCHING_UP, falls),
-            (BEHIND, True),
+            (UNOWNED, has_nobody and not is_late),
         )
-        if status := next((status for status, holds in from_offsets if holds), None):
-            return status, False
-        if tasks.rebalancing_since is not None and has_status:
-            return before.status, True
-        return next(status for status, holds in from_behaviour if holds), False
+        return next((status for status, holds in in_order if holds), WAITS)
 
-    def _take_speed(self, now: float) -> None:
-        """Update `slow_at`. Catching up counts only if it takes less than six hours and has lasted three minutes."""
-        if self.row.status not in _SLOW:
-            if self.row.status != UNKNOWN:
-                self.slow_at = self.catches_up_since = None
+    def _take_speed(self, found: Measured, age: Age | None, one: GroupPass) -> None:
+        """Update since when the oldest record is late, and since when the group does not catch up."""
+        now = one.now
+        if found.waits is False or (age is not None and age.seconds < _LATE_AGE and not age.is_lower_bound):
+            self.late_since = self.slow_since = None
+        elif found.waits and age is not None and age.seconds >= _LATE_AGE and self.late_since is None:
+            self.late_since = max(now - age.seconds + _LATE_AGE, self.calm_at)
+        if not found.waits:
+            self.trends = None if found.waits is False else self.trends
             return
-        if self.slow_at is None:  # the partition has become slow, or the job was restarted
-            self.slow_at = min(now, self.status_since)
-        if self.row.status != CATCHING_UP or (self.row.catch_up_seconds or 0.0) > _SLOW_CATCH_UP:
-            self.catches_up_since = None
-            return
-        self.catches_up_since = self.catches_up_since or now
-        if now - self.catches_up_since >= _CATCHES_UP_SECONDS:
-            self.slow_at = now
+        self.trends = offsets, ages = self.trends or (Trend(), Trend())
+        span = max(_SPAN_SECONDS, one.patience)
+        offsets.add(float(found.unread), now, span)
+        if age is not None and not age.is_lower_bound:
+            ages.add(age.seconds, now, span)
+        if self.late_since is not None:
+            falls = (self._catch_up_seconds() or inf) <= _SLOW_CATCH_UP
+            if self.slow_since is None or falls or self.is_stalled(one.patience):
+                self.slow_since = now
+
+    def _catch_up_seconds(self) -> float | None:
+        """Return in how many seconds nothing waits at the rate of the last minutes; None if that is not known."""
+        if self.trends is None or not self.trends[0].is_known:  # as at the first passes of a run
+            return self.row.catch_up_seconds
+        left = (one.seconds_left() for one in self.trends)
+        return min((one for one in left if one is not None), default=None)
 
 
 _values = attrgetter(*(one.name for one in fields(Standing)))

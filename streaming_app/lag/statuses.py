@@ -1,4 +1,4 @@
-"""The statuses of a committed partition; docs/lag.md says what each means."""
+"""What offsets prove about a group in a partition; docs/lag.md says what each means."""
 
 LEFT_OVER = "LEFT_OVER"
 RECREATED = "RECREATED"
@@ -6,10 +6,9 @@ AHEAD = "AHEAD"
 UNKNOWN = "UNKNOWN"
 LOST = "LOST"
 OK = "OK"
-UNOWNED = "UNOWNED"
+HELD = "HELD"
 REWOUND = "REWOUND"
-STOPPED = "STOPPED"
-STALLED = "STALLED"
-CATCHING_UP = "CATCHING_UP"
-BEHIND = "BEHIND"
-STATUSES = (LEFT_OVER, RECREATED, AHEAD, UNKNOWN, LOST, OK, UNOWNED, REWOUND, STOPPED, STALLED, CATCHING_UP, BEHIND)
+UNOWNED = "UNOWNED"
+WAITS = "WAITS"
+STATUSES = (LEFT_OVER, RECREATED, AHEAD, UNKNOWN, LOST, HELD, OK, REWOUND, UNOWNED, WAITS)
+"""In their order of precedence."""

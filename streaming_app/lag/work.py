@@ -1,7 +1,6 @@
 """Whether work waits for a group, and whether the group does it: the input of verdicts and alerts, once a pass.
 
-Partitions that the topology does not read are left out. While a group rebalances, the statuses that follow from
-behaviour stay as they were, so the time of slow partitions counts from its end (`settled_at`).
+Partitions that the topology does not read are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from streaming_app.lag.statuses import LEFT_OVER, LOST, REWOUND, UNKNOWN
 
 _FORGETS = 0.99  # the factor by which the longest time between records falls, each time that records come
 _NAMED = 20
-_SLOW_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +81,16 @@ class GroupWork:
     """Topic -> when its oldest waiting record was written."""
     stalled: Partitions | None = None
     restoring: Partitions | None = None
-    slow: Partitions | None = None
-    """The partitions that have not caught up fast enough for two minutes."""
-    catches_up: bool = False
-    """Whether all slow partitions catch up fast enough now."""
-    may_be_slow: bool = False
-    """Whether a partition that was slow, even for seconds, does not catch up, or may not."""
     rewound: Partitions | None = None
     lost: Partitions | None = None
     """The partitions whose offsets were deleted before the group read them."""
     held: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The partitions where it has read everything before an open transaction -> when that began there."""
-    is_held: bool = False
-    """Whether statuses stay as they were, because the group rebalances or the job reads late."""
-    settled_at: float = 0.0
-    """Since when the group is Stable, so that statuses do not stay as they were; 0 if it is not known."""
     without_status: frozenset[TopicPartition] = frozenset()
     """The partitions with a commit and with status UNKNOWN."""
     catch_up_seconds: float | None = None
-    """In how many seconds no record waits if the rate stays the same; None if this is not known for all partitions."""
+    """In how many seconds nothing waits in the partitions whose oldest record is late, if the rate stays the same. None
+    if that is not known for all of them."""
     progress: Mapping[TopicPartition, Standing] = field(default_factory=dict)
     tasks: GroupTasks = NO_TASKS
     patience: float = STALLED_SECONDS
@@ -117,7 +106,7 @@ def group_work(
 ) -> GroupWork | None:
     """Return the work of a group after a pass, from that after the pass before. None: the group reads nothing."""
     now, tasks, patience = one_pass.now, one_pass.tasks, one_pass.patience
-    found = [one for one in standings if one.row.status != LEFT_OVER]
+    found = [one for one in standings if one.row.offset_status != LEFT_OVER]
     if not found:
         return None
     unknown = sum(one.waits is None for one in found)
@@ -138,12 +127,7 @@ def group_work(
         arrived_at = before.arrived_at
     elif before.arrived_at is not None:
         gap = max(arrived_at - before.arrived_at, gap * _FORGETS)
-    catch_up = [one.row.catch_up_seconds for one in working]
-    without_status = frozenset(one.row[1:3] for one in committed if one.row.status == UNKNOWN)
-    not_judged = [one for one in committed if one.row.status == UNKNOWN and (one.waits is not None or one.waits_since)]
-    ever_slow = [one for one in found if one.slow_at is not None]
-    slow = [one for one in ever_slow if now - (one.slow_at or now) >= _SLOW_SECONDS and one.row.status != UNKNOWN]
-    is_held = any(one.row.held_since is not None for one in found)
+    catch_up = [one.row.catch_up_seconds for one in working if one.late_since is not None]
     return GroupWork(
         group_id,
         0.0 if is_blind else now,
@@ -163,15 +147,10 @@ def group_work(
         oldest=written,
         stalled=_partitions(stalled, "unmoved_since"),
         restoring=_partitions(restoring, "unmoved_since"),
-        slow=_partitions(slow, "slow_at"),
-        catches_up=all(one.catches_up_since is not None for one in slow),
-        may_be_slow=any(one.catches_up_since is None for one in (*ever_slow, *not_judged)),
-        rewound=_partitions([one for one in found if one.row.status == REWOUND], "rewound_at"),
-        lost=_partitions([one for one in found if one.row.status == LOST], "status_since", "lost"),
+        rewound=_partitions([one for one in found if one.row.offset_status == REWOUND], "rewound_at"),
+        lost=_partitions([one for one in found if one.row.offset_status == LOST], "status_since", "lost"),
         held={one.row[1:3]: one.held_since for one in found if one.held_since is not None},
-        is_held=is_held,
-        settled_at=before.settled_at if is_held else min(now, tasks.stable_since or before.settled_at),
-        without_status=without_status,
+        without_status=frozenset(one.row[1:3] for one in committed if one.row.offset_status == UNKNOWN),
         catch_up_seconds=max(filter(None, catch_up), default=None) if all(catch_up) else None,
         progress={one.row[1:3]: one for one in found},
         tasks=tasks,

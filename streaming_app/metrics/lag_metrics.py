@@ -50,7 +50,7 @@ def _sums(rows: Sequence[LagRow], columns: int) -> _Sums:
     """Return the sums by the first `columns` names of `_SUBJECT`, without topics that the topology does not read."""
     sums = defaultdict[tuple[str, ...], _Sum](_Sum)
     for row in rows:
-        if row.status != LEFT_OVER:
+        if row.offset_status != LEFT_OVER:
             sums[(row.group_id, row.topic, str(row.partition))[:columns]].add(row)
     return sums
 
@@ -109,7 +109,7 @@ def _unowned(scrape: LagScrape) -> Iterator[Sample]:
 
 def _partitions(scrape: LagScrape) -> Iterator[Sample]:
     for group_id, group in scrape.groups.items():
-        counts = Counter(NO_COMMIT if row.committed_offset is None else row.status for row in group.rows)
+        counts = Counter(NO_COMMIT if row.committed_offset is None else row.offset_status for row in group.rows)
         yield from (Sample(count, (group_id, status)) for status, count in sorted(counts.items()))
 
 
@@ -161,8 +161,8 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_partitions",
-        "Partitions by status. `NO_COMMIT`: a task of a streams group reads the partition, but has not committed. A "
-        "status without partitions has no series.",
+        "Partitions by offset status, see docs/lag.md. `NO_COMMIT`: a task of a streams group reads the partition, but "
+        "has not committed. A status without partitions has no series.",
         _partitions,
         ("group", "status"),
     ),

@@ -26,11 +26,13 @@ BINS = 120
 
 _MICROSECOND = timedelta(microseconds=1)
 _LASTS, _PAUSE = SAMPLE_LASTS // _MICROSECOND, timedelta(minutes=2) // _MICROSECOND
+_STATUS = "coalesce(offset_status, status)"  # the second one is of releases before 0.4.0
 _SAMPLES = f"""
-SELECT topic, partition, committed_offset, log_end_offset, status, CAST(observed_at AS BIGINT) AS at,
+SELECT topic, partition, committed_offset, log_end_offset, {_STATUS} AS offset_status,
+  CAST(observed_at AS BIGINT) AS at,
   lag_seconds, lag_seconds_is_lower_bound, observed_at,
-  status <> '{LEFT_OVER}' AS is_read,
-  CASE WHEN status = '{LEFT_OVER}' THEN NULL
+  {_STATUS} <> '{LEFT_OVER}' AS is_read,
+  CASE WHEN {_STATUS} = '{LEFT_OVER}' THEN NULL
     WHEN lag IS NULL AND committed_offset IS NULL AND log_end_offset = log_start_offset THEN 0 ELSE lag END AS lag,
   log_start_offset IS NULL AND lag IS NOT NULL AS lasts
 FROM lag_history WHERE {{where}}
@@ -81,7 +83,7 @@ FROM cut GROUP BY bin
 _AT = """
 SELECT topic, partition, task_id, committed_offset, log_end_offset, lag_seconds_is_lower_bound, observed_at,
   CASE WHEN holds THEN lag END AS lag, CASE WHEN holds THEN lag_seconds END AS lag_seconds,
-  CASE WHEN holds THEN status END AS status, NOT holds OR lag IS NULL AS is_unknown
+  CASE WHEN holds THEN offset_status END AS offset_status, NOT holds OR lag IS NULL AS is_unknown
 FROM (
   SELECT past.*, now.task_id, lasts OR at + {lasts} >= {at} AS holds FROM ({newest}) AS past
   LEFT JOIN (SELECT topic, partition, task_id FROM lag WHERE {where}) AS now
@@ -132,7 +134,9 @@ def _microseconds(time: datetime) -> int:
 def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> list[Row]:
     """Return the lag of each partition of a group at a time, as rows with columns of `lag`, the largest first.
 
-    `lag`, `lag_seconds` and `status` are None if they were not known. `task_id` is that of now. Raises WarehouseError.
+    `lag`, `lag_seconds` and `offset_status` are None if they were not known. `task_id` is that of now.
+
+    Raises WarehouseError.
     """
     own = of_group(cluster, group_id)
     newest = _NEWEST.format(where=f"{own} AND observed_at <= {time_literal(at)}")

@@ -60,15 +60,14 @@ def to_row(one: Row, by: Sequence[str], now: datetime) -> Row:
     known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_times(one)}
     seconds = _seconds(one["lag_seconds"], is_lower_bound=one["is_lower_bound"])
     if "partition" in by:
-        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "STATUS": one["status"], **known}
+        return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "OFFSET-STATUS": one["offset_status"], **known}
     largest = f"{one['max_lag_topic']}-{one['max_lag_partition']} {one['max_lag']}" if one["max_lag"] else None
     return {
         **names,
         "LAG": None if one["lag"] is None else f"{'>=' if one['unknown_partitions'] else ''}{one['lag']}",
         "LAG-SECONDS": seconds,
-        "STATUS": one["status"],
+        "OFFSET-STATUS": one["offset_status"],
         "PARTITIONS": one["partitions"],
-        "NOT-OK": one["partitions_not_ok"],
         "WITHOUT-COMMIT": one["partitions_without_commit"],
         "UNKNOWN": one["unknown_partitions"],
         "LARGEST": largest,
@@ -113,7 +112,7 @@ def _offset_row(one: Row, *, verbose: bool) -> Row:
     owner = {title: one.get(name) for title, name in _VERBOSE.items()}
     time = one.get("partition_time")
     of_time = {"STREAM-TIME": None if time is None else utc_iso(time, "seconds")}
-    return {**row, **owner, "LAG-SECONDS": seconds, "STATUS": one.get("status"), **of_time}
+    return {**row, **owner, "LAG-SECONDS": seconds, "OFFSET-STATUS": one.get("offset_status"), **of_time}
 
 
 def _stream_times(one: Row) -> str | None:

@@ -6,8 +6,8 @@ A new table is a new file there; no code lists the tables by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -67,6 +67,8 @@ class Table:
     """The query that computes them, valid in both dialects, from `{stored}` and tables without such columns."""
     sums: Sums | None = None
     """The sums for views over this table."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Column that went with this release -> the column that replaces it; empty: none."""
 
     @property
     def is_view(self) -> bool:

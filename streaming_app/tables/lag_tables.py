@@ -198,12 +198,13 @@ class LagTables:
         count = len(next(iter(columns.values())))
         values = {"cluster": [self._cluster] * count, **columns}
         schema = self._tables[name].schema()
-        return pa.Table.from_arrays([_array(values[field.name], field.type) for field in schema], schema=schema)
+        arrays = [_array(values.get(one.name, [None] * count), one.type) for one in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence[Any]]:
     by_name = dict(zip(LagRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
-    return {name: by_name.get(name, ()) for name in names}
+    return {name: by_name.get(name, ()) for name in names if name in LagRow._fields}
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

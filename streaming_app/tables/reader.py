@@ -24,7 +24,7 @@ from streaming_app.tables.definitions import (
     table,
     view_sql,
 )
-from streaming_app.tables.formats import BEFORE, is_older, why_refused
+from streaming_app.tables.formats import BEFORE, THIS, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
@@ -44,6 +44,7 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
+_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
@@ -142,6 +143,12 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
+        found = _NO_FIELD.search(text)
+        column = found[1] if found else ""
+        for name in sorted(self._known):
+            if (instead := table(name).gone.get(column)) is not None:
+                use = f": use {instead}" if instead else ""
+                return WarehouseError(f"The query failed: the column {column} of {name} went with {THIS}{use}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

@@ -8,20 +8,23 @@ upgrade that was killed begins again, and finds less to do.
 
 All commits are conditional. They carry the term of the job (see `fence`), and one that another job has overtaken is
 made again on the newest version: nothing of the other one is lost. Jobs of several clusters may upgrade the tables
-that they share at the same time. A job of the release before that still runs for another cluster goes on. What it
-writes meanwhile, the first start of its successor upgrades; its own next start refuses the tables in one line.
+that they share at the same time. A job of the release before that still runs for another cluster goes on, but for
+tables whose columns changed: these it cannot write any more, and says so. What it writes meanwhile, the first start of
+its successor upgrades; its own next start refuses the tables in one line.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming_app.tables.columns import add_columns, lacks_columns
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
 from streaming_app.tables.file_moves import move_files, root_files
 from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.tables.reshape import RESHAPES, has_old_shape, reshape
 from streaming_app.text import count, megabytes
 
 if TYPE_CHECKING:
@@ -70,7 +73,14 @@ def _files_to_move(table: DeltaTable) -> Work:
     return Work(min(1, len(files)), len(files), sum(one.size for one in files))
 
 
-STEPS = (UpgradeStep(2, None, _files_to_move, move_files),)
+def _rows_to_reshape(table: DeltaTable, name: str) -> Work:
+    return Work(int(has_old_shape(table, name)))
+
+
+STEPS = (
+    UpgradeStep(2, None, _files_to_move, move_files),
+    *(UpgradeStep(2, (one,), partial(_rows_to_reshape, name=one), lambda own, _: reshape(own)) for one in RESHAPES),
+)
 
 
 def work_of(tables: Mapping[str, DeltaTable]) -> Work:

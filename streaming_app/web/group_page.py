@@ -14,8 +14,8 @@ from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
-from streaming_app.lag.statuses import LEFT_OVER
-from streaming_app.lag.statuses import OK as IN_TIME
+from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
+from streaming_app.lag.statuses import OK as NOTHING_WAITS
 from streaming_app.queries.behind import behind_series, lag_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
@@ -70,7 +70,7 @@ WHERE {where} AND void IS NOT TRUE AND at > {end} AND kind IN ('member_joined', 
 """
 _LAG = """
 SELECT topic, partition, committed_offset, log_end_offset, lag, is_unknown, lag_seconds, lag_seconds_is_lower_bound,
-       status, subtopology_id, partition_time, task_id, client_host, leader, observed_at
+       offset_status, late_since, subtopology_id, partition_time, task_id, client_host, leader, observed_at
 FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {most}
 """
 
@@ -324,7 +324,9 @@ def behind_tasks(lag: Iterable[Row]) -> list[Row]:
     Each has the `name` of the task, and the `host` that has it.
     """
     found: dict[str, Row] = {}
-    late = [one for one in lag if one["status"] not in {IN_TIME, LEFT_OVER}]
+    late = [
+        one for one in lag if one["late_since"] or one["offset_status"] not in {NOTHING_WAITS, HELD, WAITS, LEFT_OVER}
+    ]
     for one in sorted(late, key=lambda one: (-(one["lag_seconds"] or 0), -(one["lag"] or 0))):
         name = one["task_id"] or f"{one['topic']}-{one['partition']}"
         found.setdefault(name, {**one, "name": name, "host": host_of(one["client_host"])})

@@ -36,12 +36,12 @@ def uncopied() -> Any:
 
 
 def lag(status: str, **fields: Any) -> Any:
-    one = row(status=status, status_since=OLD.timestamp(), lost_offsets=700, **fields)
+    one = row(offset_status=status, offset_status_since=OLD.timestamp(), lost_offsets=700, **fields)
     return work_of([one], START.timestamp())
 
 
 def lost(*group_ids: str) -> Any:
-    fields = {"status": "LOST", "status_since": OLD.timestamp(), "lost_offsets": 700}
+    fields = {"offset_status": "LOST", "offset_status_since": OLD.timestamp(), "lost_offsets": 700}
     return work_of([row(group_id=one, **fields, **TASK) for one in group_ids], START.timestamp())
 
 

@@ -20,10 +20,28 @@ ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "
 BOB = {"member_id": "bob", "process_id": "p-2", "client_host": "10.0.0.2", "subtopology_id": "0"}
 ROWS = [
     row(partition=0, task_id="0_0", lag=10, lag_seconds=3.2, partition_time=1_795_000_000.001, **ALICE),
-    row(partition=1, task_id="0_1", lag=500, lag_seconds=90.0, lag_seconds_is_lower_bound=True, status="BEHIND", **BOB),
-    row(partition=2, task_id="0_2", subtopology_id="0", lag=70, lag_seconds=80.0, status="UNOWNED", partition_time=0.0),
-    row(partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
-    row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
+    row(
+        partition=1,
+        task_id="0_1",
+        lag=500,
+        lag_seconds=90.0,
+        lag_seconds_is_lower_bound=True,
+        offset_status="WAITS",
+        **BOB,
+    ),
+    row(
+        partition=2,
+        task_id="0_2",
+        subtopology_id="0",
+        lag=70,
+        lag_seconds=80.0,
+        offset_status="UNOWNED",
+        partition_time=0.0,
+    ),
+    row(
+        partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, offset_status="UNKNOWN", **ALICE
+    ),
+    row(topic="old", lag=9999, lag_seconds=1e6, offset_status="LEFT_OVER"),
     row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0, leader=2),
 ]
 OLDEST, NEWEST = "1970-01-01T00:00:00Z", "2026-11-18T11:06:40Z"
@@ -36,7 +54,13 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     LagTables(path, "default").replace_lag(ROWS)
     two_hours_ago = time.time() - 2 * 3600 - 60
     LagTables(path, "default").replace_inputs(KnownUntil(two_hours_ago + 30, {}, {2: two_hours_ago}))
-    never = {"committed_offset": None, "lag": None, "lag_seconds": None, "status": "UNKNOWN", "log_end_offset": 9}
+    never = {
+        "committed_offset": None,
+        "lag": None,
+        "lag_seconds": None,
+        "offset_status": "UNKNOWN",
+        "log_end_offset": 9,
+    }
     empty = row(group_id="elsewhere", topic="empty", log_start_offset=9, **never)
     LagTables(path, "other").replace_lag([row(group_id="elsewhere", lag=1), empty])
     commit = {"group_id": "only-committed", "topic": "t", "partition": 0, "committed_offset": 5, "last_offset": 1}
@@ -56,10 +80,10 @@ def lines(warehouse: Path, *arguments: str) -> list[list[str]]:
 
 def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
     head, *groups = lines(warehouse, "lag")
-    assert head[1:8] == ["LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK", "WITHOUT-COMMIT", "UNKNOWN"]
+    assert head[1:7] == ["LAG", "LAG-SECONDS", "OFFSET-STATUS", "PARTITIONS", "WITHOUT-COMMIT", "UNKNOWN"]
     assert groups == [
-        ["payments", ">=580", ">=90", "UNOWNED", "4", "2", "1", "1", "orders-1", "500", "-", f"{OLDEST}..{NEWEST}"],
-        ["plain", "7", "1", "OK", "1", "0", "0", "0", "clicks-0", "7", "2", "h", "ago", "-"],
+        ["payments", ">=580", ">=90", "UNOWNED", "4", "1", "1", "orders-1", "500", "-", f"{OLDEST}..{NEWEST}"],
+        ["plain", "7", "1", "OK", "1", "0", "0", "clicks-0", "7", "2", "h", "ago", "-"],
     ]
     assert len(lines(warehouse, "lag", "--by", "partition", "--top", "2")) == 1 + 2
 
@@ -95,8 +119,8 @@ def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
     verbose = lines(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
     assert verbose[0][3:7] == ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
     assert ["payments", "orders", "1", "90", "-", "100", "500"] in [line[:7] for line in verbose]
-    assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "STATUS", "STREAM-TIME"]
-    assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "BEHIND", "-"] in [line[7:] for line in verbose]
+    assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "OFFSET-STATUS", "STREAM-TIME"]
+    assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "WAITS", "-"] in [line[7:] for line in verbose]
     assert [line[-1] for line in verbose[1:]] == ["-", NEWEST, "-", OLDEST, "-"]
     committed = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
     assert committed[1:] == [["only-committed", "t", "0", "-"]]  # no lag of it is known

@@ -134,6 +134,7 @@ def test_one_query_is_run(query: str, warehouse: Path) -> None:
     ("query", "words"),
     [
         ("-- groups\nSELECT nosuch FROM groups", "No field named nosuch"),
+        ("SELECT group_id FROM lag WHERE status <> 'OK'", "the column status of lag went with 0.4: use offset_status"),
         ("SELECT\n1,\n2 + * 3", "found: * at Line: 3, Column: 5"),
     ],
 )

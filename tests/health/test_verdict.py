@@ -14,6 +14,7 @@ from streaming_app.groups.task_copies import Progress, Report, TaskCopy
 from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
+    BEHIND,
     DOWN,
     IDLE,
     LOSING,
@@ -34,6 +35,7 @@ from tests.support.health_harness import (
     ago,
     facts,
     group,
+    late,
     members,
     states,
     unmoved,
@@ -64,7 +66,7 @@ def test_a_stable_group_is_judged_by_its_work(of_work: GroupWork | None, expecte
 
 
 def test_lost_records_are_losing_with_how_many() -> None:
-    lost = row(status="LOST", committed_offset=90, log_start_offset=790)
+    lost = row(offset_status="LOST", committed_offset=90, log_start_offset=790)
     found = verdict(facts(group(), waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=(lost,)))))
     assert (found.verdict, found.severity, found.since) == (LOSING, "critical", ago(minutes=2))
     assert "at least 700 offsets of 1 partition were deleted before the group read them" in found.why
@@ -237,6 +239,39 @@ def gone(minutes: float, *places: str) -> GroupHistory:
     return members(*((ago(minutes=minutes), f"m{n}", False, place) for n, place in enumerate(places)))
 
 
+@pytest.mark.parametrize(
+    ("partitions", "since"),
+    [
+        ([(50, 20)], 50),
+        ([(50, 14)], None),
+        ([(14, 20)], None),
+        ([(50, 20), (90, 1)], 50),
+        ([(50, 20), (90, 16)], 90),
+        ([], None),
+    ],
+    ids=["for 15 minutes", "not yet", "not late yet", "another one catches up", "the oldest", "none is late"],
+)
+def test_a_group_is_behind_since_its_oldest_record_became_ten_minutes_old(
+    partitions: list[tuple[float, float]], since: float | None
+) -> None:
+    progress = late(*((ago(minutes=one), ago(minutes=other)) for one, other in partitions))
+    known = waiting(ago(hours=3), progress=progress, progressed_at=NOW)
+    found = verdict(facts(group(), known))
+    assert (found.verdict, found.since) == ((BEHIND, ago(minutes=since)) if since else (OK, NOW))
+    assert verdict(facts(group("Empty", ago(minutes=1)), known)).verdict != BEHIND
+    if since:
+        more = {key: replace(one, row=one.row._replace(lag_seconds=9_999.0, lag=77)) for key, one in progress.items()}
+        later = verdict(facts(group(), replace(known, progress=more)), at=NOW + timedelta(seconds=30))
+        assert (found.why, found.evidence == later.evidence) == (later.why, False), "numbers are evidence"
+
+
+def test_who_commits_less_often_than_its_patience_is_told_how_to_say_so() -> None:
+    for rested, is_told in ((299.0, False), (300.0, True)):
+        progress = {("orders", 0): Standing(row(), rested=rested)}
+        found = verdict(facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)), progress=progress)))
+        assert (found.verdict, "raise `for` of StreamsGroupStalled" in found.why) == (STALLED, is_told)
+
+
 def test_a_broker_that_is_away_is_evidence() -> None:
     progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
@@ -314,7 +349,7 @@ def not_revoking() -> GroupSnapshot:
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),
         (facts(not_revoking()), "A member has not revoked"),
         (
-            facts(group(), waiting(ago(hours=1), slow=unmoved(ago(hours=1), lag_seconds=3_600.0))),
+            facts(group(), waiting(ago(hours=1), progress=late((ago(minutes=50), ago(minutes=20))))),
             "One partition is behind",
         ),
         (facts(group(), waiting(ago(seconds=9), progressed_at=NOW), assigned_for_nothing()), "No member caused it"),

@@ -51,7 +51,7 @@ def test_where_the_lag_cannot_be_known_ten_minutes_of_processing_end_it() -> Non
 
 
 def test_records_lost_in_more_partitions_than_are_named_are_not_over_while_one_is_hidden() -> None:
-    lost = [row(partition=n, status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
+    lost = [row(partition=n, offset_status="LOST", committed_offset=90, log_start_offset=790) for n in range(21)]
     at_first = waiting(ago(hours=1), lost=unmoved(ago(minutes=2), offsets=700, named=lost[:20], count=21))
     losing = verdict(facts(group(), at_first))
     assert (losing.verdict, losing.evidence["partition_count"]) == (LOSING, 21)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
@@ -56,6 +58,14 @@ _PAGER = "pager"
 _READ = 200  # members of a group, as in `job.group_cache`
 
 
+class StoredLag(NamedTuple):
+    """What the tables have of lag."""
+
+    samples: Mapping[TopicPartition, tuple[str | None, Sequence[tuple[int, float]]]] = MappingProxyType({})
+    """Partition -> the id of its topic, and pairs of end offset and time."""
+    rows: Sequence[LagRow] = ()
+
+
 class LagPasses:
     """The passes of a job over the lag, as `job.lag_pass` does them, over what the traffic of a history shows."""
 
@@ -63,24 +73,27 @@ class LagPasses:
         self,
         seen: Sequence[Seen],
         states: Mapping[str, Group],
-        before: LagPasses | None,
+        before: StoredLag,
         patience: Callable[[str], float],
     ) -> None:
         """Begin with what the passes of the run before left in the tables."""
         self._seen, self._states = seen, states
         self._next: int | None = None
         self._tracker = LagTracker(patience=patience)
-        self._rows: list[LagRow] = []
+        self._rows = before.rows
         self._tasks: dict[str, tuple[int, GroupTasks]] = {}
         self.work: Mapping[str, GroupWork] | None = None
         """That of the newest pass of this run; None before the first one."""
         self.away: dict[str, frozenset[str]] = {}
-        if before:
-            for (topic, partition), samples in before._tracker.samples().items():
-                self._tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
-            self._rows = before._rows
-            for row in before._rows:
-                self._tracker.restore_row(row)
+        for (topic, partition), (topic_id, pairs) in before.samples.items():
+            self._tracker.restore_samples(topic, partition, topic_id, pairs)
+        for row in before.rows:
+            self._tracker.restore_row(row)
+
+    def stored(self) -> StoredLag:
+        """Return what the tables have after the newest pass."""
+        samples = {key: (one.topic_id, one.pairs()) for key, one in self._tracker.samples().items()}
+        return StoredLag(samples, self._rows)
 
     def read(self, after: float, at: float) -> None:
         """Do the newest pass that is due at a time; the first one is none that was due `after` or earlier."""
@@ -180,6 +193,8 @@ class Outcome:
     changes: list[Change] = field(default_factory=list)
     groups: Mapping[str, Group] = field(default_factory=dict)
     """What is folded of each group in the end."""
+    moments: Mapping[float, Moment] = field(default_factory=dict)
+    """Time -> what was stored then, for the times that were asked for."""
 
 
 @dataclass
@@ -195,7 +210,27 @@ class _Tables:
     ends: int = 0
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
-    lag: LagPasses | None = None
+    lag: Callable[[], StoredLag] = StoredLag
+
+    def copy(self) -> _Tables:
+        """Return what the tables have now: they change, and what is in them does not."""
+        lag = self.lag()
+        copies = {one.name: copy(getattr(self, one.name)) for one in fields(self)}
+        events = {group_id: list(those) for group_id, those in self.events.items()}
+        return _Tables(**copies | {"events": events, "lag": lambda: lag})
+
+
+class Moment(NamedTuple):
+    """What is stored at a moment of a run, from which another run can go on with a job that starts."""
+
+    at: float
+    read: int
+    """How many records of the log are read."""
+    tables: _Tables
+
+    def outcome(self) -> Outcome:
+        """Return what was told until then."""
+        return _outcome(self.tables)
 
 
 class _Job:
@@ -229,9 +264,9 @@ class _Job:
         self._copies: dict[str, GroupCopies] = {}
         self._copies_read = 0
         self._copies_read_at = -STEP
-        self._lag = tables.lag = LagPasses(
-            world.lag, tables.states, tables.lag, settings.patience_of("StreamsGroupStalled", 300.0)
-        )
+        patience = settings.patience_of("StreamsGroupStalled", 300.0)
+        self._lag = LagPasses(world.lag, tables.states, tables.lag(), patience)
+        tables.lag = self._lag.stored
 
     def step(self, records: list[tuple[str, LogRecord]], at: float, earliest: float | None) -> None:
         """Read these records, which were written since `earliest`, and evaluate the rules."""
@@ -402,28 +437,37 @@ def run(
     only_changes: bool = False,
     restarts: Sequence[float] = (),
     declared: Mapping[str, Any] = MappingProxyType({}),
+    moments: Iterable[float] = (),
+    begun: Moment | None = None,
+    until: float = inf,
 ) -> Outcome:
     """Run a history, and return which alerts fired and what was sent. AssertionError: a rule or a verdict crashed.
 
     The job sees what `transform` makes of the world. With `only_changes` the job evaluates when something is written or
     answered, and every ten minutes. It is killed and started again at each of the times `restarts`, in order.
-    `declared` are further fields of `EngineSettings`.
+    `declared` are further fields of `EngineSettings`. The outcome has the `moments` of these times, multiples of
+    `STEP`. A run that was the same until such a moment may go on from there (`begun`). It ends before `until`.
     """
     world = World.of(history)
     world = transform(world) if transform else world
     log = world.log
-    tables, outcome = _Tables(), Outcome()
+    at, read, tables = begun or Moment(history.watched_from, 0, _Tables())
+    tables = tables.copy()  # what begins at a moment does not change it
+    saved, wanted = dict[float, Moment](), deque(sorted({*moments}))
     configured = [(-1.0, history.settings), *sorted(history.later_settings.items())]
     settings = AlertSettings()
     hours_of = _running_hours(history)
     job: _Job | None = None
-    read, at, read_at = 0, history.watched_from, None
+    read_at: float | None = None
     killed = deque(restarts)
-    while at <= history.seconds:
+    while at <= history.seconds and at < until:
+        while wanted and wanted[0] <= at:
+            moment = Moment(wanted.popleft(), read, tables.copy())
+            saved[moment.at] = moment
         if any(begin <= at < end for begin, end in world.job_downtimes):
             job, at = None, at + STEP
             continue
-        if configured and configured[0][0] <= at:
+        while configured and configured[0][0] <= at:
             settings, job = AlertSettings.model_validate(dict(configured.pop(0)[1])), None
         while killed and killed[0] <= at:
             job = None
@@ -442,17 +486,26 @@ def run(
             known += [killed[0]] if killed else []
             at = _next_step(at, known, job.next_answers(), () if only_changes else job.due())
         read_at = at - STEP
-    outcome.fired = sorted(_fired(tables), key=attrgetter("at"))
+    saved |= dict.fromkeys(wanted, Moment(at, read, tables.copy()))
     if job:
         job.outbox.release()
         job.send(_time(at), at)
-    outcome.notifications, outcome.rules = tables.notifications, tables.rules
-    outcome.all_problems = list(tables.problems.values())
-    outcome.problems = [one for one in outcome.all_problems if one.subject == HEALTH]
-    outcome.changes, outcome.groups = tables.changes, tables.states
+    return replace(_outcome(tables), moments=saved)
+
+
+def _outcome(tables: _Tables) -> Outcome:
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
-    return outcome
+    problems = [*tables.problems.values()]
+    return Outcome(
+        sorted(_fired(tables), key=attrgetter("at")),
+        tables.rules,
+        tables.notifications,
+        [one for one in problems if one.subject == HEALTH],
+        problems,
+        tables.changes,
+        tables.states,
+    )
 
 
 def each(seconds: float, until: float, begin: float = 0.0) -> list[float]:

@@ -37,7 +37,6 @@ from tests.histories.judged import (
     check_incident,
     check_ordinary,
     check_paces,
-    check_start_in_the_middle,
     name_of,
 )
 from tests.histories.misjudged import COUNTED_AGAIN_AT, DEATHS, DEATHS_OF_READERS, IGNORED_AT, MENDED, ONE_MORE
@@ -138,22 +137,6 @@ def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning
     (fired,) = outcome_of("An unclean election").fired
     assert fired.severity == "warning"
     assert "beyond the end of the log" in fired.summary
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "One partition has a record that is tried again and again",
-        "The threads of one of three instances hang; its heartbeats go on",
-        "All instances wait for a database that is down",
-        "The restore of an instance that took tasks over never ends",
-        "An application fails at its first record, and never commits",
-        "A transaction that nobody ends holds all partitions of the topic",
-        "The only host with all four instances is lost",
-    ],
-)
-def test_a_job_that_starts_in_the_middle_of_an_outage_says_since_when_it_is(name: str) -> None:
-    check_start_in_the_middle(HISTORIES[name])
 
 
 @pytest.mark.parametrize("name", PACED)

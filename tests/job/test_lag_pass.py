@@ -141,11 +141,11 @@ def test_a_topic_that_was_created_again_is_recreated(
         after = cluster.rows(group_id, 400)[topic, 0]
 
     assert before.lag == 5
-    assert (deleted.status, deleted.lag) == ("UNKNOWN", None)
-    assert (after.status, after.lag) == ("RECREATED", None)
+    assert (deleted.offset_status, deleted.lag) == ("UNKNOWN", None)
+    assert (after.offset_status, after.lag) == ("RECREATED", None)
     client.commit_offsets(group_id, {(topic, 0): 100})
     cluster.read_log(group_id)
-    assert cluster.rows(group_id)[topic, 0].status == "OK"
+    assert cluster.rows(group_id)[topic, 0].offset_status == "OK"
 
 
 def test_records_that_were_deleted_before_they_were_read_are_lost(
@@ -160,7 +160,7 @@ def test_records_that_were_deleted_before_they_were_read_are_lost(
 
     row = cluster.rows(group_id, 301)[topic, 0]  # starts are asked for every five minutes
 
-    assert (row.status, row.lag, row.lost_offsets, row.log_start_offset) == ("LOST", 40, 50, 60)
+    assert (row.offset_status, row.lag, row.lost_offsets, row.log_start_offset) == ("LOST", 40, 50, 60)
 
 
 def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(
@@ -185,11 +185,11 @@ def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_co
     transactions.abort_transaction()
     aborted = [look() for _ in range(3)]
 
-    assert (at_rest.status, at_rest.lag, at_rest.lag_seconds) == ("OK", 1, 0.0)
+    assert (at_rest.offset_status, at_rest.lag, at_rest.lag_seconds) == ("OK", 1, 0.0)
     assert (is_open.log_end_offset, is_open.last_stable_offset) == (3, 2)
     rows = (at_rest, is_open, *aborted)
     assert {(row.committed_offset, row.rewound_from) for row in rows} == {(1, None)}
-    assert "REWOUND" not in {row.status for row in rows}
+    assert "REWOUND" not in {row.offset_status for row in rows}
     (in_log,) = cluster.store.commits(cluster.store.reader()).values()
     assert in_log.offset == 2, "the log cannot tell that it was aborted"
 
@@ -223,8 +223,8 @@ def test_markers_and_aborted_records_at_the_end_of_a_partition_are_no_work_and_a
     assert [one.stalled for _, one in (*found, *deleted)] == [None] * 40
     (row,), work = found[-1]
     assert (row.lag or 0) > 2
-    assert (row.status, row.lag_seconds, work.waiting) == ("OK", 0.0, 0)
-    assert {one.status for rows, _ in deleted for one in rows} == {"OK"}
+    assert (row.offset_status, row.lag_seconds, work.waiting) == ("OK", 0.0, 0)
+    assert {one.offset_status for rows, _ in deleted for one in rows} == {"OK"}
     assert deleted[-1][1].lost is None
     assert with_record[-1][1].stalled is not None
 
@@ -264,7 +264,7 @@ def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answ
     offsets = [one[topic, 0] for one in reads if one]
     assert offsets == sorted(set(offsets))
     assert 1 < len(offsets) <= 21
-    assert ([one.stalled for _, one in found], found[-1][0][0].status) == ([None] * 20, "OK")
+    assert ([one.stalled for _, one in found], found[-1][0][0].offset_status) == ([None] * 20, "OK")
 
 
 def running(cluster: LagCluster, group_id: str, topic: str, **columns: Any) -> None:
@@ -316,7 +316,7 @@ def test_a_transaction_upstream_is_no_outage_of_its_readers_until_it_is_open_for
         assert wait_until(lambda: first_producers(cluster.client, held, described) == {})
     (*_, (_, after_it)) = cluster.passes_with_work(group_id, 12)
 
-    assert [(one.status, one.lag, one.lag_seconds) for one in rows] == [("OK", 5, 0.0)]
+    assert [(one.offset_status, one.lag, one.lag_seconds) for one in rows] == [("OK", 5, 0.0)]
     known = Transactions(by_partition(described), first=first)
     assert (judged(at_ten_minutes, known).verdict, judged(at_ten_minutes, known).severity) == ("Ok", None)
     producer_id = first[topic, 0].producer_id

@@ -208,7 +208,7 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
     LagTables(passes.path, "default").replace_samples(samples.samples())
-    passes.run([row(lag=10, status="STOPPED", status_since=5.0, behind_since=4.0)])
+    passes.run([row(lag=10, unmoved_since=5.0, waits_since=4.0)])
     passes.start()
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}
     ends = {("orders", 0): LogEnds(100, 0, 100, "id")}
@@ -219,13 +219,13 @@ def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
 
     assert passes.service.result is not None
     (found,) = passes.service.result.rows
-    assert (found.status, found.status_since, found.behind_since) == ("STOPPED", 5.0, 4.0)
+    assert (found.offset_status, found.unmoved_since, found.waits_since) == ("WAITS", 1.0, 4.0)
     assert found.lag_seconds == pytest.approx(passes.now - 1.0)
 
 
 def test_the_work_of_groups_is_known_as_long_as_passes_succeed(passes: Passes) -> None:
     assert passes.service.newest() is None
-    passes.run([row(status="REWOUND", status_since=passes.now)])
+    passes.run([row(offset_status="REWOUND", offset_status_since=passes.now)])
     known = passes.service.newest()
     assert known is not None
     assert [one.rewound is not None for one in known.work.values()] == [True]

@@ -128,7 +128,7 @@ def check_lag(client: StreamsGroupClient, group_id: str, rows: list[LagRow], *, 
     offsets = committed(client, group_id)
     assert {key: row.committed_offset for key, row in mine.items() if row.committed_offset is not None} == offsets
     assert {row.subtopology_id for row in mine.values()} == {"0", "1"}, sorted(mine)
-    assert {row.status for key, row in mine.items() if key in offsets} == {"OK"}
+    assert {row.offset_status for key, row in mine.items() if key in offsets} == {"OK"}
     # With exactly-once, the repartition topic ends with the marker of a transaction, which nobody commits.
     assert {row.lag for key, row in mine.items() if key in offsets} <= ({0, 1} if is_transactional else {0})
     assert {row.client_host for row in mine.values()} == {"127.0.0.1"}

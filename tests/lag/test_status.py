@@ -1,13 +1,19 @@
-"""Each status, from what a consumer and a producer do over time."""
+"""Each status, from what a consumer and a producer do over time: only what offsets prove."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from streaming_app.lag.model import Commit, LagRow
-from tests.support.lag_harness import TASKS, MiniCluster, keep_up
+from streaming_app.lag.ends import LogEnds
+from streaming_app.lag.model import NO_TASKS, Commit, LagRow
+from streaming_app.lag.statuses import STATUSES
+from streaming_app.lag.tracker import LagTracker
+from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, keep_up
+
+NOBODY = replace(TASKS, owners={})
 
 
 def kept_up(passes: int = 10) -> MiniCluster:
@@ -26,124 +32,120 @@ def go_on(cluster: MiniCluster, passes: int, seconds: float = 30.0) -> list[LagR
     return found
 
 
-def test_the_status_of_a_consumer_that_stopped_stays_although_nothing_is_produced() -> None:
+def is_late(cluster: MiniCluster, commits: float = 0.0, members: float = 0.0) -> None:
+    cluster.commits_until, cluster.members_until = cluster.now - commits, cluster.now - members
+
+
+CHANGES: dict[str, list[Callable[[MiniCluster], object]]] = {
+    "LEFT_OVER": [
+        lambda it: setattr(it, "tasks", replace(TASKS, subtopology_of={"another": "0"})),
+        lambda it: (setattr(it, "tasks", replace(TASKS, subtopology_of={"another": "0"})), setattr(it, "end", None)),
+    ],
+    "RECREATED": [lambda it: setattr(it, "topic_id", "zzWb5ZLaQh2q0mFYH7Yb2A")],
+    "AHEAD": [lambda it: (it.commit_offset((it.end or 0) + 9), it.step())],
+    "UNKNOWN": [
+        lambda it: setattr(it, "end", None),
+        lambda it: setattr(it, "commit", Commit(None)),
+        lambda it: is_late(it, commits=61),
+    ],
+    "LOST": [lambda it: setattr(it, "start", (it.end or 0) - 5)],
+    "OK": [lambda it: it.commit_offset(it.end or 0)],
+    "REWOUND": [
+        lambda it: it.commit_offset(10),
+        lambda it: (it.commit_offset(10), setattr(it, "tasks", NOBODY)),
+        lambda it: (it.commit_offset(10), it.step(), it.commit_offset(500)),
+    ],
+    "UNOWNED": [
+        lambda it: setattr(it, "tasks", NOBODY),
+        lambda it: setattr(it, "tasks", replace(NO_TASKS, has_members=False)),
+    ],
+    "WAITS": [
+        lambda it: go_on(it, 100),
+        lambda it: setattr(it, "tasks", NO_TASKS),
+        lambda it: (setattr(it, "tasks", NOBODY), is_late(it, members=61)),
+        lambda it: (it.commit_offset(10), it.step(3500), it.step(200)),
+        lambda it: (it.commit_offset(10), it.step(), it.commit_offset((it.end or 0) - 100)),
+    ],
+}
+
+
+@pytest.mark.parametrize(("status", "change"), [(one, it) for one, those in CHANGES.items() for it in those])
+def test_the_first_status_that_applies_is_what_the_offsets_prove(
+    status: str, change: Callable[[MiniCluster], object]
+) -> None:
     cluster = kept_up()
-    cluster.produce(100)
-
-    ages = [cluster.step(600) for _ in range(6)]
-
-    assert [found.status for found in ages[1:]] == ["STOPPED"] * 5
-    assert ages[-1].lag_seconds is not None
-    assert ages[-1].lag_seconds > 3000
-    assert ages[1].status_since == ages[-1].status_since
+    before = cluster.step()
+    assert before.offset_status == "WAITS"
+    change(cluster)
+    found = cluster.step()
+    assert (found.offset_status, STATUSES.index(status) >= 0) == (status, True)
+    assert found.waits_since is None if status == "OK" else found.waits_since is not None
 
 
-def test_lag_that_falls_is_catching_up_and_says_how_long_it_takes() -> None:
-    cluster = kept_up()
-    offset = (cluster.end or 0) - 100
-    cluster.produce(100_000)
-    found = None
-    for _ in range(30):
-        offset += 1100
-        cluster.commit_offset(offset)
-        cluster.produce(100)
-        found = cluster.step()
-
-    assert found is not None
-    assert found.status == "CATCHING_UP"
-    assert found.catch_up_seconds == pytest.approx((found.lag or 0) / 1000 * 30, rel=0.05)
+def test_at_the_last_stable_offset_it_is_held_and_without_members_it_waits() -> None:
+    for tasks, status in ((TASKS, "HELD"), (replace(NO_TASKS, has_members=False), "UNOWNED")):
+        tracker, now = LagTracker(), 1_000_000.0
+        for n in range(3):
+            ends = LogEnds(100, 0, 90, TOPIC_ID, now + 30 * n, now, 1, now + 30 * n)
+            (row,) = tracker.observe(
+                {(GROUP, TOPIC, 0): Commit(90, TOPIC_ID, 0, now)}, {(TOPIC, 0): ends}, {GROUP: tasks}, now + 30 * n
+            )
+        assert (row.offset_status, row.lag, row.waits_since is None) == (status, 10, status == "HELD")
 
 
-def test_a_commit_that_goes_back_is_rewound_until_it_is_reached_again() -> None:
-    cluster = kept_up(20)
-    before = cluster.end or 0
+@pytest.mark.parametrize(("lag", "status"), [(50, "OK"), (51, "WAITS")])
+def test_what_is_allowed_does_not_wait(lag: int, status: str) -> None:
+    cluster = MiniCluster(LagTracker(lambda _group_id: 50), tasks=TASKS)
+    cluster.produce(100 + lag)
     cluster.commit_offset(100)
-    found = cluster.step()
-    assert (found.status, found.rewound_from) == ("REWOUND", before - 100)
-
-    cluster.commit_offset(1000)
-    assert cluster.step().status == "REWOUND"
-    cluster.commit_offset(before)
-    found = cluster.step()
-
-    assert (found.status, found.rewound_from) == ("OK", None)
+    assert [cluster.step().offset_status for _ in range(3)][-1] == status
 
 
-def test_a_commit_beyond_the_end_of_the_same_topic_is_ahead_of_the_log_once_the_end_was_asked_for_twice() -> None:
-    cluster = MiniCluster()
-    cluster.produce(100)
-    cluster.commit_offset(101)
-
-    first, second = cluster.step(), cluster.step()
-
-    assert (first.status, first.lag) == ("UNKNOWN", None)
-    assert (second.status, second.lag) == ("AHEAD", None)
-
-
-def test_without_an_owner_the_lag_is_unowned() -> None:
-    cluster = kept_up()
-    cluster.tasks = replace(TASKS, owners={})
-    statuses = [one.status for one in go_on(cluster, 4)]
-
-    assert (statuses[0], statuses[-1]) == ("OK", "UNOWNED")
-
-
-def test_the_status_is_held_while_the_group_rebalances() -> None:
-    cluster = kept_up()
-    cluster.tasks = replace(TASKS, owners={}, rebalancing_since=cluster.now)
-    found = go_on(cluster, 10)[-1]
-    assert (found.status, found.held_since) == ("OK", cluster.now - 30 * 7)
-
-    cluster.tasks = TASKS
-    found = cluster.step()
-
-    assert (found.status, found.held_since) == ("STOPPED", None)
-
-
-def test_a_topic_that_the_topology_does_not_read_is_left_over() -> None:
-    cluster = MiniCluster(tasks=replace(TASKS, subtopology_of={"another": "0"}))
-    cluster.produce(100)
-    cluster.commit_offset(50)
-
-    found = cluster.step()
-
-    assert (found.status, found.lag, found.task_id) == ("LEFT_OVER", 50, None)
-
-
-def test_while_commits_are_read_late_the_lag_is_not_known_and_the_status_is_held() -> None:
-    cluster = kept_up()
-    cluster.commits_until = cluster.now
-
-    late = go_on(cluster, 20)
-    cluster.commits_until = None
-    cluster.commit_offset(cluster.end or 0)
-    after = cluster.step()
-
-    assert {found.status for found in late} == {"OK"}
-    assert [found.lag is None for found in late] == [False] * 2 + [True] * 18
-    assert [found.held_since is None for found in late] == [True] * 2 + [False] * 18
-    assert (after.status, after.held_since) == ("OK", None)
-
-
-def test_a_task_is_not_unowned_because_members_are_read_late() -> None:
-    cluster = kept_up()
-    cluster.members_until = cluster.now
-    cluster.tasks = replace(TASKS, owners={})
-
-    late = go_on(cluster, 20)
-
-    assert {found.status for found in late} == {"OK"}
-    assert late[-1].lag is not None
-
-
-def test_an_offset_that_is_committed_again_after_its_commit_expired_is_a_commit() -> None:
-    cluster = kept_up()
-    offset = cluster.end or 0
-    cluster.commit_offset(offset - 100)
-    assert [cluster.step(300.0).status for _ in range(2)][-1] == "STOPPED"
+def test_without_a_commit_it_waits_where_records_came_since_a_member_had_it() -> None:
+    cluster = MiniCluster(tasks=TASKS)
     cluster.commit = Commit(None)
-    cluster.step(300.0)
+    assert cluster.step().offset_status == "OK"
+    began = cluster.step()
+    cluster.produce(100)
+    waits = [cluster.step() for _ in range(3)][-1]
+    assert (waits.offset_status, waits.unmoved_since, waits.waits_since) == (
+        "WAITS",
+        began.observed_at - 30,
+        began.observed_at + 30,
+    )
+    cluster = MiniCluster(tasks=TASKS, end=100)
+    cluster.commit = Commit(None)
+    assert cluster.step().offset_status == "UNKNOWN"
 
-    cluster.commit_offset(offset - 100, at=cluster.now + 290)
 
-    assert cluster.step(300.0).status != "STOPPED"
+def test_since_when_nothing_moves_is_since_the_last_change_of_the_offset_or_not_known() -> None:
+    cluster = kept_up()
+    moved_at = cluster.commit and cluster.commit.committed_at
+    for again in range(20):
+        cluster.produce(100)
+        cluster.commit_offset((cluster.commit and cluster.commit.offset) or 0)
+        found = cluster.step()
+        assert found.unmoved_since == moved_at, again
+    untimed = MiniCluster(tasks=TASKS, end=100, commit=Commit(50, TOPIC_ID))
+    assert untimed.step().unmoved_since is None
+
+
+def test_a_rebalance_changes_neither_since_when_records_wait_nor_since_when_nothing_moves() -> None:
+    cluster = kept_up()
+    before = go_on(cluster, 4)[-1]
+    cluster.tasks = replace(NOBODY, rebalancing_since=cluster.now)
+    after = go_on(cluster, 10)[-1]
+    assert (after.waits_since, after.unmoved_since) == (before.waits_since, before.unmoved_since)
+
+
+def test_offsets_that_are_set_back_twice_have_to_come_to_where_they_were_at_first() -> None:
+    cluster, found = MiniCluster(end=100, tasks=TASKS), []
+    for offset in (80, 10, 5, 50, 79, 80, 90, 20):
+        cluster.commit_offset(offset)
+        found.append(cluster.step(1.0).rewound_from)
+    assert found == [None, 80, 80, 80, 80, None, None, 90]
+
+
+def test_records_wait_since_a_clock_that_was_set_back_says_so() -> None:
+    cluster = MiniCluster(end=10, commit=Commit(0, TOPIC_ID))
+    assert [cluster.step(seconds).waits_since for seconds in (0.0, -600.0)] == [1_000_000.0, 999_400.0]

@@ -102,7 +102,7 @@ def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a
     assert stalled is not None
     assert (stalled.since, stalled.offsets, stalled.count) == (T0 + 300, 50, 1)
     (row,) = log.rows
-    assert (row.lag, row.lag_seconds_is_lower_bound, row.behind_since) == (50, True, T0 + 300)
+    assert (row.lag, row.lag_seconds_is_lower_bound, row.waits_since) == (50, True, T0 + 300)
     again = log.restarted()
     again.tasks = replace(RUNS, stable_since=log.now - 90)  # a rebalance meanwhile changes nothing
     found = again.seen(None, 90, 90).stalled

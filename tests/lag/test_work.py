@@ -61,6 +61,11 @@ def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None
     assert (stalled.unowned, len(stalled.tasks)) == (2, 12)
 
 
+def test_it_is_stalled_also_while_the_group_rebalances() -> None:
+    some = [owned(log_end_offset=100 + n) for n in range(12)]
+    assert passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP].stalled
+
+
 def test_one_that_moves_is_not_stalled_and_where_no_record_waits_there_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None
@@ -117,7 +122,7 @@ def test_a_topic_that_was_created_again_has_work_if_its_log_has_records(
         ends = LogEnds(end, start, end, "another", T0 + 30 * n)
         (found,) = tracker.observe({(GROUP, TOPIC, 0): Commit(90, "id", 0, T0)}, {(TOPIC, 0): ends}, {}, T0 + 30 * n)
     work = tracker.work[GROUP]
-    assert (found.status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
+    assert (found.offset_status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
     assert (work.stalled is not None) == bool(waiting)
 
 

@@ -1,4 +1,4 @@
-"""Many clusters in one warehouse in S3: each commit is a conditional put, and nothing is lost, doubled or refused.
+"""Many clusters in one table in S3: each commit is a conditional put, and nothing is lost or doubled.
 
 Minutes are those of each test: SHARED_MINUTES=10 for a release. It needs moto's server, see deploy/check-tools.txt.
 """
@@ -6,31 +6,23 @@ Minutes are those of each test: SHARED_MINUTES=10 for a release. It needs moto's
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader
 from tests.support import stores
-from tests.support.container import Broker
-from tests.support.job_runner import STREAMS_GROUPS, run_job
-from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool
 from tests.support.waiting import MINUTES
 from tests.support.warehouses import make_warehouse
 
 SECONDS = 60 * float(os.environ.get("SHARED_MINUTES", "1"))
-CLUSTERS, GROUPS = ("eu", "us", "ap"), 5
 WRITERS = 12
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(2 * SECONDS + 4 * MINUTES)]
+pytestmark = pytest.mark.timeout(2 * SECONDS + 4 * MINUTES)
 
 # Appends rows of a cluster of its own, replaces one, and maintains the table, until its time is over. Prints how many
 # it has appended.
@@ -64,54 +56,6 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for name, value in {**stores.S3_ENVIRONMENT, "AWS_ENDPOINT_URL": url}.items():
             patched.setenv(name, value)
         yield url
-
-
-def test_jobs_of_three_clusters_write_one_warehouse(
-    endpoint: str, broker: Broker, client: StreamsGroupClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STREAMS_GROUPS_STATE_DIR", str(tmp_path / "state"))
-    warehouse = f"s3a://{stores.BUCKET}/shared"
-    conf = [part for name, value in stores.s3a_settings(endpoint).items() for part in ("--conf", f"{name}={value}")]
-    options = {one: ("--cluster", one, "--topic", f"offsets-{one}", *conf) for one in CLUSTERS}
-    for one in CLUSTERS:
-        client.create_topic(f"offsets-{one}", 1)
-    jobs = []
-    for one in CLUSTERS:
-        command = ["run", "--bootstrap-server", broker.bootstrap_server, "--warehouse", warehouse, *options[one]]
-        with (tmp_path / f"{one}.log").open("wb") as log:
-            jobs.append(subprocess.Popen([*STREAMS_GROUPS, *command], stdout=log, stderr=log))
-    epoch, until = 1, time.monotonic() + SECONDS
-    with appending(broker.bootstrap_server) as append:
-        while time.monotonic() < until:
-            epoch += 1
-            for one in CLUSTERS:
-                for number in range(GROUPS):
-                    append(f"offsets-{one}", *epoch_records(f"g{number}", epoch))
-    assert [job.poll() for job in jobs] == [None] * len(jobs), (tmp_path / "eu.log").read_text()
-    for job in jobs:
-        job.send_signal(signal.SIGTERM)
-    assert [job.wait(MINUTES) for job in jobs] == [0] * len(jobs)
-    for one in CLUSTERS:  # what is left
-        done = run_job(broker.bootstrap_server, warehouse, *options[one])
-        assert done.returncode == 0, done.stderr
-    reader = WarehouseReader(Location.of(warehouse))
-    rows = reader.rows("SELECT cluster, group_id, group_epoch FROM groups")
-    expected = {(one, f"g{number}"): epoch for one in CLUSTERS for number in range(GROUPS)}
-    assert {(row["cluster"], row["group_id"]): row["group_epoch"] for row in rows} == expected
-    assert len(rows) == len(expected)
-    events = Counter(
-        (row["cluster"], row["group_id"], row["kind"], row["offset"], row["member_id"], row["new"])
-        for row in reader.rows("SELECT * FROM group_events")
-    )
-    assert events
-    assert set(events.values()) == {1}
-    epochs = Counter(key[:2] for key in events if key[2] == "group_epoch")
-    assert len(epochs) == len(expected)
-    assert len(set(epochs.values())) == 1, epochs  # of each group, all of them
-    refused = [
-        line for one in CLUSTERS for line in (tmp_path / f"{one}.log").read_text().splitlines() if "Cannot" in line
-    ]
-    assert refused == []
 
 
 def test_twelve_writers_lose_nothing(endpoint: str, tmp_path: Path) -> None:

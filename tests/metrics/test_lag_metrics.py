@@ -19,9 +19,13 @@ from tests.support.metrics_harness import NOW, scraped
 ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
 ROWS = [
     row(partition=0, task_id="0_0", lag=10, lag_seconds=3.0, log_start_offset=5, **ALICE),
-    row(partition=1, task_id="0_1", subtopology_id="0", lag=500, lag_seconds=90.0, lost_offsets=7, status="LOST"),
-    row(partition=2, task_id="0_2", committed_offset=None, lag=None, lag_seconds=None, status="UNKNOWN", **ALICE),
-    row(topic="old", lag=9999, lag_seconds=1e6, status="LEFT_OVER"),
+    row(
+        partition=1, task_id="0_1", subtopology_id="0", lag=500, lag_seconds=90.0, lost_offsets=7, offset_status="LOST"
+    ),
+    row(
+        partition=2, task_id="0_2", committed_offset=None, lag=None, lag_seconds=None, offset_status="UNKNOWN", **ALICE
+    ),
+    row(topic="old", lag=9999, lag_seconds=1e6, offset_status="LEFT_OVER"),
     row(group_id="plain", topic="clicks", lag=7, lag_seconds=None),
 ]
 

@@ -128,7 +128,7 @@ def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:
     described = {"from_node": "out", "from_kind": "sink", "to_node": "enriched", "to_kind": "topic"}
     archived = {"group_id": "enrich", "topology_epoch": 0, "content_hash": "h", "is_newest": True, "truncated": False}
     append(warehouse, "descriptions", {**archived, "description_edges": [described]})
-    lag = {"partition": 0, "status": "OK", "is_unknown": False}
+    lag = {"partition": 0, "offset_status": "OK", "is_unknown": False}
     append(
         warehouse,
         "lag",

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: Any) -> Row:
     at = BEGIN + timedelta(minutes=minutes)
     offsets = {"committed_offset": 0, "log_start_offset": 0, "log_end_offset": 1_000_000}
-    common = {"group_id": "payments", "topic": "in", "partition": partition, "status": "OK"}
+    common = {"group_id": "payments", "topic": "in", "partition": partition, "offset_status": "OK"}
     return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
 
 
@@ -49,7 +49,7 @@ def rows_at(samples: list[Row], gone: set[int], at: datetime) -> Iterator[tuple[
     for partition in {one["partition"] for one in samples}:
         own = [one for one in samples if one["partition"] == partition]
         newest = max((one for one in own if one["observed_at"] <= at), key=lambda one: one["observed_at"], default=None)
-        if newest is None or newest["status"] == "LEFT_OVER":
+        if newest is None or newest["offset_status"] == "LEFT_OVER":
             continue
         is_old = newest["log_start_offset"] is None and newest["lag"] is not None
         is_last = not any(one["observed_at"] > newest["observed_at"] for one in own)
@@ -107,7 +107,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
                 "log_start_offset": draw(st.sampled_from([0, 0, 0, None])),
                 "lag_seconds": seconds if lag is not None else None,
                 "lag_seconds_is_lower_bound": draw(st.booleans()),
-                "status": draw(st.sampled_from(["OK", "BEHIND", "BEHIND", "LEFT_OVER"])),
+                "offset_status": draw(st.sampled_from(["OK", "WAITS", "WAITS", "LEFT_OVER"])),
             }
             samples.append(sample(round(minutes, 3), partition, lag, **columns))
             minutes += draw(st.sampled_from([0.5, 3, 30, 59, 130]))

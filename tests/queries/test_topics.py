@@ -22,7 +22,7 @@ from tests.support.warehouses import append, make_warehouse
 
 def lag(topic: str, partition: int, subtopology_id: str | None = "0") -> dict[str, Any]:
     key = {"cluster": "default", "group_id": "orders", "topic": topic, "partition": partition}
-    return {**key, "subtopology_id": subtopology_id, "status": "OK"}
+    return {**key, "subtopology_id": subtopology_id, "offset_status": "OK"}
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from tests.histories.bed import STEP
 from tests.histories.clients import Appended
 from tests.histories.history import MINUTE, History
-from tests.histories.judged import OUTCOMES, middle
+from tests.histories.judged import OUTCOMES
 from tests.histories.world import Transform, World
 from tests.relations.engine import random_of, told
+
+OF_THE_PAST: Mapping[str, str] = {
+    "StreamsGroupUnsolicitedDescription": "only two records one after the other show a push that nobody asked for",
+    "StreamsGroupDescriptionMissing": "it expects a description of a group that had one before its newest records",
+}
+"""The rules whose evidence are records before the newest ones, each with the reason: their problems may be missing."""
+AT_LEAST: Mapping[str, str] = {
+    "StreamsGroupDescriptionFailed": "the newest record shows the status, and only an older one when it began",
+}
+"""The rules whose problems may have begun earlier than a compacted log shows."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +72,10 @@ def _key(one: Appended) -> tuple[str, int, str]:
 
 def moments(history: History) -> list[float]:
     """Return when jobs begin to read: before anything goes wrong, in its middle, and shortly before it is over."""
-    begins = min(history.begins, history.seconds) - 5 * MINUTE
-    found = [begins]
-    problems = [one for one in told(OUTCOMES[history.name]) if one.rule in HEALTH_RULES]
-    if problems:
-        found += [middle(history), (problems[-1].ended_at or history.seconds) - 15 * MINUTE]
-    else:
-        found.append(random_of("C", history.name).uniform(history.watched_from, history.seconds))
-    return sorted(
-        {max(history.watched_from, one - one % STEP) for one in found if one <= history.seconds - 10 * MINUTE}
-    )
+    random, (first, last) = random_of("C", history.name), (history.watched_from, history.seconds)
+    problems = [one for one in told(OUTCOMES.of(history)) if one.rule in HEALTH_RULES]
+    ends = [one.ended_at or last for one in problems]
+    found = [min(history.begins, last) - 5 * MINUTE]
+    found += [random.uniform(problems[0].since, ends[0]), ends[-1] - 15 * MINUTE] if problems else []
+    found += [] if problems else [random.uniform(first, last)]
+    return sorted({max(first, one - one % STEP) for one in found if one <= last - 10 * MINUTE})

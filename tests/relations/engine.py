@@ -25,7 +25,7 @@ from tests.histories.bed import Outcome, run
 from tests.histories.clients import START
 from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
 from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
-from tests.histories.history import History
+from tests.histories.history import HOUR, History
 from tests.histories.misjudged import MISJUDGED
 from tests.histories.reported_incidents import REPORTED_INCIDENTS
 from tests.histories.reported_ordinary import REPORTED_ORDINARY
@@ -43,6 +43,8 @@ CLASSES: Mapping[str, Sequence[History]] = {
 LONGEST_OF_A_TENTH = 8 * 3600.0
 """Seconds of the longest history that `make test` plays in two worlds."""
 
+_PART = 12 * HOUR
+
 
 def a_tenth(relation: str) -> list[History]:
     """Return a tenth of each class, other ones for each relation; none that takes long."""
@@ -56,6 +58,22 @@ def a_tenth(relation: str) -> list[History]:
 def random_of(*names: object) -> Random:
     """Return a generator of random numbers that is the same at each run for the same names."""
     return Random(" ".join(map(str, (SEED, *names))))  # noqa: S311 - no secret
+
+
+def parts(history: History) -> list[History]:
+    """Return a history; of one that is longer than a day three parts, each with a job that starts then.
+
+    One is around the time at which it goes wrong, one has a seeded time, and one is its end.
+    """
+    last = history.seconds - _PART
+    if last - history.watched_from <= _PART:
+        return [history]
+    times = history.begins - 2 * HOUR, random_of("part", history.name).uniform(history.watched_from, last), last
+    begins = sorted({min(max(one, history.watched_from), last) // 60 * 60 for one in times})
+    return [
+        replace(history, name=f"{history.name}, from {one / HOUR:.1f} h", watched_from=one, seconds=one + _PART)
+        for one in begins
+    ]
 
 
 def play(history: History, *, start: float | None = None, transform: Transform | None = None, **how: Any) -> Outcome:

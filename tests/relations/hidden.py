@@ -22,6 +22,7 @@ from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit
 from tests.histories.bed import Outcome
 from tests.histories.clients import START
+from tests.histories.history import HOUR
 from tests.histories.traffic import Seen
 from tests.histories.world import World
 from tests.relations.engine import Told, differences, told, verdicts
@@ -68,6 +69,9 @@ class Hidden:
         """Let the answers go through `lag.committed`, as those of brokers do."""
         committed, lag, found = CommittedOffsets(), list[Seen](), cls(world)
         for at, those in groupby(world.lag, key=attrgetter("at")):
+            if at < begin - HOUR:  # an hour shows `committed` what there is
+                lag += those
+                continue
             now, seen = START.timestamp() + at, {one.group_id: one for one in those}
             commits = {one.group_id: _in_log(one) for one in seen.values()}
             in_log = {(group_id, *key): commit for group_id in commits for key, commit in commits[group_id].items()}

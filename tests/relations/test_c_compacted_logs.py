@@ -21,7 +21,7 @@ from tests.histories.judged import name_of
 from tests.recorded import record as recorded
 from tests.recorded.record import VERSIONS, read
 from tests.recorded.test_recorded import fold_log
-from tests.relations.compaction import COMPACTIONS, moments
+from tests.relations.compaction import AT_LEAST, COMPACTIONS, OF_THE_PAST, moments
 from tests.relations.engine import Told, a_tenth, differences, excepted, other_verdicts, play, random_of, told
 from tests.support.health_harness import waiting
 from tests.support.offsets_log import compare_rows, sort_list
@@ -29,21 +29,12 @@ from tests.support.offsets_log import compare_rows, sort_list
 pytestmark = pytest.mark.slow
 Rows = Mapping[str, Mapping[str, Any]]
 
-OF_THE_PAST: Mapping[str, str] = {
-    "StreamsGroupUnsolicitedDescription": "only two records one after the other show a push that nobody asked for",
-    "StreamsGroupDescriptionMissing": "it expects a description of a group that had one before its newest records",
-}
-"""The rules whose evidence are records before the newest ones, each with the reason: their problems may be missing."""
 COUNTED: Mapping[str, str] = {
     "does not stay up": "it counts how often the application was started in the last two hours",
     "members left after less than": "it counts short stays of members in the last 75 minutes",
     "new assignments in": "it counts assignments in the last ten minutes",
 }
 """Parts of the texts of Down and Unstable that count records: if these are of before the start, they come later."""
-AT_LEAST: Mapping[str, str] = {
-    "StreamsGroupDescriptionFailed": "the newest record shows the status, and only an older one when it began",
-}
-"""The rules whose problems may have begun earlier than a compacted log shows."""
 EXCEPTIONS: Mapping[str, str] = {
     "the clock of its broker is an hour behind": "its first loop is seen in the whole log only",
 }

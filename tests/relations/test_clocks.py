@@ -42,7 +42,7 @@ def check_clocks(history: History) -> None:
     """Assert that wrong clocks of all brokers change no problem, nor when a pending verdict is due."""
     if excepted(history, EXCEPTIONS):
         return
-    whole = OUTCOMES[history.name]
+    whole = OUTCOMES.of(history)
     for clock in CLOCKS:
         other = play(replace(history, operations=(*do(0, HAS_OWN_CLOCKS, clock=clock), *history.operations)))
         found = differences(told(whole), told(other))

@@ -57,7 +57,7 @@ def test_the_lag_of_hidden_topics_is_null_and_one_line_names_them_and_the_acl(
     assert lags.get((group_id, hidden), (None, None)) == (None, None)
     assert lags[group_id, shown] == lags[other, shown] == (3, 5)
     assert lags[other, hidden] == (None, None)
-    assert all(row.status == "UNKNOWN" for row in result.rows if row.topic == hidden)
+    assert all(row.offset_status == "UNKNOWN" for row in result.rows if row.topic == hidden)
     line = describe_errors(result.errors, result.away)
     assert line is not None
     assert "\n" not in line

@@ -11,6 +11,7 @@ from streaming_app.health.facts import Facts
 from streaming_app.health.history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import Verdict
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, Partitions
 from tests.support.healthy_group import healthy_group
 from tests.support.lag_harness import row
@@ -63,6 +64,21 @@ def unmoved(since: datetime, count: int = 1, **fields: Any) -> Partitions:
     return Partitions(
         **{"since": since.timestamp(), "count": count, "unowned": 0, "offsets": 90, "named": (one,), **fields}
     )
+
+
+def late(*partitions: tuple[datetime, datetime]) -> dict[tuple[str, int], Standing]:
+    """Return partitions whose offsets move: since when each is late, and since when it does not catch up."""
+    return {
+        ("orders", n): Standing(
+            row(partition=n, lag_seconds=3_600.0),
+            waits=True,
+            known_from=LONG_AGO.timestamp(),
+            moved_at=NOW.timestamp(),
+            late_since=since.timestamp(),
+            slow_since=slow.timestamp(),
+        )
+        for n, (since, slow) in enumerate(partitions)
+    }
 
 
 def facts(

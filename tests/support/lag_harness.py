@@ -68,14 +68,14 @@ def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> No
 
 
 def fall_behind(cluster: MiniCluster) -> LagRow:
-    """Let a consumer read half of the produced records, so that it is BEHIND; return the last row."""
+    """Let a consumer read half of the produced records, so that it falls back; return the last row."""
     offset = cluster.end or 0
     for _ in range(20):
         offset += 50
         cluster.commit_offset(offset)
         cluster.produce(100)
         found = cluster.step()
-    assert found.status == "BEHIND"
+    assert found.offset_status == "WAITS"
     return found
 
 
@@ -90,7 +90,7 @@ def row(**fields: Any) -> LagRow:
         "lag": 10,
         "lag_seconds": 5.0,
         "lag_seconds_is_lower_bound": False,
-        "status": "OK",
+        "offset_status": "OK",
         "observed_at": 1_000_000.0,
     }
     return LagRow(**{**values, **fields})

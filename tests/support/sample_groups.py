@@ -306,7 +306,7 @@ def _lag(now: datetime) -> Iterator[Row]:
         seconds = {"lag_seconds": None if lag is None else lag / 40, "lag_seconds_is_lower_bound": False}
         common = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": number, "observed_at": now}
         common["leader"] = 2
-        return {**common, **ends, **seconds, "lag": lag, "status": status, **columns}
+        return {**common, **ends, **seconds, "lag": lag, "offset_status": status, **columns}
 
     for number, lag in enumerate((18_240, 2_112, 0, 9_001)):
         yield partition(
@@ -314,14 +314,22 @@ def _lag(now: datetime) -> Iterator[Row]:
             "orders",
             number,
             lag,
-            "CATCHING_UP" if lag else "OK",
+            "WAITS" if lag else "OK",
             subtopology_id="0",
             task_id=f"0_{number}",
             client_host=f"/10.4.0.{11 + number // 2}",
         )
     for number, lag in enumerate((12, 0, 340, None)):
         yield partition(RICH, "customers", number, lag, subtopology_id="1", task_id=f"1_{number}")
-    yield partition("fraud-detection", "card-payments", 0, 88_412, "STOPPED", subtopology_id="0")
+    yield partition(
+        "fraud-detection",
+        "card-payments",
+        0,
+        88_412,
+        "WAITS",
+        late_since=now - timedelta(minutes=27),
+        subtopology_id="0",
+    )
     yield partition("payments-enrichment", "payments", 0, 7)
 
 
@@ -344,7 +352,13 @@ def _lag_history(now: datetime) -> Iterator[Row]:
     for minute in range(240):
         at = now - timedelta(minutes=240 - minute)
         lag = round(400 + 60 * (minute % 7) + (900 * max(0, minute - 200) if minute < 230 else 1_100 * (255 - minute)))
-        common = {"cluster": "default", "group_id": RICH, "status": "OK", "observed_at": at, "log_start_offset": 0}
+        common = {
+            "cluster": "default",
+            "group_id": RICH,
+            "offset_status": "OK",
+            "observed_at": at,
+            "log_start_offset": 0,
+        }
         for topic, partition, behind in (
             ("orders", 0, lag),
             ("orders", 3, 20 * (minute % 5)),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,7 @@ from streaming_app.cli.main import main
 from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables import definitions, file_moves, upgrade
+from streaming_app.tables import definitions, file_moves, reshape, upgrade
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
@@ -33,13 +34,14 @@ from streaming_app.tables.formats import format_of
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.reshape import RESHAPES
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import existing_tables, schema_of
 from streaming_app.tables.upgrade import STEPS, Work, work_of
 from streaming_app.tables.writer import TableWriter
 from tests.support.s3_server import s3_server
 from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
-from tests.tables.test_readers import READERS, as_values, write_as_0_3_0
+from tests.tables.test_readers import READERS, write_as_0_3_0
 from tests.tables.test_streaming_readers import Seen, stream
 from tests.upgrade.record import extract
 
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 NAMES = [one.name for one in tables()]
 IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
 """How many files of each table 0.3.0 wrote into its root."""
+_LAG = "offset_status offset_status_since waits_since unmoved_since late_since slow_since owner_since"
+NEW = {"lag": _LAG.split(), "lag_history": ["offset_status"]}
+"""The columns of each table that 0.4.0 brings."""
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,10 @@ def upgraded(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def at(minute: int) -> datetime:
+    return datetime(2026, 11, 21, 3, minute, tzinfo=timezone.utc)
+
+
 def start(warehouse: Path | str, cluster: str = "default", term: int = 1_000) -> list[str]:
     """Prepare the tables as a job does at its start; return what it says."""
     lines: list[str] = []
@@ -88,7 +97,15 @@ def in_root(warehouse: Path) -> dict[str, int]:
 
 
 def rows(warehouse: Path) -> dict[str, Any]:
-    return {name: as_values(READERS["delta-rs"](str(warehouse / name), {}), name) for name in NAMES}
+    """Return the rows by table, in the columns that both releases have."""
+    return {name: values(READERS["delta-rs"](str(warehouse / name), {}), name) for name in NAMES}
+
+
+def values(table: pa.Table, name: str) -> Any:
+    schema = arrow_schema(name)
+    kept = pa.schema([one for one in schema if one.name in table.column_names and one.name not in NEW.get(name, ())])
+    found = table.select(kept.names).cast(kept).to_pylist()
+    return sorted(found, key=lambda row: (row["cluster"] or "", repr(row)))
 
 
 def check_is_upgraded(warehouse: Path, recorded: Path) -> None:
@@ -108,18 +125,19 @@ def test_each_reader_gets_the_same_rows_after_the_upgrade_and_polars_gets_them_a
 ) -> None:
     assert in_root(recorded) == IN_ROOT
     for name in NAMES:
-        expected = as_values(READERS["delta-rs"](str(recorded / name), {}), name)
-        assert as_values(READERS[reader](str(upgraded / name), {}), name) == expected, name
+        expected = values(READERS["delta-rs"](str(recorded / name), {}), name)
+        assert values(READERS[reader](str(upgraded / name), {}), name) == expected, name
 
 
 def test_tables_stay_what_they_are(recorded: Path, upgraded: Path) -> None:
     before, after = opened(recorded), opened(upgraded)
     for name, one in after.items():
-        assert identity(one) == identity(before[name]), name
+        if name not in NEW:
+            assert identity(one) == identity(before[name]), name
         assert (one.protocol().min_reader_version, one.protocol().min_writer_version) == (1, 2)
         actions = [pa.table(table.get_add_actions()) for table in (before[name], one)]
         known = [sorted(map(repr, found.select(found.column_names[3:]).to_pylist())) for found in actions]
-        assert known[0] == known[1], "the same statistics"
+        assert known[0] == known[1] or name in RESHAPES, "the same statistics"
 
 
 def test_checkpoints_stay_valid(recorded: Path, upgraded: Path, tmp_path: Path) -> None:
@@ -138,6 +156,33 @@ def test_checkpoints_stay_valid(recorded: Path, upgraded: Path, tmp_path: Path) 
     (tmp_path / "1" / "groups").rename(tmp_path / "away")
     start(tmp_path / "1")
     assert known.restored() == ["groups"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"status": "OK"}, {"offset_status": "OK"}),
+        ({"status": "OK", "behind_since": at(5)}, {"offset_status": "WAITS", "waits_since": at(5)}),
+        ({"status": "STOPPED", "behind_since": at(5)}, {"offset_status": "WAITS", "unmoved_since": at(2)}),
+        ({"status": "STALLED", "status_since": at(7)}, {"offset_status": "WAITS", "unmoved_since": at(6)}),
+        ({"status": "BEHIND", "lag_seconds": 600.0, "status_since": at(7)}, {"late_since": at(7), "slow_since": at(7)}),
+        ({"status": "BEHIND", "lag_seconds": 599.0, "status_since": at(7)}, {"late_since": None, "slow_since": None}),
+        ({"status": "AHEAD", "status_since": at(7)}, {"offset_status": "AHEAD", "waits_since": at(7)}),
+        ({"status": "REWOUND", "status_since": at(7)}, {"offset_status": "REWOUND", "offset_status_since": at(7)}),
+        ({"committed_offset": None, "status": "UNKNOWN"}, {"offset_status": "UNKNOWN", "unmoved_since": at(9)}),
+    ],
+    ids=lambda one: str(next(iter(one.values()))),
+)
+def test_what_offsets_prove_follows_from_the_statuses_of_0_3(
+    warehouse: Path, old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    row = {"cluster": "other", "group_id": "g", "committed_offset": 5, "committed_at": at(2), "observed_at": at(9)}
+    theirs = DeltaTable(warehouse / "lag")
+    rows = pa.Table.from_pylist([{**row, **old}], pa.schema(theirs.schema().to_arrow()))
+    write_deltalake(theirs, rows, mode="append")
+    start(warehouse)
+    (found,) = RustTable(Location.of(warehouse / "lag"), "other").select(", ".join(new)).to_pylist()
+    assert found == new
 
 
 def test_an_upgrade_is_done_once(warehouse: Path, recorded: Path) -> None:
@@ -169,10 +214,12 @@ class KilledError(BaseException):
     pass
 
 
-WRITES = [
+WRITES: list[tuple[Any, str]] = [
     (Location, "write_bytes"),
     (DeltaTable, "create_write_transaction"),
     (TableAlterer, "set_table_properties"),
+    (TableAlterer, "add_columns"),
+    (reshape, "write_deltalake"),
 ]
 
 
@@ -194,7 +241,7 @@ def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
 ) -> None:
     monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
     claims, copies_and_commits, formats = len(NAMES), 2 * sum(IN_ROOT.values()), len(NAMES)
-    every = claims + copies_and_commits + formats
+    every = claims + copies_and_commits + formats + len(NEW)
     for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
         warehouse = copy_warehouse(recorded, tmp_path / str(killed_at))
 
@@ -281,7 +328,9 @@ def test_what_other_jobs_commit_meanwhile_is_kept(
         made = write(self, batch, files)
         if self.cluster == "default" and self.location.name not in overtaken and self.location.name == "lag":
             overtaken.append(self.location.name)
-            append(warehouse, "lag", {"cluster": "other", "group_id": "g"})
+            theirs = DeltaTable(warehouse / "lag")  # as a job of 0.3 has it
+            row = pa.Table.from_pylist([{"cluster": "other", "group_id": "g"}], pa.schema(theirs.schema().to_arrow()))
+            write_deltalake(theirs, row, mode="append")
         return made
 
     monkeypatch.setattr(file_moves, "_copy", copied)
@@ -331,7 +380,7 @@ def test_files_stay_for_readers_of_older_versions_and_go_when_the_retention_is_o
     for name, dataset in reader.items():
         own = RustTable(Location.of(warehouse / name), "default")
         MaintainedTable(own).maintain()
-        assert as_values(dataset.to_table(), name) == rows(recorded)[name]
+        assert values(dataset.to_table(), name) == rows(recorded)[name]
         own.open().alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
         MaintainedTable(own).maintain()
         assert list((warehouse / name).glob("*.parquet")) == []

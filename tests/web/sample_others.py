@@ -56,7 +56,7 @@ def offset_commits(now: datetime, *, hostile: bool) -> Iterator[Row]:
 def lag(now: datetime) -> Iterator[Row]:
     for partition, behind in enumerate((0, 41, 7, 0, 0, 1_902)):
         ends = {"committed_offset": 7_000, "log_end_offset": 7_000 + behind, "lag": behind}
-        seconds = {"lag_seconds": behind / 9, "lag_seconds_is_lower_bound": False, "status": "OK"}
+        seconds = {"lag_seconds": behind / 9, "lag_seconds_is_lower_bound": False, "offset_status": "OK"}
         common = {"cluster": "default", "group_id": CONSUMER, "topic": "mails", "partition": partition}
         yield {**common, **ends, **seconds, "observed_at": now}
 
@@ -65,7 +65,7 @@ def lag_history(now: datetime) -> Iterator[Row]:
     """Yield samples of the lag of a group of another type."""
     for minute in range(50):
         at = now - timedelta(minutes=50 - minute)
-        common = {"cluster": "default", "group_id": CONSUMER, "topic": "mails", "partition": 5, "status": "OK"}
+        common = {"cluster": "default", "group_id": CONSUMER, "topic": "mails", "partition": 5, "offset_status": "OK"}
         yield {**common, "lag": 40 * minute, "lag_seconds": 4.0 * minute, "observed_at": at}
 
 

@@ -311,14 +311,20 @@ def test_the_lag_is_as_new_as_its_table_whichever_table_has_changed(sample: Path
     replace_group(sample, group("fraud-detection", "Stable", NOW, 0))
     assert wait_until(lambda: seen() == ("Stable", 88_412))
     key = {"cluster": "default", "group_id": "fraud-detection", "topic": "t", "partition": 0}
-    append(sample, "lag", {**key, "lag": 7, "status": "OK"})
+    append(sample, "lag", {**key, "lag": 7, "offset_status": "OK"})
     assert wait_until(lambda: seen() == ("Stable", 88_419))
     replace_group(sample, group("fraud-detection", "Empty", NOW, 0))
     assert wait_until(lambda: seen() == ("Empty", 88_419))
 
 
 def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
-    key = {"cluster": "default", "group_id": "price-feed", "topic": "read", "committed_offset": 5, "status": "OK"}
+    key = {
+        "cluster": "default",
+        "group_id": "price-feed",
+        "topic": "read",
+        "committed_offset": 5,
+        "offset_status": "OK",
+    }
     for partition, time in enumerate([NOW - timedelta(days=400), None]):
         append(sample, "lag", {**key, "partition": partition, "partition_time": time, "observed_at": NOW})
 

@@ -118,7 +118,12 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     alert |= {"since": judged["since"], "opened_at": judged["since"], "summary": "broker 2 is away"}
     append(path, "alerts", *({**alert, "alert_id": one, "group_id": one} for one in ids))
     common = {"cluster": "default", "group_id": "payments-enrichment", "topic": "in", "log_start_offset": 0, "lag": 5}
-    ends = {"committed_offset": 0, "log_end_offset": 5, "status": "OK", "observed_at": NOW - timedelta(minutes=9)}
+    ends = {
+        "committed_offset": 0,
+        "log_end_offset": 5,
+        "offset_status": "OK",
+        "observed_at": NOW - timedelta(minutes=9),
+    }
     rows = [{**common, **ends, "partition": n, "lag_seconds": 4_000.0 * (n in {5, 500, 995})} for n in range(1_000)]
     append(path, "lag_history", *rows)
     append(path, "lag", *({**one, "task_id": f"0_{one['partition']}"} for one in rows))
@@ -207,7 +212,13 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
     for number, minutes, parts in ((10, 1_000, [part("0", ["orders-of-old"])]), (11, 60, newest)):
         times = {"first_seen_at": NOW - timedelta(minutes=minutes), "offset": number}
         append(sample, "topologies", {**topology, **times, "topology_hash": str(number), "subtopologies": parts})
-    samples = {"cluster": "default", "group_id": RICH, "topic": "orders-of-old", "log_start_offset": 0, "status": "OK"}
+    samples = {
+        "cluster": "default",
+        "group_id": RICH,
+        "topic": "orders-of-old",
+        "log_start_offset": 0,
+        "offset_status": "OK",
+    }
     offsets = {"committed_offset": 1_000, "log_end_offset": 1_777, "lag": 777, "lag_seconds": 70.0}
     append(sample, "lag_history", {**samples, **offsets, "partition": 0, "observed_at": NOW - timedelta(minutes=121)})
     at = url_time(NOW - timedelta(minutes=120))

@@ -39,7 +39,12 @@ def warehouse(request: pytest.FixtureRequest, sample: Path) -> Path:
 def _more() -> list[Row]:
     def row(group_id: str, topic: str, partition: int, lag: int | None, status: str, **columns: Any) -> Row:
         names = {"cluster": "default", "group_id": group_id, "topic": topic, "partition": partition, "observed_at": NOW}
-        offsets = {"committed_offset": None if lag is None else 5, "log_end_offset": 9, "lag": lag, "status": status}
+        offsets = {
+            "committed_offset": None if lag is None else 5,
+            "log_end_offset": 9,
+            "lag": lag,
+            "offset_status": status,
+        }
         return {**names, **offsets, "lag_seconds_is_lower_bound": False, **columns}
 
     return [
@@ -52,7 +57,7 @@ def _more() -> list[Row]:
         row("ledger-reconciler", "a", 0, 4, "OK"),
         row("ledger-reconciler", "a", 1, None, "UNKNOWN", committed_offset=5),
         row("ledger-reconciler", "b", 0, 4, "RECREATED"),
-        row("ledger-reconciler", "b", 1, 4, "STALLED", lag_seconds=0.0),
+        row("ledger-reconciler", "b", 1, 4, "WAITS", lag_seconds=0.0),
     ]
 
 
@@ -108,7 +113,7 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
         if row["partitions"] is None:
             assert group_id not in shell
             continue
-        names = ("lag", "lag_seconds", "is_lower_bound", "status", "partitions", "unknown_partitions")
+        names = ("lag", "lag_seconds", "is_lower_bound", "offset_status", "partitions", "unknown_partitions")
         values = [row[name] for name in names]
         known = {**shell[group_id], "is_lower_bound": shell[group_id]["lag_seconds_is_lower_bound"]}
         assert [known[name] for name in names] == values

@@ -257,7 +257,7 @@ def recreated_topic(rig: Rig) -> Steps:
 
 @state(
     "StreamsGroupBehind",
-    columns=("GROUP", "PROCESS", "HOST", "LAG", "LAG-SECONDS", "STATUS", "PARTITIONS", "NOT-OK"),
+    columns=("GROUP", "PROCESS", "HOST", "LAG", "LAG-SECONDS", "OFFSET-STATUS", "PARTITIONS"),
 )
 def too_few_instances(rig: Rig) -> Steps:
     member = kept(rig, "orders-aggregator", "orders", 2, process_id="orders-0")
@@ -291,7 +291,8 @@ def short_stays(rig: Rig) -> Steps:
 
 
 @state(
-    "StreamsGroupOffsetsRewound", columns=("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "STATUS")
+    "StreamsGroupOffsetsRewound",
+    columns=("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "OFFSET-STATUS"),
 )
 def second_application(rig: Rig) -> Steps:
     member = kept(rig, "refund-audit", "refunds")

@@ -1,0 +1,144 @@
+"""Valid settings that change nothing, or with which a rule never opens an alert: `check` fails, and `run` warns.
+
+Whether a pattern matches all that another one matches is only known if they are equal, or if the other one matches
+every text. So not each pattern that another one hides is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from math import inf
+from typing import Any, NamedTuple
+
+from streaming_app.alerts.catalog import rules
+from streaming_app.alerts.job_conditions import JOB_CONDITIONS
+from streaming_app.config.alerts import RuleSections
+from streaming_app.config.settings import Settings
+from streaming_app.notify.watchdog import WatchdogSink
+from streaming_app.regex import Regex
+from streaming_app.text import format_duration
+
+_EVERY_TEXT = frozenset({".*", ".+", "^.*$", "^.+$"})
+_HOUR = 3_600.0
+_NO_FOR: Mapping[str, str] = {"StreamsGroupUnstable": "its alert opens at once: that is how often it must happen"}
+_LEAST_FOR: Mapping[str, tuple[float, str]] = {
+    "StreamsGroupStalled": (60.0, "a minute counts: with less, an offset that moves could count as one that does not")
+}
+_LONGEST_FOR = {
+    "StreamsGroupUnsolicitedDescription": _HOUR,
+    "StreamsGroupOffsetsRewound": _HOUR,
+    "StreamsGroupsUndecodableRecords": 24 * _HOUR,
+}
+"""Rule -> how many seconds its condition lasts at most."""
+_OF_LAG = frozenset({"StreamsGroupBehind", "StreamsGroupLosing", "StreamsGroupOffsetsRewound"})
+
+
+class WithoutEffect(NamedTuple):
+    """A setting without effect."""
+
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        """Return a line for users."""
+        return f"{self.key} has no effect: {self.why}"
+
+
+def without_effect(settings: Settings) -> list[WithoutEffect]:
+    """Return the settings without effect, as far as the configuration alone shows it."""
+    return [WithoutEffect(*one) for check in _CHECKS for one in check(settings)]
+
+
+_Found = Iterator[tuple[str, str]]
+
+
+def _of_rules(settings: Settings) -> _Found:
+    """Yield what a rule does not use."""
+    for key, sections, groups in _layers(settings):
+        for rule, section in sections.items():
+            at, of_all, of_catalog = f"{key}.{rule}", settings.alerts.rules.get(rule), rules()[rule]
+            is_changed = section.severity not in {None, of_catalog.severity}
+            is_timed = section.for_ not in {None, of_catalog.for_seconds}
+            if groups is not None and rule in JOB_CONDITIONS:
+                yield at, "the rule is about the job, and not about groups: set it in alerts.rules"
+            elif section.enabled is False and (is_changed or is_timed):
+                yield at, "the rule is disabled there: only enabled counts"
+            elif groups is not None and of_all and of_all.enabled is False and section.enabled is None:
+                yield at, "the rule is disabled in alerts.rules: enable it there, or here"
+            elif rule in _OF_LAG and not settings.lag.enabled:
+                yield at, "lag.enabled is false"
+            elif section.for_ is not None and is_timed:
+                least, why = _LEAST_FOR.get(rule, (0.0, ""))
+                if rule in _NO_FOR or section.for_ < least:
+                    yield f"{at}.for", _NO_FOR.get(rule, why)
+                elif section.for_ >= (longest := _LONGEST_FOR.get(rule, inf)):
+                    yield f"{at}.for", f"no alert opens: the condition lasts for {format_duration(longest)} at most"
+
+
+def _of_ignored_groups(settings: Settings) -> _Found:
+    alerts = settings.alerts
+    for number, pattern in enumerate(alerts.ignore_groups):
+        if any(_covers(other, pattern) for other in (*alerts.ignore_groups[:number],)):
+            yield f"alerts.ignore_groups[{number}]", "another pattern matches the same groups"
+    entries = {
+        **{f"alerts.overrides[{n}]": one.groups for n, one in enumerate(alerts.overrides)},
+        **{f"mute_times[{n}]": one.groups for n, one in enumerate(settings.mute_times)},
+    }
+    for key, groups in entries.items():
+        if any(_covers(pattern, groups) for pattern in alerts.ignore_groups):
+            yield key, "alerts.ignore_groups has these groups: they have no alerts"
+
+
+def _hidden(settings: Settings) -> _Found:
+    """Yield the entries for groups that another entry replaces."""
+    first_wins: dict[str, Sequence[Regex]] = {
+        "running_hours": [one.groups for one in settings.running_hours],
+        "mute_times": [one.groups for one in settings.mute_times],
+        "lag.allowed_by_group": list(settings.lag.allowed_by_group),
+    }
+    for key, patterns in first_wins.items():
+        for number, pattern in enumerate(patterns):
+            if before := [n for n in range(number) if _covers(patterns[n], pattern)]:
+                yield (
+                    f"{key}[{number}]",
+                    f"the first entry that matches counts, and entry {before[0]} matches its groups",
+                )
+    last_wins: dict[str, Sequence[tuple[Regex, frozenset[Any]]]] = {
+        "labels": [(one.groups, frozenset(one.labels)) for one in settings.labels],
+        "alerts.overrides": [(one.groups, _keys(one.rules)) for one in settings.alerts.overrides],
+    }
+    for key, entries in last_wins.items():
+        for number, (pattern, names) in enumerate(entries):
+            later = chain.from_iterable(them for other, them in entries[number + 1 :] if _covers(other, pattern))
+            if names <= frozenset(later):
+                yield f"{key}[{number}]", "later entries set the same for its groups, and the last one counts"
+
+
+def _unused(settings: Settings) -> _Found:
+    used = {name for one in (*settings.running_hours, *settings.mute_times) for name in one.time_intervals}
+    for number, named in enumerate(settings.time_intervals):
+        if named.name not in used:
+            yield f"time_intervals[{number}]", f"neither running_hours nor mute_times names {named.name}"
+    for number, sink in enumerate(settings.sinks):
+        links = sorted(sink.model_fields_set & {"page_url", "runbook_url"}) if isinstance(sink, WatchdogSink) else ()
+        yield from ((f"sinks[{number}].{name}", "a watchdog gets heartbeats without links") for name in links)
+    if settings.alerts.lag_of == "all" and not settings.lag.enabled:
+        yield "alerts.lag_of", "lag.enabled is false"
+
+
+def _layers(settings: Settings) -> Iterator[tuple[str, RuleSections, Regex | None]]:
+    yield "alerts.rules", settings.alerts.rules, None
+    for number, one in enumerate(settings.alerts.overrides):
+        yield f"alerts.overrides[{number}].rules", one.rules, one.groups
+
+
+def _keys(rules: RuleSections) -> frozenset[tuple[str, str]]:
+    return frozenset((rule, key) for rule, one in rules.items() for key in one.model_dump(exclude_none=True))
+
+
+def _covers(one: Regex, other: Regex) -> bool:
+    return one.pattern == other.pattern or one.pattern in _EVERY_TEXT
+
+
+_CHECKS: Sequence[Callable[[Settings], _Found]] = (_of_rules, _of_ignored_groups, _hidden, _unused)

@@ -1,0 +1,44 @@
+"""Whether what waits in a partition becomes less: the lowest value of the newest minutes against that of those before.
+
+Between two commits both the waiting offsets and the age of the oldest record rise. So only the lowest values of a time
+in which the group commits at least once are compared.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class _Low(NamedTuple):
+    at: float
+    value: float
+
+
+class Trend:
+    """The lowest values of two spans of time, one after the other."""
+
+    __slots__ = ("_before", "_began", "_low")
+
+    def __init__(self) -> None:
+        self._before: _Low | None = None
+        self._low: _Low | None = None
+        self._began = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there are two spans to compare."""
+        return self._before is not None
+
+    def add(self, value: float, now: float, span: float) -> None:
+        """Add the value of a pass. `span`: how many seconds a span lasts."""
+        if self._low is None or not 0 <= now - self._began < span:
+            self._before, self._low, self._began = self._low, _Low(now, value), now
+        elif value < self._low.value:
+            self._low = _Low(now, value)
+
+    def seconds_left(self) -> float | None:
+        """Return in how many seconds the value will be 0 if it falls at the same rate; None if it does not fall."""
+        before, low = self._before, self._low
+        if before is None or low is None or low.value >= before.value:
+            return None
+        return low.value * (low.at - before.at) / (before.value - low.value)

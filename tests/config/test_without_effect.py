@@ -1,0 +1,102 @@
+"""Settings that are valid and change nothing are named; the same settings where they have an effect are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from streaming_app.cli.main import main
+from streaming_app.config.load import settings_of
+from streaming_app.config.without_effect import without_effect
+
+UNSTABLE, STALLED, BEHIND = "StreamsGroupUnstable", "StreamsGroupStalled", "StreamsGroupBehind"
+NIGHT = [{"name": "night", "time_intervals": [{"times": [{"start_time": "00:00", "end_time": "06:00"}]}]}]
+WATCHDOG = {"type": "watchdog", "url": "https://example.com/beat"}
+Settings = dict[str, Any]
+
+
+def rule(name: str, **values: Any) -> Settings:
+    return {"alerts": {"rules": {name: values}}}
+
+
+def override(name: str, groups: str = "a.*", **values: Any) -> Settings:
+    return {"groups": groups, "rules": {name: values}}
+
+
+def at_night(*groups: str, key: str = "mute_times", **others: Any) -> Settings:
+    return {key: [{"groups": one, "time_intervals": "night"} for one in groups], "time_intervals": NIGHT, **others}
+
+
+CASES: dict[str, tuple[Settings, Settings]] = {
+    "alerts.rules.StreamsGroupUnstable.for": (rule(UNSTABLE, **{"for": "5m"}), rule(UNSTABLE, **{"for": 0})),
+    "alerts.rules.StreamsGroupStalled.for": (rule(STALLED, **{"for": "59s"}), rule(STALLED, **{"for": "1m"})),
+    "alerts.rules.StreamsGroupOffsetsRewound.for": (
+        rule("StreamsGroupOffsetsRewound", **{"for": "1h"}),
+        rule("StreamsGroupOffsetsRewound", **{"for": "59m"}),
+    ),
+    "alerts.rules.StreamsGroupBehind": (
+        rule(BEHIND, enabled=False, severity="critical"),
+        rule(BEHIND, enabled=False, severity="warning"),
+    ),
+    "alerts.overrides[0].rules.StreamsGroupBehind": (
+        {"alerts": {"rules": {BEHIND: {"enabled": False}}, "overrides": [override(BEHIND, severity="info")]}},
+        {"alerts": {"rules": {BEHIND: {"enabled": False}}, "overrides": [override(BEHIND, enabled=True)]}},
+    ),
+    "alerts.overrides[0].rules.StreamsGroupsJobBehind": (
+        {"alerts": {"overrides": [override("StreamsGroupsJobBehind", severity="info")]}},
+        rule("StreamsGroupsJobBehind", severity="info"),
+    ),
+    "alerts.rules.StreamsGroupBehind ": (
+        rule(BEHIND, severity="info") | {"lag": {"enabled": False}},
+        rule(BEHIND, severity="info"),
+    ),
+    "alerts.overrides[0]": (
+        {"alerts": {"ignore_groups": ["a.*"], "overrides": [override(BEHIND, severity="info")]}},
+        {"alerts": {"ignore_groups": ["b.*"], "overrides": [override(BEHIND, severity="info")]}},
+    ),
+    "alerts.overrides[0] ": (
+        {"alerts": {"overrides": [override(BEHIND, severity="info"), override(BEHIND, ".*", severity="critical")]}},
+        {"alerts": {"overrides": [override(BEHIND, severity="info"), override(BEHIND, ".*", **{"for": "1h"})]}},
+    ),
+    "alerts.ignore_groups[1]": ({"alerts": {"ignore_groups": [".*", "b"]}}, {"alerts": {"ignore_groups": ["b", "c"]}}),
+    "mute_times[0]": (at_night("a.*", alerts={"ignore_groups": "a.*"}), at_night("a.*")),
+    "running_hours[1]": (at_night(".*", "a", key="running_hours"), at_night("a", ".*", key="running_hours")),
+    "lag.allowed_by_group[1]": (
+        {"lag": {"allowed_by_group": {".*": 1, "a": 2}}},
+        {"lag": {"allowed_by_group": {"a": 2, ".*": 1}}},
+    ),
+    "labels[0]": (
+        {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "team": "y"}]},
+        {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "site": "y"}]},
+    ),
+    "time_intervals[0]": ({"time_intervals": NIGHT}, at_night("a")),
+    "sinks[0].page_url": ({"sinks": [{**WATCHDOG, "page_url": "https://example.com"}]}, {"sinks": [WATCHDOG]}),
+    "alerts.lag_of": (
+        {"alerts": {"lag_of": "all"}, "lag": {"enabled": False}},
+        {"alerts": {"lag_of": "all"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_a_setting_without_effect_is_named_and_one_with_an_effect_is_not(key: str) -> None:
+    wrong, right = CASES[key]
+    assert [one.key for one in without_effect(settings_of(wrong, "test"))] == [key.strip()]
+    assert without_effect(settings_of(right, "test")) == []
+
+
+def test_the_check_fails_for_them_and_says_why(tmp_path: Path) -> None:
+    file = tmp_path / "streams-groups.yaml"
+    file.write_text(yaml.safe_dump(rule(UNSTABLE, **{"for": "5m"})), "utf-8")
+    options = ["--config", str(file), "--bootstrap-server", "127.0.0.1:1", "--warehouse", str(tmp_path / "w"), "--json"]
+    ran = CliRunner().invoke(main, ["check", *options])
+    found = [one for one in json.loads(ran.stdout) if one["check"] == "configuration"]
+    assert (ran.exit_code, [(one["status"], one["text"].split(":")[0]) for one in found]) == (
+        1,
+        [("failed", "alerts.rules.StreamsGroupUnstable.for has no effect")],
+    )

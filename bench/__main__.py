@@ -1,4 +1,4 @@
-"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="throughput --commits 20000000"` chooses some."""
+"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="kminion --commits 20000000"` chooses some."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from bench import (
     soak,
     startup,
     store_requests,
-    throughput,
 )
 from bench.bench_harness import Harness, open_harness
 
@@ -30,7 +29,6 @@ ALONE: dict[str, Callable[[], object]] = {
     "page-costs": page.run_costs,
 }
 WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
-    "throughput": lambda shared, asked: throughput.run(shared, asked.commits, asked.groups),
     "floor": lambda shared, _: [floor.run(shared, groups) for groups in (100, 10_000)],
     "startup": lambda shared, _: startup.run(shared),
     "catchup": lambda shared, _: catchup.run(shared, 10_000, 10),
@@ -48,9 +46,8 @@ _WITHOUT_SPARK = {"idle", "trickle", "soak", "startup", "store-requests"}
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the parsed arguments; `which` are names in `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of throughput and kminion")
+    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of kminion")
     parser.add_argument("--minutes", type=float, default=20, help="duration of idle, trickle and soak")
-    parser.add_argument("--groups", type=int, default=1_000, help="streams groups among the commits of throughput")
     parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
     asked = parser.parse_args(arguments)

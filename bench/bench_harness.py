@@ -20,7 +20,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from tests.support.container import Broker, select_broker
 from tests.support.delta import delta_conf
 from tests.support.encoded import FIRST_EPOCH, group_records
-from tests.support.job_runner import STREAMS_GROUPS, run_once
+from tests.support.job_runner import STREAMS_GROUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,10 +42,6 @@ class Harness(NamedTuple):
         where = self.directory / warehouse
         values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
         return JobConfig.model_validate(values)
-
-    def run_once(self, topic: str, warehouse: str, **settings: Any) -> list[str]:
-        """Run the job with `--once` on the topic, and return its lines."""
-        return run_once(self.spark, self.broker.bootstrap_server, self.directory / warehouse, topic=topic, **settings)
 
     @contextmanager
     def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.decoder import decode
 from offsets_decoder.json_form import decode_lines, error_json, to_json
-from offsets_decoder.layout import SHIPPED, dialects
 from offsets_decoder.record import (
     DecodeError,
     EncodeError,
     MalformedRecord,
     Record,
-    UnknownDialectError,
     UnknownRecordType,
     UnknownTag,
     UnknownValueVersion,
@@ -28,18 +26,15 @@ if TYPE_CHECKING:
     from offsets_decoder.reference import encode, reference_decode
 
 __all__ = [
-    "SHIPPED",
     "DecodeError",
     "EncodeError",
     "MalformedRecord",
     "Record",
-    "UnknownDialectError",
     "UnknownRecordType",
     "UnknownTag",
     "UnknownValueVersion",
     "decode",
     "decode_lines",
-    "dialects",
     "encode",
     "error_json",
     "reference_decode",

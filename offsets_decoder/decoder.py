@@ -1,6 +1,6 @@
 """The entry point of decoding: the fast path, and the reference decoder for everything that the fast path rejects.
 
-A reader is generated per record type, version and dialect when a record first needs it. Bytes that it rejects go to
+A reader is generated per record type and version when a record first needs it. Bytes that it rejects go to
 `reference_decode`, which finds the error and its position, or an older layout that fits. So only one place words
 errors.
 """
@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsets_decoder.generator import compile_reader
-from offsets_decoder.layout import SHIPPED, check_dialect, key_layout, released_definition, value_layout
+from offsets_decoder.layout import key_layout, released_definition, value_layout
 from offsets_decoder.record import Record, UnknownTag
 
 K = TypeVar("K")
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 _READ_ERRORS = (IndexError, ValueError, TypeError, AttributeError, struct.error)
 
 
-def decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record:
+def decode(key: bytes, value: bytes | None) -> Record:
     """Decode one record of `__consumer_offsets`; a None value is a tombstone.
 
-    `dialect` is `shipped` (the tag numbers of the Kafka releases) or the name of other tag numbers (`kip-1331`).
     Raises `UnknownRecordType`, `UnknownValueVersion` or `MalformedRecord`, and only subclasses of `DecodeError`.
     """
     try:
-        readers = _readers[dialect][key[:2]]
+        readers = _readers[key[:2]]
         fields = readers.read_key(key, [])
         if value is None:
             return Record(readers.record_type, readers.name, fields, None, None, [])
@@ -42,15 +41,15 @@ def decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record
         unknown: list[UnknownTag] = []
         return Record(readers.record_type, readers.name, fields, read_value(value, unknown), version, unknown)
     except _READ_ERRORS:
-        return _decode_by_reference(key, value, dialect)
+        return _decode_by_reference(key, value)
 
 
-def _decode_by_reference(key: bytes, value: bytes | None, dialect: str) -> Record:
+def _decode_by_reference(key: bytes, value: bytes | None) -> Record:
     if isinstance(key, bytearray | memoryview) or isinstance(value, bytearray | memoryview):
-        return decode(_to_bytes(key), _to_bytes(value), dialect=dialect)
+        return decode(_to_bytes(key), _to_bytes(value))
     from offsets_decoder.reference import reference_decode  # noqa: PLC0415 - Construct is slow to import
 
-    return reference_decode(key, value, dialect=dialect)
+    return reference_decode(key, value)
 
 
 def _to_bytes(data: bytes | None) -> bytes | None:
@@ -79,21 +78,15 @@ class _RecordReaders(NamedTuple):
     """Versions and readers of the values, by the version's two bytes."""
 
 
-def _readers_of_dialect(dialect: str) -> _Made[bytes, _RecordReaders]:
-    """Return the readers by the first two bytes of the key."""
-    check_dialect(dialect)
-    return _Made(partial(_readers_of_record, dialect))
-
-
-def _readers_of_record(dialect: str, prefix: bytes) -> _RecordReaders:
+def _readers_of_record(prefix: bytes) -> _RecordReaders:
     record_type = int.from_bytes(prefix, "big", signed=True)
     name, read_key = released_definition(record_type).name, compile_reader(key_layout(record_type), "key")
-    return _RecordReaders(record_type, name, read_key, _Made(partial(_reader_of_value, record_type, dialect)))
+    return _RecordReaders(record_type, name, read_key, _Made(partial(_reader_of_value, record_type)))
 
 
-def _reader_of_value(record_type: int, dialect: str, prefix: bytes) -> tuple[int, Reader]:
+def _reader_of_value(record_type: int, prefix: bytes) -> tuple[int, Reader]:
     version = int.from_bytes(prefix, "big", signed=True)
-    return version, compile_reader(value_layout(record_type, version, dialect), "value")
+    return version, compile_reader(value_layout(record_type, version), "value")
 
 
-_readers = _Made(_readers_of_dialect)
+_readers = _Made(_readers_of_record)  # by the first two bytes of the key

@@ -8,7 +8,6 @@ A definition file is named after its type. It contains `type`, `name`, `since`, 
 * `[key]` and `[value]`: `fields`, and for values `versions` ("0", "0-4") and `flexible` ("0+", "none"),
 * `[structs]`: lists of fields, by the name to which the `type` of a field refers,
 * `[layouts."R"]`: the value as releases up to R wrote it, if a later release changed it incompatibly,
-* `[dialects.D]`: other tag numbers for the value's fields, for brokers that were not built from a release.
 
 A field without `since` or `kip` takes those of its record. A field without `default` has the zero of its type: arrays
 are empty, structs have zeros in their fields. This also holds for nullable fields: null is encoded as null, and an
@@ -126,15 +125,6 @@ class Body:
     flexible: Versions
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """Tag numbers by field name, for clusters whose brokers do not use the tag numbers of the releases."""
-
-    name: str
-    about: str
-    tags: Mapping[str, int]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecordDefinition:
     """One record type. `planned` records were never shipped and have neither key nor value.
@@ -154,7 +144,6 @@ class RecordDefinition:
     value: Body
     structs: Mapping[str, tuple[Field, ...]]
     layouts: Mapping[str, Body]
-    dialects: Mapping[str, Dialect]
 
 
 _NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
@@ -195,7 +184,6 @@ def _record(data: dict[str, Any]) -> RecordDefinition:
         "value": _body(data.get("value"), data),
         "structs": {name: _fields(struct, data) for name, struct in data.get("structs", {}).items()},
         "layouts": {name: _body(layout, data) for name, layout in data.get("layouts", {}).items()},
-        "dialects": {name: _dialect(name, dialect, data) for name, dialect in data.get("dialects", {}).items()},
     }
     return RecordDefinition(**{**data, **parts})
 
@@ -208,13 +196,6 @@ def _body(data: dict[str, Any] | None, record_data: dict[str, Any]) -> Body:
         versions=Versions.parse(data.get("versions", "0")),
         flexible=Versions.parse(data.get("flexible", "none")),
     )
-
-
-def _dialect(name: str, data: dict[str, Any], record_data: dict[str, Any]) -> Dialect:
-    unknown = data["tags"].keys() - {field["name"] for field in record_data["value"]["fields"]}
-    if unknown:
-        raise DefinitionError(f"{record_data['name']}, dialect {name}: no such fields: {sorted(unknown)}")
-    return Dialect(name, data["about"], data["tags"])
 
 
 def _fields(data: list[dict[str, Any]], record_data: dict[str, Any]) -> tuple[Field, ...]:

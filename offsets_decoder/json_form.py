@@ -27,7 +27,7 @@ import string
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.decoder import decode
-from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, check_dialect, key_layout, value_layout
+from offsets_decoder.layout import FieldLayout, StructLayout, key_layout, value_layout
 from offsets_decoder.record import DecodeError, MalformedRecord, Record
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def to_json(record: Record) -> dict[str, Any]:
     number = record.record_type
     result: dict[str, Any] = {"key": {"type": number, "data": _struct(key_layout(number), record.key)}, "value": None}
     if record.value is not None and record.value_version is not None:
-        layout = value_layout(number, record.value_version, SHIPPED, record.layout)
+        layout = value_layout(number, record.value_version, record.layout)
         result["value"] = {"version": record.value_version, "data": _struct(layout, record.value)}
     if record.layout is not None:
         result["layout"] = record.layout
@@ -65,13 +65,9 @@ def error_json(key: bytes | None, value: bytes | None, error: DecodeError) -> di
     }
 
 
-def decode_lines(lines: Iterable[str], *, dialect: str = SHIPPED) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Yield (object, whether it was decoded) for each line that is not blank, from `to_json` or `error_json`.
-
-    Raises `UnknownDialectError` immediately for an unknown dialect, and no error for any line.
-    """
-    check_dialect(dialect)
-    return (_decode_line(line.strip("\r\n"), number, dialect) for number, line in enumerate(lines, 1) if line.strip())
+def decode_lines(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Yield (object, whether it was decoded) for each line that is not blank, from `to_json` or `error_json`."""
+    return (_decode_line(line.strip("\r\n"), number) for number, line in enumerate(lines, 1) if line.strip())
 
 
 def _struct(layout: StructLayout, fields: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +92,7 @@ def _element(field: FieldLayout, value: Any) -> Any:  # noqa: ANN401
     return base64.b64encode(value).decode() if field.element == "bytes" else value
 
 
-def _decode_line(line: str, number: int, dialect: str) -> tuple[dict[str, Any], bool]:
+def _decode_line(line: str, number: int) -> tuple[dict[str, Any], bool]:
     key_text, value_text = _split_line(line)
     parse = _parse_escaped if key_text.startswith("\\") else _parse_hex
     try:
@@ -106,7 +102,7 @@ def _decode_line(line: str, number: int, dialect: str) -> tuple[dict[str, Any], 
         # There are no bytes, so return the text of the line instead.
         return error_json(None, None, error) | {"key": key_text, "value": value_text}, False
     try:
-        return to_json(decode(key, value, dialect=dialect)), True
+        return to_json(decode(key, value)), True
     except DecodeError as error:
         return error_json(key, value, error), False
 

@@ -1,7 +1,7 @@
 """The layout of one version of one record, resolved from its definition. Pure data: no bytes are read here.
 
-Both the Constructs and the generator of the fast path start from a `StructLayout`. So versions, tag dialects and older
-layouts are resolved once for both, and the sizes and limits of Kafka's scalar types are defined once.
+Both the Constructs and the generator of the fast path start from a `StructLayout`. So versions and older layouts are
+resolved once for both, and the sizes and limits of Kafka's scalar types are defined once.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from functools import cache
 from struct import calcsize
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.definitions import record, records
-from offsets_decoder.record import UnknownDialectError, UnknownRecordType, UnknownValueVersion
+from offsets_decoder.definitions import record
+from offsets_decoder.record import UnknownRecordType, UnknownValueVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from offsets_decoder.definitions import Body, Field, RecordDefinition
-
-SHIPPED = "shipped"
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""
@@ -88,28 +84,15 @@ def released_definition(record_type: int) -> RecordDefinition:
     return definition
 
 
-def check_dialect(dialect: str) -> None:
-    """Raise `UnknownDialectError` unless the dialect is `shipped` or defined for some record."""
-    if dialect == SHIPPED or dialect in dialects():
-        return
-    raise UnknownDialectError(f"unknown dialect {dialect!r}, known: {', '.join([SHIPPED, *dialects()])}")
-
-
-@cache
-def dialects() -> tuple[str, ...]:
-    """Return the names of the dialects other than `shipped`."""
-    return tuple(sorted({name for definition in records().values() for name in definition.dialects}))
-
-
 @cache
 def key_layout(record_type: int) -> StructLayout:
     """Return the layout of a key. Keys have one version each and are never flexible."""
     definition = released_definition(record_type)
-    return _struct_layout(definition.key.fields, definition, 0, {}, flexible=False)
+    return _struct_layout(definition.key.fields, definition, 0, flexible=False)
 
 
 @cache
-def value_layout(record_type: int, version: int, dialect: str, older: str | None = None) -> StructLayout:
+def value_layout(record_type: int, version: int, older: str | None = None) -> StructLayout:
     """Return the layout of a value: the current one, or the one named `older` in the definition's `layouts`.
 
     Raises `UnknownValueVersion` for a version that Kafka does not have, and KeyError for an unknown older layout.
@@ -118,8 +101,7 @@ def value_layout(record_type: int, version: int, dialect: str, older: str | None
     body: Body = definition.value if older is None else definition.layouts[older]
     if version not in body.versions:
         raise UnknownValueVersion(record_type, definition.name, version, str(body.versions))
-    tags = definition.dialects[dialect].tags if dialect in definition.dialects else {}
-    return _struct_layout(body.fields, definition, version, tags, flexible=version in body.flexible)
+    return _struct_layout(body.fields, definition, version, flexible=version in body.flexible)
 
 
 def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
@@ -128,15 +110,13 @@ def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
 
 
 def _struct_layout(
-    fields: tuple[Field, ...], definition: RecordDefinition, version: int, tags: Mapping[str, int], *, flexible: bool
+    fields: tuple[Field, ...], definition: RecordDefinition, version: int, *, flexible: bool
 ) -> StructLayout:
-    layouts = (_field_layout(field, definition, version, tags, flexible=flexible) for field in fields)
+    layouts = (_field_layout(field, definition, version, flexible=flexible) for field in fields)
     return StructLayout(tuple(layouts), flexible)
 
 
-def _field_layout(
-    field: Field, definition: RecordDefinition, version: int, tags: Mapping[str, int], *, flexible: bool
-) -> FieldLayout:
+def _field_layout(field: Field, definition: RecordDefinition, version: int, *, flexible: bool) -> FieldLayout:
     struct = definition.structs.get(field.element)
     return FieldLayout(
         name=field.camel,
@@ -146,8 +126,7 @@ def _field_layout(
         nullable=field.nullable,
         ignorable=field.ignorable,
         present=version in field.versions,
-        tag=tags.get(field.name, field.tag),
+        tag=field.tag,
         default=field.default,
-        # A dialect renumbers only the tags of the value itself: each struct in it numbers its own tags.
-        struct=None if struct is None else _struct_layout(struct, definition, version, {}, flexible=flexible),
+        struct=None if struct is None else _struct_layout(struct, definition, version, flexible=flexible),
     )

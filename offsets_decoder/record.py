@@ -37,16 +37,12 @@ class Record:
 
     @property
     def drift(self) -> bool:
-        """Whether the writer knew fields that are not in the definitions (in the requested dialect)."""
+        """Whether the writer knew fields that are not in the definitions."""
         return bool(self.unknown_tags)
 
 
 class DecodeError(ValueError):
     """Bytes that are not a record that this package can decode."""
-
-
-class UnknownDialectError(DecodeError):
-    """The requested dialect is not in any definition."""
 
 
 @dataclass(eq=False, repr=False)

@@ -30,10 +30,8 @@ from offsets_decoder.compound_types import (
 from offsets_decoder.definitions import records
 from offsets_decoder.layout import (
     CODES,
-    SHIPPED,
     FieldLayout,
     StructLayout,
-    check_dialect,
     key_layout,
     older_layouts,
     released_definition,
@@ -50,28 +48,25 @@ if TYPE_CHECKING:
 _PREFIX = 2  # bytes: a key's record type, a value's version
 
 
-def reference_decode(key: bytes, value: bytes | None, *, dialect: str = SHIPPED) -> Record:
+def reference_decode(key: bytes, value: bytes | None) -> Record:
     """Decode one record with Construct alone, with the same results and errors as `offsets_decoder.decode`."""
-    check_dialect(dialect)
     record_type = _read_prefix(key, "key", "a record type")
     name = released_definition(record_type).name
     key_fields, _ = _parse(key_construct(record_type), key, "key")
     if value is None:
         return Record(record_type, name, key_fields, None, None, [])
     version = _read_prefix(value, "value", "a version")
-    fields, unknown, layout = _parse_value(record_type, version, value, dialect)
+    fields, unknown, layout = _parse_value(record_type, version, value)
     return Record(record_type, name, key_fields, fields, version, unknown, layout)
 
 
-def _parse_value(
-    record_type: int, version: int, value: bytes, dialect: str
-) -> tuple[dict[str, Any], list[UnknownTag], str | None]:
+def _parse_value(record_type: int, version: int, value: bytes) -> tuple[dict[str, Any], list[UnknownTag], str | None]:
     try:
-        return (*_parse(value_construct(record_type, version, dialect), value, "value"), None)
+        return (*_parse(value_construct(record_type, version), value, "value"), None)
     except MalformedRecord:
         for layout in older_layouts(record_type, version):
             with suppress(MalformedRecord):
-                fields, unknown = _parse(value_construct(record_type, version, dialect, layout), value, "value")
+                fields, unknown = _parse(value_construct(record_type, version, layout), value, "value")
                 if not unknown:
                     return fields, [], layout
         raise
@@ -104,13 +99,12 @@ def _join_path(part: str, path: str) -> str:
     return f"{part}.{path}" if path else part
 
 
-def encode(  # noqa: PLR0913 - all but the first three are keyword arguments
+def encode(
     record_type: int | str,
     key: dict[str, Any],
     value: dict[str, Any] | None,
     *,
     version: int | None = None,
-    dialect: str = SHIPPED,
     layout: str | None = None,
 ) -> tuple[bytes, bytes | None]:
     """Return the key and value of a record, as `decode` takes them; a None value is a tombstone.
@@ -120,14 +114,13 @@ def encode(  # noqa: PLR0913 - all but the first three are keyword arguments
     for anything that cannot be encoded.
     """
     try:
-        check_dialect(dialect)
         definition = _find_definition(record_type)
         key_bytes = _build(definition.type, key_construct(definition.type), key_layout(definition.type), key, "key")
         if value is None:
             return key_bytes, None
         number = definition.value.versions.last if version is None else version
-        struct = value_layout(definition.type, number, dialect, layout)
-        construct = value_construct(definition.type, number, dialect, layout)
+        struct = value_layout(definition.type, number, layout)
+        construct = value_construct(definition.type, number, layout)
     except DecodeError as error:
         raise EncodeError(str(error)) from None
     except KeyError:
@@ -189,12 +182,12 @@ def key_construct(record_type: int) -> Construct:
 
 
 @cache
-def value_construct(record_type: int, version: int, dialect: str = SHIPPED, older: str | None = None) -> Construct:
+def value_construct(record_type: int, version: int, older: str | None = None) -> Construct:
     """Return the Construct for the fields of a value, which follow the version.
 
     Parsing needs the argument `unknown=[]`, a list to which unknown tags are appended.
     """
-    return struct_construct(value_layout(record_type, version, dialect, older))
+    return struct_construct(value_layout(record_type, version, older))
 
 
 def struct_construct(layout: StructLayout) -> DictAdapter:

@@ -45,7 +45,7 @@ class StorageError(JobError):
 
 
 class NothingReadError(JobError):
-    """Spark reads none of the records that the brokers have."""
+    """Spark finds no partition of a topic that has some."""
 
 
 class StreamChangedError(Exception):

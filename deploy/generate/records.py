@@ -58,9 +58,6 @@ def _record(definition: RecordDefinition) -> str:
         parts.append(_body(f"Value, version {definition.value.versions}", definition.value, definition))
         for release, body in definition.layouts.items():
             parts.append(_body(f"Value up to Kafka {release}, version {body.versions}", body, definition))
-    for dialect in definition.dialects.values():
-        tags = ", ".join(f"`{name}` {tag}" for name, tag in dialect.tags.items())
-        parts.append(f"\n**Dialect `{dialect.name}`**: {dialect.about} {tags}.\n")
     return "".join(parts)
 
 

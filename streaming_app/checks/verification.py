@@ -62,7 +62,7 @@ class NotCompared(NamedTuple):
 
 
 @dataclass
-class Report:
+class Comparison:
     """The result. `stateless` counts agreeing groups whose state is not compared: a 4.1 log does not show it."""
 
     agreeing: int = 0
@@ -124,12 +124,12 @@ class Verification:
     """Shows a line of progress."""
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    report: Report = field(default_factory=Report, init=False)
+    report: Comparison = field(default_factory=Comparison, init=False)
     unconfirmed: dict[str, list[Difference]] = field(default_factory=dict, init=False)
     is_first_pass: bool = field(default=True, init=False)
     deadline: float = field(default=0.0, init=False)
 
-    def run(self, some: Iterable[str] | None = None) -> Report:
+    def run(self, some: Iterable[str] | None = None) -> Comparison:
         """Compare all groups, or only `some`.
 
         Raises VerifyError if the tables belong to another cluster, or the job has not written them yet.

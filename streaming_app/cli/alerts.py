@@ -95,7 +95,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         if first := next(firing_ones, None):
             echo_error(f"Since when, why, and what will be lost: streams-groups why --group {shlex.quote(first)}")
     else:
-        click.echo("No alerts are firing.")
+        click.echo("No alerts are open.")
     for one in () if as_json else mutes.active:
         why = f": {one.reason}" if one.reason else ""
         echo_error(f"Muted until {utc(one.ends_at)} by {one.created_by}, {one.pattern.pattern}{why}")
@@ -105,8 +105,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         # As in amtool: whoever muted an alert does not want it from a caller of this command either.
         ignored = set() if count_muted else muted.keys() & firing
         if ignored:
-            firing_alerts = count(len(ignored), "firing alert is", "firing alerts are")
-            echo_error(f"{firing_alerts} muted and not counted: --muted counts all.")
+            open_alerts = count(len(ignored), "open alert is", "open alerts are")
+            echo_error(f"{open_alerts} muted and not counted: --muted counts all.")
         if is_stale or len(firing) > len(ignored):
             raise SystemExit(1)
 
@@ -214,4 +214,4 @@ def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     firing = read_problems(reader, f"{own} AND {OPEN}")
     matching = sum(1 for group_id in groups if new.pattern.matches(group_id))
     muted = sum(1 for alert in firing if new.matches(alert))
-    return f"{matching:,} of {len(groups):,} groups match, {muted:,} of {len(firing):,} firing alerts are muted"
+    return f"{matching:,} of {len(groups):,} groups match, {muted:,} of {len(firing):,} open alerts are muted"

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import click
 
-from streaming_app.cli.options import dialect_option, handle_errors
+from streaming_app.cli.options import handle_errors
 from streaming_app.text import escape_json
 
 
@@ -23,23 +23,18 @@ class _TextFile(click.File):
 
 @click.command(short_help="Decode records to JSON.")
 @click.argument("file", type=_TextFile("r", encoding="utf-8-sig", errors="replace"), default="-")
-@dialect_option
 @handle_errors
-def decode(file: TextIO, dialect: str) -> None:
+def decode(file: TextIO) -> None:
     """Decode records in FILE or stdin to JSON, one object a line.
 
     A line is KEYHEX<TAB>VALUEHEX, where an empty value or null is a tombstone, or what kafka-console-consumer.sh prints
     with print.key=true and BytesDeserializer as its key and value deserializers. Exits with 1 if a line could not be
     decoded; its object contains the error.
     """
-    from offsets_decoder import UnknownDialectError, decode_lines  # noqa: PLC0415 - not loaded by --help
+    from offsets_decoder import decode_lines  # noqa: PLC0415 - not loaded by --help
 
-    try:
-        results = decode_lines(file, dialect=dialect)
-    except UnknownDialectError as error:
-        raise click.BadParameter(str(error), param_hint="--dialect") from None
     all_decoded = True
-    for result, is_decoded in results:
+    for result, is_decoded in decode_lines(file):
         # JSON is UTF-8 in every locale. Control characters and unpaired surrogates are escaped.
         text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
         click.echo(escape_json(text).encode())

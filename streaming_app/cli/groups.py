@@ -29,17 +29,7 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 """Option of `describe` -> the tables that it reads for named groups."""
 
 
-_BY = {
-    "group": ("group_id",),
-    "subtopology": ("group_id", "subtopology_id"),
-    "task": ("group_id", "task_id", "member_id", "client_host"),
-    "member": ("group_id", "member_id", "client_host"),
-    "process": ("group_id", "process_id", "client_host"),
-    "host": ("client_host",),
-    "topic": ("group_id", "topic"),
-    "partition": ("group_id", "topic", "partition"),
-}
-"""Value of `lag --by` -> the printed columns."""
+_BY = ("group", "subtopology", "task", "member", "process", "host", "topic", "partition")
 
 
 @click.command("list", short_help="List groups and the verdict on each.")
@@ -67,7 +57,7 @@ _BY = {
     flag_value="",
     default=None,
     metavar="[VERDICT,...]",
-    help="Show since when the verdict holds; with VERDICT, such as Down,Stalled, only these verdicts.",
+    help="Show since when the verdict holds, and what is pending; with VERDICT, such as Down,Stalled, only these.",
 )
 @json_option
 @handle_errors
@@ -80,19 +70,15 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import overview  # noqa: PLC0415 - not loaded by --help
 
-    if verdicts is not None and (states is not None or types is not None):
-        raise click.UsageError("--health goes without --state and --type.")
-    reader = open_cluster(warehouse, cluster, *(() if types else ("groups", "group_health")))
-    in_states, with_verdicts = (
-        None if text is None else [one for one in text.split(",") if one.strip()] for text in (states, verdicts)
-    )
-    if types is not None:
-        rows = groups.list_all_groups(reader, cluster, types.split(","), in_states)
-    else:
-        rows = groups.list_groups(reader, cluster, in_states, with_verdicts)
-    echo_either([{name.lower(): value for name, value in row.items()} for row in rows], rows, as_json=as_json)
+    def split(text: str | None) -> list[str] | None:
+        return None if text is None else [one for one in text.split(",") if one.strip()]
+
+    reader = open_cluster(warehouse, cluster)
+    rows = overview.list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
+    names = {name: name.lower().replace("-", "_") for row in rows[:1] for name in row}
+    echo_either([{names[name]: value for name, value in row.items()} for row in rows], rows, as_json=as_json)
     if states is not None and types is None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
@@ -350,7 +336,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
 @click.command(short_help="Show the lag of committed offsets.")
 @warehouse_options()
 @group_options
-@click.option("--by", type=click.Choice(list(_BY)), default="group", show_default=True, help="Sum the lag by this.")
+@click.option("--by", type=click.Choice(_BY), default="group", show_default=True, help="Sum the lag by this.")
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest lags.")
 @json_option
 @handle_errors
@@ -365,6 +351,6 @@ def lag(  # noqa: PLR0913, PLR0917 - one per option
     """Show the lag of committed offsets in offsets and seconds, the largest first. Without GROUP: of all groups."""
     from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
 
-    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, _BY[by])[:top]
+    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, by)[:top]
     now = datetime.now(timezone.utc)
-    echo_either([to_json(one) for one in sums], [to_row(one, _BY[by], now) for one in sums], as_json=as_json)
+    echo_either([to_json(one) for one in sums], [to_row(one, now) for one in sums], as_json=as_json)

@@ -111,13 +111,6 @@ _command_config = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Kafka client properties file (security.protocol, sasl.*, ssl.*).",
 )
-dialect_option = click.option(
-    "--dialect",
-    default=defaults.DIALECT,
-    show_default=True,
-    metavar="NAME",
-    help="Tag numbers: shipped (what Kafka released) or kip-1331 (the text of that KIP).",
-)
 _job_flags = {
     "bootstrap_server": _bootstrap_server,
     "command_config": _command_config,
@@ -125,7 +118,6 @@ _job_flags = {
     "warehouse": _warehouse,
     "cluster": _cluster,
     "topic": click.option("--topic", default=defaults.TOPIC, show_default=True, help="The topic to read."),
-    "dialect": dialect_option,
     "trigger": click.option(
         "--trigger",
         default=format_duration(defaults.TRIGGER_SECONDS),

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import os
-import pickle
-import resource
-import signal
-import subprocess
-import sys
-from contextlib import redirect_stderr
 from datetime import datetime, timezone
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -19,11 +10,11 @@ from click.core import ParameterSource
 
 from streaming_app.cli.options import duration, handle_errors, size, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, json_option
-from streaming_app.cli.warehouse import max_age_option, open_cluster, open_clusters, report_staleness
+from streaming_app.cli.warehouse import max_age_option, open_cluster, report_staleness
 from streaming_app.config import defaults
-from streaming_app.errors import UserError, WarehouseError
+from streaming_app.errors import WarehouseError
 from streaming_app.tables.location import Location
-from streaming_app.text import GIB, format_duration, gibibytes
+from streaming_app.text import GIB
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
 """What is printed of an alert."""
@@ -45,7 +36,7 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
 def status(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show the job and how far behind it is, firing alerts, groups that are set aside, and sizes of tables."""
+    """Show the job and how far behind it is, open alerts, groups that are set aside, and sizes of tables."""
     from streaming_app.queries.output import title  # noqa: PLC0415 - not loaded by --help
     from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415
     from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
@@ -114,78 +105,17 @@ def sql(  # noqa: PLR0913, PLR0917 - its options
 
     The rows of all clusters are read, or with --cluster those of one.
     """
+    from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.user_sql import Limits, run_limited  # noqa: PLC0415
+
     source = click.get_current_context().get_parameter_source("cluster")
     is_given = source is not ParameterSource.DEFAULT or cluster != defaults.CLUSTER
-    names, rows = _run_in_child((str(warehouse), cluster if is_given else None, query, memory), timeout, memory)
-    from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
-
+    names, rows, _, notes = run_limited(warehouse, cluster if is_given else None, query, Limits(timeout, memory))
+    for line in notes:
+        echo_error(line)
     if as_json or form == "json":
         echo_json(rows)
     elif form == "csv":
         click.echo(output.as_csv(names, rows), nl=False)
     else:
         output.print_table(names, rows)
-
-
-# With this process's path for imports: `-c` would look into the working directory first, where a user's modules may be.
-_CHILD = "import sys; sys.path[:] = sys.argv[1:]; from streaming_app.cli.tables import answer_parent; answer_parent()"
-_POOL_SHARE = 4  # of the address space, the part that DataFusion's pool may have before it spills
-_OUT_OF_MEMORY = ("Resources exhausted", "MemoryError")
-_KILLED_BY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGKILL, -signal.SIGSEGV}
-"""Exit codes of a process whose native code got no memory."""
-
-
-def _run_in_child(request: tuple[str, str | None, str, int], timeout: float, memory: int) -> tuple[list[str], Any]:
-    """Return the columns and rows of a query. A child process runs it, so its memory and threads end with the process.
-
-    Raises WarehouseError if the query is invalid, fails, or needs too much time or memory.
-    """
-    command = [sys.executable, "-c", _CHILD, *sys.path]
-    with TemporaryDirectory(prefix="streams-groups-sql-") as directory:  # a process that is killed removes no files
-        environment = {**os.environ, "TMPDIR": directory}
-        try:
-            done = subprocess.run(  # noqa: S603 - our own program
-                command,
-                input=pickle.dumps((*request, timeout)),
-                capture_output=True,
-                timeout=timeout,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            done = None
-    if done is None or done.returncode == -signal.SIGALRM:
-        raise WarehouseError(f"The query took more than {format_duration(timeout)}: raise --timeout")
-    lines, error, found = pickle.loads(done.stdout) if done.returncode == 0 else ("", None, None)  # noqa: S301 - our own
-    for line in lines.splitlines():
-        echo_error(line)
-    if done.returncode:
-        error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "its process gave no reason"
-    if done.returncode in _KILLED_BY or (error and any(words in error for words in _OUT_OF_MEMORY)):
-        raise WarehouseError(f"The query needs more than {gibibytes(memory)} of memory: raise --memory")
-    if error:
-        raise WarehouseError(f"The query failed: {error}" if done.returncode else error)
-    return found or ([], [])
-
-
-def answer_parent() -> None:
-    """Run the query of the parent process within its limits, and return the result on standard output (for `sql`)."""
-    warehouse, cluster, query, memory, timeout = pickle.load(sys.stdin.buffer)  # noqa: S301 - of the parent
-    signal.setitimer(signal.ITIMER_REAL, timeout)  # in case the parent is killed
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    memory = memory if most == resource.RLIM_INFINITY else min(memory, most)
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    lines, error, found = io.StringIO(), None, None
-    with redirect_stderr(lines):
-        try:
-            from streaming_app.queries.warehouse import run_sql  # noqa: PLC0415 - not loaded by --help
-
-            reader = open_clusters(Location.of(warehouse), cluster)
-            reader.limit_memory(memory // _POOL_SHARE)
-            found = run_sql(reader, query)
-        except UserError as raised:
-            error = str(raised)
-    sys.stdout.buffer.write(pickle.dumps((lines.getvalue(), error, found)))
-    sys.stdout.flush()
-    os._exit(0)  # threads of delta-rs may still run

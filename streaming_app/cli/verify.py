@@ -14,10 +14,10 @@ import click
 from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json
 from streaming_app.tables.location import Location
-from streaming_app.text import first_of
+from streaming_app.text import count, first_of
 
 if TYPE_CHECKING:
-    from streaming_app.checks.verification import Report
+    from streaming_app.checks.verification import Comparison
 
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
@@ -83,7 +83,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield print_line
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print(report: Comparison, *, as_json: bool) -> None:
     if as_json:
         result = asdict(report) | {
             "differences": [difference._asdict() for difference in report.differences],
@@ -99,7 +99,7 @@ def _print(report: Report, *, as_json: bool) -> None:
     echo(_summary(report))
 
 
-def _not_compared_lines(report: Report) -> Iterator[str]:
+def _not_compared_lines(report: Comparison) -> Iterator[str]:
     """Yield one line for each reason; for a stopped job, one line for each group would be too many."""
     by_reason: dict[str, list[str]] = {}
     for group in report.not_compared:
@@ -108,11 +108,11 @@ def _not_compared_lines(report: Report) -> Iterator[str]:
         yield f"not compared: {reason}: {first_of(group_ids, _GROUPS_PER_LINE)}"
 
 
-def _summary(report: Report) -> str:
+def _summary(report: Comparison) -> str:
     differing = len({difference.group_id for difference in report.differences})
-    parts = [f"{report.agreeing:,} groups agree"]
+    parts = [count(report.agreeing, "group agrees", "groups agree")]
     if report.stateless:
         parts.append(f"{report.stateless:,} of them without the state, which their broker does not write to the log")
-    parts.append(f"{differing:,} differ")
+    parts.append(count(differing, "differs", "differ"))
     parts += [f"{len(report.not_compared):,} not compared"] if report.not_compared else []
     return ", ".join(parts)

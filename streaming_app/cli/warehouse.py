@@ -59,20 +59,6 @@ def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[Wareho
     return reader, heartbeat
 
 
-def open_clusters(warehouse: Location, cluster: str | None) -> WarehouseReader:
-    """Open the rows of one cluster, or with None of all, for a command that takes any query. As `open_cluster`."""
-    from streaming_app.queries.warehouse import check_cluster, find_clusters  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
-
-    reader = WarehouseReader(warehouse, cluster)
-    if cluster is not None:
-        check_cluster(reader, warehouse, cluster)
-    for name in find_clusters(reader, warehouse) if cluster is None else [cluster]:
-        report_staleness(read_heartbeat(warehouse, name), name)
-    return reader
-
-
 def report_staleness(heartbeat: HeartbeatRecord | None, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
     """Return whether the tables are not up to date, by the job's heartbeat, and print why on stderr."""
     from streaming_app.queries.warehouse import find_staleness  # noqa: PLC0415 - not loaded by --help

@@ -1,13 +1,10 @@
 """The defaults that both `Settings` and the --help of the commands need. Constants only."""
 
-from typing import Final
-
 from streaming_app.groups.partition import OFFSETS_TOPIC
 
 WAREHOUSE = "warehouse"
 CLUSTER = "default"
 TOPIC = OFFSETS_TOPIC
-DIALECT: Final = "shipped"
 TRIGGER_SECONDS = 0.5
 MAX_OFFSETS_PER_TRIGGER = 10_000_000
 RETENTION_DAYS = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -100,7 +100,6 @@ class Settings(Section):
     """The local directory for the lock and Spark's log if the warehouse is not local."""
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
-    dialect: Literal["shipped", "kip-1331"] = defaults.DIALECT
     trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     retention_days: Days = defaults.RETENTION_DAYS

@@ -14,7 +14,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from streaming_app.groups.events import TOPOLOGY_CONTENT, Changes, is_replaced
-from streaming_app.groups.group import Event, Group
+from streaming_app.groups.group import Group, GroupEvent
 from streaming_app.text import digest
 
 WITHIN = timedelta(minutes=15)
@@ -25,7 +25,7 @@ _IDS = 100  # ids of members that left, which are kept at most
 _ID_CHARACTERS = 8
 
 
-def note_deployment(group: Group, changes: Changes) -> Event | None:
+def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:
     """Return the event of a deployment that this operation completed, or None. Also updates `group.replacing`."""
     at = group.updated_at
     if group.is_deleted or at is None:
@@ -34,7 +34,7 @@ def note_deployment(group: Group, changes: Changes) -> Event | None:
     began = _processes_replaced_since(group, changes, at)
     replaced = [PROCESSES] * (began is not None) + [TOPOLOGY_CONTENT] * is_replaced(changes, TOPOLOGY_CONTENT)
     old = (began or at).isoformat()
-    return Event(at, DEPLOYMENT, None, old, ", ".join(replaced), group.last_offset) if replaced else None
+    return GroupEvent(at, DEPLOYMENT, None, old, ", ".join(replaced), group.last_offset) if replaced else None
 
 
 def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> datetime | None:

@@ -28,7 +28,7 @@ STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
 """`TopologyDescriptionStatus` of a StreamsGroupDescribe response that includes descriptions (Kafka 4.4 or later)."""
 
 
-class Node(NamedTuple):
+class TopologyNode(NamedTuple):
     """A row of `description_nodes`."""
 
     node: str
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     subtopology_id: str | None = None
 
 
-class Edge(NamedTuple):
+class TopologyEdge(NamedTuple):
     """A row of `description_edges`."""
 
     from_node: str
@@ -56,14 +56,14 @@ def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
     kept = every[: _fitting([node for _, node in every])]
     own = {
-        (part, node["name"]): Node(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
+        (part, node["name"]): TopologyNode(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
         for part, node in kept
     }
     nodes, edges = set(own.values()), set()
     for part, node in kept:
         for begin, end in _connections(part, node, own):
             nodes |= {begin, end}
-            edges.add(Edge(*begin[:2], *end[:2], part))
+            edges.add(TopologyEdge(*begin[:2], *end[:2], part))
     return {
         "content_hash": content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every)),
         "node_count": len(every),
@@ -83,12 +83,12 @@ def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Ma
 
 
 def _connections(
-    part: str | None, node: Mapping[str, Any], known: Mapping[tuple[str | None, str], Node]
-) -> Iterator[tuple[Node, Node]]:
+    part: str | None, node: Mapping[str, Any], known: Mapping[tuple[str | None, str], TopologyNode]
+) -> Iterator[tuple[TopologyNode, TopologyNode]]:
     own = known[part, node["name"]]
-    yield from ((Node(topic, TOPIC), own) for topic in node["source_topics"] or ())
-    yield from ((own, Node(topic, TOPIC)) for topic in (node["sink_topic"],) if topic)
-    yield from ((own, Node(store, STORE, part)) for store in node["stores"] or ())
+    yield from ((TopologyNode(topic, TOPIC), own) for topic in node["source_topics"] or ())
+    yield from ((own, TopologyNode(topic, TOPIC)) for topic in (node["sink_topic"],) if topic)
+    yield from ((own, TopologyNode(store, STORE, part)) for store in node["stores"] or ())
     yield from ((own, known[part, one]) for one in node["successors"] or () if (part, one) in known)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
 
-from streaming_app.groups.group import ROLES, SINCE, WARMUP, Change, Event, Group, Tasks
+from streaming_app.groups.group import ROLES, SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -154,7 +154,7 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
 
 def make_events(
     at: datetime | None, offset: int, changes: Changes, causes: Mapping[str, str | None]
-) -> Iterator[Event]:
+) -> Iterator[GroupEvent]:
     """Yield an event for each change, except of values without events. `causes` is what `collect_causes` returned."""
     for what, member_id, old, new in each_change(changes):
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
@@ -163,7 +163,7 @@ def make_events(
             continue  # the configs were read for the first time
         if what == "assignment_epoch" and old and what not in causes:
             continue  # its record was deleted: Describe reports the first epoch, but nothing was assigned
-        event = Event(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
+        event = GroupEvent(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
         if what == "member":
             before, after = changes[member_id]
             host, instance = (before[name] or after[name] for name in ("client_host", "instance_id"))
@@ -171,10 +171,10 @@ def make_events(
         yield event
 
 
-def retract(at: datetime | None, changes: Iterable[Change]) -> list[Event]:
+def retract(at: datetime | None, changes: Iterable[LastChange]) -> list[GroupEvent]:
     """Return the events that were emitted for these changes. Only the columns that identify an event are set."""
     return [
-        Event(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
+        GroupEvent(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
         for change in changes
         if change.what not in _WITHOUT_EVENT
     ]

@@ -49,7 +49,7 @@ from streaming_app.groups.events import (
     operation_values,
     retract,
 )
-from streaming_app.groups.group import SINCE, Change, Event, Group, LogRecord
+from streaming_app.groups.group import SINCE, Group, GroupEvent, LastChange, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES, apply
 from streaming_app.groups.state_rules import EMPTY, NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
@@ -75,17 +75,17 @@ class Fold:
     group: Group
     budget: Budget = budgets.DEFAULT
     touched: bool = False
-    events: list[Event] = field(default_factory=list)
-    retracted: list[Event] = field(default_factory=list)
+    events: list[GroupEvent] = field(default_factory=list)
+    retracted: list[GroupEvent] = field(default_factory=list)
     topologies: list[dict[str, Any]] = field(default_factory=list)
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
     """The steps so far, see `count_steps`."""
-    passed_not_ready: list[tuple[Event, Group]] = field(default_factory=list)
+    passed_not_ready: list[tuple[GroupEvent, Group]] = field(default_factory=list)
     """One entry for each time that the group was NotReady and is no more: an event that still needs the reason, and a
     shallow copy of the group at the time when it became NotReady."""
-    _not_ready: tuple[Event, Group] | None = None
+    _not_ready: tuple[GroupEvent, Group] | None = None
     """The same for the current time in NotReady; None in other states, or if the reason is known."""
     _unchecked: int = 0
     """Bytes of records since the last check of the group's size."""
@@ -134,7 +134,7 @@ class Fold:
             self._end()
             if self._events_left_out:
                 at, offset = self.group.updated_at, self.group.last_offset
-                self.events.append(Event(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
+                self.events.append(GroupEvent(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
                 self._events_left_out = 0
             self._check_size()
 
@@ -154,9 +154,9 @@ class Fold:
         if reason == old:
             return
         if not any(change.what == NOT_READY_REASON for change in group.last_changes):
-            group.last_changes.append(Change(NOT_READY_REASON, None, old, group.last_offset))
+            group.last_changes.append(LastChange(NOT_READY_REASON, None, old, group.last_offset))
             if reason is not None:
-                self.events.append(Event(group.updated_at, NOT_READY_REASON, None, old, reason, group.last_offset))
+                self.events.append(GroupEvent(group.updated_at, NOT_READY_REASON, None, old, reason, group.last_offset))
         group.not_ready_reason = reason
         self.touched, self._values = True, None
 
@@ -214,7 +214,7 @@ class Fold:
         ):
             group.unsolicited_pushes += 1
             group.last_unsolicited_push_at = at
-            self.add_events([Event(at, "unsolicited_push", None, None, str(group.topology_epoch), record.offset)])
+            self.add_events([GroupEvent(at, "unsolicited_push", None, None, str(group.topology_epoch), record.offset)])
 
     def _start_operation(self, at: datetime | None) -> None:
         """Continue the operation if it has the same timestamp; otherwise end it and start a new one."""
@@ -238,14 +238,11 @@ class Fold:
         """
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
-        for what, member_id, old, _, since in group.last_changes:
+        for what, member_id, old, _ in group.last_changes:
             if member_id is not None:
                 self._save(member_id)
             if what in (before := self._before[member_id]):
                 before[what] = old
-            if since is not None:
-                before[SINCE[what]] = str(since)
-                setattr(group, SINCE[what], since)
             if what in SINCE or what in OF_OPERATION:
                 setattr(group, what, datetime.fromisoformat(old) if old and what in SINCE.values() else old)
         if group.first_seen_at == group.updated_at:  # the first part created the group
@@ -292,7 +289,7 @@ class Fold:
             return
         group.topology_hash = new
         if old is not None:
-            self.add_events([Event(at, TOPOLOGY_CONTENT, None, old, new, offset)])
+            self.add_events([GroupEvent(at, TOPOLOGY_CONTENT, None, old, new, offset)])
         if len(self.topologies) < _TOPOLOGIES:
             row = {"topology_hash": new, "topology_epoch": group.topology_epoch or 0, "first_seen_at": at}
             self.topologies.append(row | {"subtopologies": group.subtopologies, "offset": offset})
@@ -311,10 +308,12 @@ class Fold:
         deployment = note_deployment(group, changes)
         _update_times(group, derived)
         self._values |= operation_values(group)
-        group.last_changes = [Change(what, member_id, old, offset) for what, member_id, old, _ in each_change(changes)]
+        group.last_changes = [
+            LastChange(what, member_id, old, offset) for what, member_id, old, _ in each_change(changes)
+        ]
         if deployment:
             self.add_events([deployment])
-            group.last_changes.append(Change(DEPLOYMENT, None, deployment.old, offset))
+            group.last_changes.append(LastChange(DEPLOYMENT, None, deployment.old, offset))
         was, is_now = before[None]["state"], self._values["state"]
         if is_now == NOT_READY and was != NOT_READY:
             self._not_ready = _reason_to_come(group, at), copy(group)
@@ -322,7 +321,7 @@ class Fold:
             self.passed_not_ready.append(self._not_ready)
             self._not_ready = None
 
-    def add_events(self, events: Iterable[Event]) -> None:
+    def add_events(self, events: Iterable[GroupEvent]) -> None:
         """Add events up to the budget, and count those beyond it."""
         for event in events:
             self._event_bytes += len(event.old or "") + len(event.new or "")
@@ -332,8 +331,8 @@ class Fold:
                 self._events_left_out += 1
 
 
-def _reason_to_come(group: Group, at: datetime | None) -> Event:
-    return Event(at, NOT_READY_REASON, None, None, None, group.last_offset)
+def _reason_to_come(group: Group, at: datetime | None) -> GroupEvent:
+    return GroupEvent(at, NOT_READY_REASON, None, None, None, group.last_offset)
 
 
 def _update_times(group: Group, derived: Mapping[str, str]) -> None:

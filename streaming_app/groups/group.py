@@ -112,7 +112,7 @@ class Group:
     """The hash of the newest topology under this group id. It stays when the group is deleted and created again."""
     unsolicited_pushes: int = 0
     last_unsolicited_push_at: datetime | None = None
-    last_changes: list[Change] = field(default_factory=list)
+    last_changes: list[LastChange] = field(default_factory=list)
     known_before: str | None = None
     """While the group is read again: facts from its old row, as JSON, see `read_again`."""
     set_aside_at: datetime | None = None
@@ -237,7 +237,7 @@ class LogRecord(NamedTuple):
     """Bytes of key and value."""
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """A row of `group_events`, without the columns that are the same for the whole group."""
 
     at: datetime | None
@@ -254,12 +254,10 @@ class Event(NamedTuple):
     """The static instance id of a member that joined or left."""
 
 
-class Change(NamedTuple):
+class LastChange(NamedTuple):
     """A change by the newest operation, with what is needed to retract its event and to emit it again."""
 
     what: str
     member_id: str | None
     old: str | None
     offset: int
-    since: datetime | None = None
-    """Set only in rows that releases up to 0.2.0 wrote: since when the old value held."""

@@ -11,7 +11,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
-from streaming_app.groups.group import STORED_AT, Change, Group, Member, TaskId
+from streaming_app.groups.group import STORED_AT, Group, LastChange, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
@@ -72,7 +72,7 @@ def from_row(row: dict[str, Any]) -> Group:
         kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
         if step.get(_STORED) or group.stored_description_epoch == epoch:
             kept.setdefault(STORED_AT, None)
-    group.last_changes = [Change(**change) for change in row["last_changes"]]
+    group.last_changes = [LastChange(*(change[name] for name in LastChange._fields)) for change in row["last_changes"]]
     return group
 
 

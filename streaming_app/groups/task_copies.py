@@ -233,7 +233,7 @@ def _sum(copies: Sequence[TaskCopy]) -> CopiesSum:
     )
 
 
-class Report(NamedTuple):
+class LagReport(NamedTuple):
     """A report of the lag of one copy, or of all copies that a thread restores, and when the job saw it."""
 
     at: datetime
@@ -244,11 +244,11 @@ _FEWEST, _MOST = 2, 6  # reports: how many a rate needs, and how many are kept, 
 _LONGEST_SECONDS = 365 * 86_400.0  # the longest estimate for a restore that is believed
 
 
-class Progress(NamedTuple):
+class CopyProgress(NamedTuple):
     """The progress of a copy that restores, or of a standby with a lag above `acceptable.recovery.lag`."""
 
     copy: TaskCopy
-    reports: tuple[Report, ...]
+    reports: tuple[LagReport, ...]
     """The newest reports with a lower lag than all reports before, in order: at least one."""
     ends_at: datetime | None = None
     """When the copy has caught up if the rate stays the same; None if this is not known yet."""
@@ -269,7 +269,7 @@ class Progress(NamedTuple):
         return self.reports[-1].at
 
 
-def _rate(reports: Sequence[Report]) -> float | None:
+def _rate(reports: Sequence[LagReport]) -> float | None:
     """Return the offsets a second between the reports; None if there is only one.
 
     From three reports on, the first one is ignored: the client may have sent it long before the job saw it.
@@ -279,7 +279,7 @@ def _rate(reports: Sequence[Report]) -> float | None:
     return (first.lag - last.lag) / seconds if seconds > 0 else None
 
 
-def _ends_at(reports: Sequence[Report]) -> datetime | None:
+def _ends_at(reports: Sequence[LagReport]) -> datetime | None:
     """Return when the lag is 0 at this rate. None: not known, or so far in the future that the reports are not real."""
     if not (rate := _rate(reports)) or (seconds := reports[-1].lag / rate) > _LONGEST_SECONDS:
         return None
@@ -300,13 +300,13 @@ class GroupCopies:
 
     standby_replicas: int | None = None
     """The group's `num.standby.replicas`; None if it is not known."""
-    behind: tuple[Progress, ...] = ()
+    behind: tuple[CopyProgress, ...] = ()
     """Standbys with a lag above `acceptable.recovery.lag`. The one whose lag fell longest ago is the first."""
     uncopied: Mapping[TaskId, TooFew] = field(default_factory=dict)
     """Stateful tasks with fewer copies than configured."""
-    restoring: Mapping[str, Progress] = field(default_factory=dict)
+    restoring: Mapping[str, CopyProgress] = field(default_factory=dict)
     """Task, such as `0_3` -> the progress of its restore, as its owner reports it."""
-    threads: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    threads: Mapping[str, tuple[LagReport, ...]] = field(default_factory=dict)
     """Member id -> reports of the lag of everything that the member restores. A member is one stream thread."""
 
 
@@ -329,28 +329,28 @@ def next_status(
     )
 
 
-def _next_progress(copy: TaskCopy, old: Progress | None, now: datetime) -> Progress | None:
+def _next_progress(copy: TaskCopy, old: CopyProgress | None, now: datetime) -> CopyProgress | None:
     """Return the progress of a copy; None if it neither restores nor is a standby behind."""
     if copy.lag is None:
         return old  # the client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
         return None
     reports = _next_reports(old and old.reports, copy.lag, now, is_restore=copy.role == RESTORING)
-    return Progress(copy, reports, _ends_at(reports))
+    return CopyProgress(copy, reports, _ends_at(reports))
 
 
 def _next_reports(
-    old: tuple[Report, ...] | None, lag: int, now: datetime, *, is_restore: bool = True
-) -> tuple[Report, ...]:
+    old: tuple[LagReport, ...] | None, lag: int, now: datetime, *, is_restore: bool = True
+) -> tuple[LagReport, ...]:
     """Return the reports, with a new one if its lag is lower. A restore with more lag than at first starts again."""
     if old is None or (is_restore and lag > old[0].lag):
-        return (Report(now, lag),)
-    return (*old[1 - _MOST :], Report(now, lag)) if lag < old[-1].lag else old
+        return (LagReport(now, lag),)
+    return (*old[1 - _MOST :], LagReport(now, lag)) if lag < old[-1].lag else old
 
 
 def _next_threads(
-    copies: Iterable[TaskCopy], progress: Iterable[Progress], before: GroupCopies, now: datetime
-) -> dict[str, tuple[Report, ...]]:
+    copies: Iterable[TaskCopy], progress: Iterable[CopyProgress], before: GroupCopies, now: datetime
+) -> dict[str, tuple[LagReport, ...]]:
     """Return the reports of each member. They begin again when a task that it restored moved to another member."""
     left, has = Counter[str](), {copy.place for copy in copies}
     for one in progress:
@@ -361,7 +361,7 @@ def _next_threads(
     return {member_id: _next_reports(kept.get(member_id), lag, now) for member_id, lag in left.items()}
 
 
-def _with_thread(one: Progress, threads: Mapping[str, tuple[Report, ...]]) -> Progress:
+def _with_thread(one: CopyProgress, threads: Mapping[str, tuple[LagReport, ...]]) -> CopyProgress:
     """Return the progress of a task, with an end that is not later than the end for its whole thread."""
     ends = one.ends_at, _ends_at(threads[one.copy.member_id])
     return one._replace(ends_at=min(filter(None, ends), default=None))

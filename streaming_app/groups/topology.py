@@ -50,7 +50,7 @@ class Fact(NamedTuple):
     attributes: tuple[tuple[str, str], ...] = ()
 
 
-class Change(NamedTuple):
+class TopologyChange(NamedTuple):
     """A difference between two topologies: an entry was added or removed, or an attribute of an entry changed.
 
     `attribute` is set only for a changed entry: `subtopology`, `partitions`, `replication_factor`, or `config NAME` for
@@ -81,7 +81,7 @@ def sources_hash(subtopologies: Iterable[Mapping[str, Any]]) -> str | None:
     return content_hash(sorted(names)) if names else None
 
 
-def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[Change]:
+def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> list[TopologyChange]:
     """Return the changes between two topologies, sorted by kind (subtopologies first) and name.
 
     An entry is changed if both topologies have it, in another subtopology or with other attributes. If several entries
@@ -92,7 +92,7 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
     for side, facts in enumerate((old - new, new - old)):
         for fact in facts:
             by_name[fact.column, fact.name][side].append(fact)
-    changes: list[Change] = []
+    changes: list[TopologyChange] = []
     for gone, come in by_name.values():
         if len(gone) == len(come) == 1 and gone[0].column != "copartition_groups":
             changes += _attribute_changes(gone[0], come[0])
@@ -130,7 +130,7 @@ def _attributes(topic: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return (*sizes, *sorted((f"config {name}", str(value)) for name, value in configs.items()))
 
 
-def _attribute_changes(old: Fact, new: Fact) -> Iterator[Change]:
+def _attribute_changes(old: Fact, new: Fact) -> Iterator[TopologyChange]:
     before = {"subtopology": old.subtopology_id, **dict(old.attributes)}
     after = {"subtopology": new.subtopology_id, **dict(new.attributes)}
     for name in dict.fromkeys((*before, *after)):
@@ -138,5 +138,5 @@ def _attribute_changes(old: Fact, new: Fact) -> Iterator[Change]:
             yield _change(CHANGED, new)._replace(attribute=name, old=before.get(name), new=after.get(name))
 
 
-def _change(what: str, fact: Fact) -> Change:
-    return Change(what, KINDS[fact.column], fact.subtopology_id, fact.name)
+def _change(what: str, fact: Fact) -> TopologyChange:
+    return TopologyChange(what, KINDS[fact.column], fact.subtopology_id, fact.name)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
-from streaming_app.groups.task_copies import Progress
+from streaming_app.groups.task_copies import CopyProgress
 from streaming_app.health.history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import BAD, NOTHING_TO_DO, PENDING_SEVERITY, WARNING, Verdict, pending_since
@@ -56,7 +56,7 @@ class Facts:
     now: datetime
     history: GroupHistory = NO_HISTORY
     work: GroupWork = NO_WORK
-    restores: Mapping[str, Progress] = field(default_factory=dict)
+    restores: Mapping[str, CopyProgress] = field(default_factory=dict)
     """See `GroupCopies.restoring`."""
     retention: Mapping[str, float] = field(default_factory=dict)
     """Topic -> retention in seconds, for topics that delete records by age."""

@@ -102,6 +102,13 @@ def pending_evidence(pending: Verdict, *, outlives: bool) -> dict[str, Any]:
     return found | ({_PENDING_WHY: pending.why} if outlives else {})
 
 
+def pending_of(verdict: Verdict) -> tuple[str, datetime] | None:
+    """Return what the verdict will be if no facts change, and when; None if nothing is pending."""
+    if PENDING not in verdict.evidence:
+        return None
+    return verdict.evidence[PENDING], datetime.fromisoformat(verdict.evidence[_PENDING_AT])
+
+
 def pending_since(verdict: Verdict) -> datetime | None:
     """Return since when what the verdict will be counts; None if nothing is pending."""
     since = verdict.evidence.get(_PENDING_SINCE)

@@ -27,7 +27,7 @@ from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTable
 from streaming_app.tables.heartbeat_file import first_started_at
 from streaming_app.text import count, escape, first_of
 
@@ -64,16 +64,17 @@ class AlertService(Service):
         self._mutes.refresh()
         sinks = [sink for sink in config.sinks if not isinstance(sink, WatchdogSink)]
         self._store = AlertsTable(config.warehouse, config.cluster, job.fence)
-        self._health_tables = HealthTables(config.warehouse, config.cluster, job.fence)
+        self._verdicts = HealthTable(config.warehouse, config.cluster, job.fence)
         self._ended = EndedProblems(config.warehouse, config.cluster)
         names = tuple(sink.name for sink in sinks)
         first = first_started_at(config.warehouse, config.cluster, datetime.now(timezone.utc))
         self._settings = replace(settings, sinks=names, is_muted=self._mutes.find, first_started_at=first)
-        verdicts, self._relabelled = dict[str, Verdict](), dict[str, HealthRow]()
-        for row in self._health_tables.rows():
+        verdicts, relabelled = dict[str, Verdict](), set[str]()
+        for row in self._verdicts.rows():
             verdicts[row.group_id] = row.verdict
-            if row.labels != (labels := settings.labels_of(row.group_id)):
-                self._relabelled[row.group_id] = row._replace(labels=labels)
+            if row.labels != settings.labels_of(row.group_id):
+                relabelled.add(row.group_id)
+        self._relabelled = frozenset(relabelled)
         self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
         # The result of an attempt is stored at once: else the notification would be sent again after a crash.
         problems = self._engine.lifecycle
@@ -179,24 +180,24 @@ class AlertService(Service):
 
     def _save_verdicts(self) -> None:
         engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
-        moved = frozenset(engine.board.moved)
-        verdicts = engine.board.verdicts() if moved else {}
-        of_groups = {one: verdicts[one] for one in moved if one in verdicts} | {one: new for one, new, _ in changes}
-        rows = self._relabelled | {
-            group_id: HealthRow(group_id, verdict, self._problem_id(group_id), None, labels_of(group_id))
-            for group_id, verdict in of_groups.items()
-        }
+        moved, now = frozenset(engine.board.moved), datetime.now(timezone.utc)
+        last = {one.group_id: one for one in changes}
+        gone = {group_id for group_id in last if not engine.board.knows(group_id)}
+        rows = [
+            HealthRow(*one, labels_of(one.group_id), is_end=one is last[one.group_id] and one.group_id in gone)
+            for one in changes
+        ]
+        verdicts = engine.board.verdicts() if moved or self._relabelled else {}
+        rows += [
+            HealthRow(one, verdicts[one], now, labels_of(one))
+            for one in moved | self._relabelled
+            if one in verdicts and (one not in last or last[one].verdict is not verdicts[one])
+        ]
         if rows:
-            gone = {group_id for group_id in rows if not engine.board.knows(group_id)}
-            self._health_tables.save(rows.values(), gone, datetime.now(timezone.utc))
-            self._health_tables.append_changes(changes)
+            self._verdicts.append(rows)
             del engine.unsaved_changes[: len(changes)]
             engine.board.moved -= moved
-            self._relabelled = {}
-
-    def _problem_id(self, group_id: str) -> str | None:
-        problem = self._engine.problem_with(group_id)
-        return problem.alert_id if problem else None
+            self._relabelled = frozenset()
 
     def verdicts(self) -> Mapping[str, Verdict]:
         """Return the newest verdict of each group."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from streaming_app.config.load import settings_of
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, UserError, java_error_message
-from streaming_app.job.run import STOPPED, owned, run_with
-from streaming_app.job.stopping import STOP_SECONDS
+from streaming_app.job.run import owned, run_with
+from streaming_app.job.stopping import STOP_SECONDS, STOPPED
 from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
 from streaming_app.threads import in_thread

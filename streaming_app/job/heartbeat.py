@@ -23,13 +23,17 @@ class Heartbeat(Service):
     The file also says when the alerts were last evaluated, since that is a separate fact.
     """
 
-    def __init__(self, job: Job, descriptions: DescriptionSupport) -> None:
-        """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge."""
+    def __init__(self, job: Job, descriptions: DescriptionSupport, earlier: HeartbeatRecord | None = None) -> None:
+        """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge.
+
+        `earlier` is the last heartbeat of the run before: what it knew of gaps is kept.
+        """
         self._every = max(job.config.alerts.interval, job.config.warehouse.pause)
         super().__init__("heartbeat", job.report, interval=self._every)
         self._health, self._descriptions, self._fence = job.health, descriptions, job.fence
         self._file = heartbeat_path(job.config.warehouse, job.config.cluster)
         self._sinks: tuple[SinkStatus, ...] = ()
+        self._last = earlier
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
         """Note that the alerts were just evaluated, and the status of the sinks."""
@@ -51,11 +55,11 @@ class Heartbeat(Service):
             self._write(sinks, stopped=True, ended_by=error_text(error) if error and is_error else None)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool, ended_by: str | None = None) -> None:
-        totals = self._health.totals
+        totals, status = self._health.totals, self._health.status
         record = HeartbeatRecord(
             at=datetime.now(timezone.utc),
             every_seconds=self._every,
-            facts=self._health.status,
+            facts=status,
             records_seen=totals.records_seen,
             last_batch_seconds=totals.last_batch_seconds,
             stopped=stopped,
@@ -63,5 +67,7 @@ class Heartbeat(Service):
             notifications_waiting=sum(sink.waiting for sink in sinks),
             descriptions_since=self._descriptions.known_since,
             descriptions_removed_at=self._descriptions.removed_at,
+            gaps=self._last.gaps_until(status.caught_up_at) if self._last else (),
         )
         self._file.write_text(record.model_dump_json())
+        self._last = record

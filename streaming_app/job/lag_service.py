@@ -119,7 +119,7 @@ class LagService(Poller):
         self._tries = self._tries + 1 if self.result and self.result.may_come else 0
         super().succeeded()
 
-    def leave(self) -> None:
+    def on_end(self) -> None:
         """Save the samples if that takes little time."""
         with suppress(OSError):
             if self.result is not None and self._save_seconds < CLOSE_SECONDS / 2:

@@ -38,14 +38,13 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
-from streaming_app.errors import JobError, StorageError, WarehouseError, reason_of
+from streaming_app.errors import JobError, StorageError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
 from streaming_app.tables.conflicts import ConflictError, repeating
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
-from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.kept_table import KeptTable, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -95,7 +94,7 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
     return warehouse / "_jobs" / f"{cluster}.owner"
 
 
-class Owner(Fence):
+class ClusterOwner(Fence):
     """The term of the job that owns a cluster, and its heartbeats."""
 
     def __init__(
@@ -160,15 +159,15 @@ def owning(
     stop: threading.Event,
     on_wait: Callable[[str], None] = lambda _: None,
     monotonic: Callable[[], float] = time.monotonic,
-) -> Iterator[Owner]:
+) -> Iterator[ClusterOwner]:
     """Own the rows of the cluster until the end of the block, with a lock in the state directory.
 
     Waits while another job owns them, and calls `on_wait` with the owner; with `once` it raises JobError instead. Also
     raises JobError if the warehouse or the directory is unusable, and StopRequestedError once `stop` is set.
     """
-    waiting = _Waiting(config, stop, monotonic)
+    waiting = _WaitingJob(config, stop, monotonic)
     try:
-        owner = waiting.take(report, on_wait)
+        owner = waiting.wait(report, on_wait)
         signs = Service("owner", report, interval=SIGN_SECONDS, after=SIGN_SECONDS, do=owner.sign)
         signs.start()
         try:
@@ -180,7 +179,7 @@ def owning(
         waiting.lock.release()
 
 
-class _Waiting:
+class _WaitingJob:
     """A job that waits until it owns a cluster."""
 
     def __init__(self, config: JobConfig, stop: threading.Event, monotonic: Callable[[], float]) -> None:
@@ -188,22 +187,22 @@ class _Waiting:
         self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
         lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
         self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
-        self._sign: object = None
-        """A value that changes with each heartbeat of the owner."""
+        self._version: int | None = None
+        """Of the table; each heartbeat of the owner is a new one."""
         self._seen_at = monotonic()
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
 
-    def take(self, report: Report, on_wait: Callable[[str], None]) -> Owner:
+    def wait(self, report: Report, on_wait: Callable[[str], None]) -> ClusterOwner:
         say_at = self._monotonic()
         while True:
             try:
                 found = self._attempt()
             except JobError as error:
-                if self._once or self._sign is None:  # at the start; while it waits, an error may be temporary
+                if self._once or self._version is None:  # at the start; while it waits, an error may be temporary
                     raise
                 found = str(error)
-            if isinstance(found, Owner):
+            if isinstance(found, ClusterOwner):
                 return found
             on_wait(found)
             if self._monotonic() >= say_at:
@@ -212,17 +211,16 @@ class _Waiting:
             if self._stop.wait(_POLL_SECONDS):
                 raise StopRequestedError
 
-    def _attempt(self) -> Owner | str:
+    def _attempt(self) -> ClusterOwner | str:
         """Return the ownership if it is free, else the owner's name. Raises JobError."""
         has_lock = self._has_lock()
         with _errors(self._place), _opened(self._place) as kept:
             record, version = _record_in(kept), kept.table.version()
-            who, sign = (record.text, version) if record else self._by_heartbeat()
-            silent = self._look(sign)
+            who, silent = record.text if record else "", self._silent(version)
             if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
                 places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
                 term = newest_term(self._cluster, places) + 1
-                owner = Owner(self._place, self._cluster, term, self._monotonic, self._stop)
+                owner = ClusterOwner(self._place, self._cluster, term, self._monotonic, self._stop)
                 with suppress(ConflictError):  # another job gets it
                     owner.commit(kept, owner.record._asdict())
                     owner.note_length(kept)
@@ -235,20 +233,13 @@ class _Waiting:
         seen = f"seen {silent:.0f} s ago" if self._is_alive else "which may have ended"
         return f"cluster {self._cluster} is written by {who}, {seen}"
 
-    def _look(self, sign: object) -> float:
-        """Note the newest heartbeat; return for how many seconds there was no new one."""
+    def _silent(self, version: int) -> float:
+        """Note the version with the newest heartbeat; return for how many seconds there was no new one."""
         now = self._monotonic()
-        if sign != self._sign:
-            self._is_alive = self._sign is not None
-            self._sign, self._seen_at = sign, now
+        if version != self._version:
+            self._is_alive = self._version is not None
+            self._version, self._seen_at = version, now
         return now - self._seen_at
-
-    def _by_heartbeat(self) -> tuple[str, object]:
-        """Return the owner and its heartbeat from the heartbeat file, if the record is lost."""
-        with suppress(WarehouseError):
-            if (beat := read_heartbeat(self._warehouse, self._cluster)) and not beat.stopped:
-                return f"{beat.host} (pid {beat.pid})", beat.at
-        return "", ""
 
     def _has_lock(self) -> bool:
         try:

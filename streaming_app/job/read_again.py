@@ -31,7 +31,7 @@ class GroupsToReadAgain:
         self._waiting = set[str]()
         self._has_tried_others = False
 
-    def ask(self, group_ids: Iterable[str]) -> set[str]:
+    def request(self, group_ids: Iterable[str]) -> set[str]:
         """Request groups whose rows differ, except those requested within the last hour; return the requested ones."""
         now = self._monotonic()
         with self._lock:
@@ -41,7 +41,7 @@ class GroupsToReadAgain:
             self._waiting |= chosen
         return chosen
 
-    def due(self) -> set[str]:
+    def requested(self) -> set[str]:
         """Return the groups that must be read again now. Raises WarehouseError."""
         released = set(self._requests.group_ids())
         others = set() if self._has_tried_others else self._of_other_releases()

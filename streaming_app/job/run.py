@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from streaming_app.config.settings import JobConfig
 from streaming_app.config.without_effect import without_effect
 from streaming_app.errors import SetupError, StorageError, reason_of
-from streaming_app.job.owner import Owner, owner_location, owning, state_directory
-from streaming_app.job.stopping import StopRequestedError, run_until_signal
+from streaming_app.job.owner import ClusterOwner, owner_location, owning, state_directory
+from streaming_app.job.stopping import STOPPED, StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
@@ -30,25 +30,22 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.fence import Fence
 
-STOPPED = "Stopped."
 
-
-def run(config: JobConfig, report: Callable[[str], None], stop: threading.Event | None = None) -> None:
-    """Run the job until `stop` is set or a signal arrives; with `once`, until all available records are processed.
+def run(config: JobConfig, report: Callable[[str], None]) -> None:
+    """Run the job until a signal arrives; with `once`, until all available records are processed.
 
     `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. Raises
     JobError or SetupError, whose text is a line for the user, and SystemExit if the job had to be abandoned after a
     signal.
     """
-    stop = stop or threading.Event()
-    jvm = SparkJvm()
+    stop, jvm = threading.Event(), SparkJvm()
     run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
 
 
 @contextmanager
 def owned(
     config: JobConfig, report: Callable[[str], None], stop: threading.Event
-) -> Iterator[tuple[Owner, Callable[[], None]]]:
+) -> Iterator[tuple[ClusterOwner, Callable[[], None]]]:
     """Own the cluster until the end of the block. Also gives a function that ends the probes of a job that waited.
 
     Raises JobError if the warehouse is unusable, or with `once` if another job writes the cluster; ConfigError if the
@@ -102,21 +99,16 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
         if stop.is_set():  # a download may take minutes
             raise StopRequestedError
 
-    try:
-        with owned(config, report, stop) as (owner, end_probes):
-            poll()
-            report("Starting Spark ...")
-            log_file = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.spark.log"
-            with (
-                library_logs(log_file),
-                spark_session(log_file, conf=config.conf, progress=report, poll=poll, jvm=jvm) as spark,
-            ):
-                end_probes()
-                run_with(spark, config, report, stop, log_file, owner)
-    except Exception:
-        if not stop.is_set():
-            raise
-        report(STOPPED)  # errors of a job that is ending are not reported
+    with owned(config, report, stop) as (owner, end_probes):
+        poll()
+        report("Starting Spark ...")
+        log_file = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.spark.log"
+        with (
+            library_logs(log_file),
+            spark_session(log_file, conf=config.conf, progress=report, poll=poll, jvm=jvm) as spark,
+        ):
+            end_probes()
+            run_with(spark, config, report, stop, log_file, owner)
 
 
 def _report_without_effect(config: JobConfig, report: Callable[[str], None]) -> None:

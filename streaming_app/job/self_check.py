@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
-from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
+from streaming_app.checks.verification import Comparison, Verification, VerifyError, WarehouseTables
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.text import count, first_of
@@ -131,7 +131,7 @@ class SelfCheck(Poller):
     def _compared(self, next_in: float, unconfirmed: set[tuple[str, str]]) -> None:
         self._checked_start, self._due_at, self._unconfirmed = self._start, self.now() + next_in, unconfirmed
 
-    def _verify(self, brokers: StreamsGroupClient, group_ids: Iterable[str] | None = None) -> Report:
+    def _verify(self, brokers: StreamsGroupClient, group_ids: Iterable[str] | None = None) -> Comparison:
         def stop_if_asked(_line: str) -> None:
             self.sleep(0)
 

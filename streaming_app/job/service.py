@@ -106,7 +106,7 @@ class Service:
         """Note that a tick has succeeded."""
         self.report_failure.clear()
 
-    def leave(self) -> None:
+    def on_end(self) -> None:
         """Do the work after the last tick, within a fraction of `close_seconds`. In the thread of the service."""
 
     @property
@@ -138,7 +138,7 @@ class Service:
         else:
             self.succeeded()
 
-    def turn(self) -> float | None:
+    def tick_if_due(self) -> float | None:
         """Make a tick in this thread if one is due; return how long to wait then, None after the last one."""
         try:
             if not self.is_ready():
@@ -154,8 +154,8 @@ class Service:
         pause: float | None = self._after
         try:
             while pause is not None and not self.stopping.wait(pause):
-                pause = self.turn()
-            self.leave()
+                pause = self.tick_if_due()
+            self.on_end()
         except BaseException as error:  # noqa: BLE001 - a bug of the service; nothing else would report it
             self._fail(error)
 

@@ -110,14 +110,14 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         known_since=earlier.descriptions_since if earlier else None,
         removed_at=earlier.descriptions_removed_at if earlier else None,
     )
-    heartbeat, disks = Heartbeat(job, descriptions), Disks(config)
+    heartbeat, disks = Heartbeat(job, descriptions, earlier), Disks(config)
     wanted = wanted_services(config)
     lag = LagService(job) if config.lag.enabled else None
     facts = BrokerFacts(job, lag.held if lag else list) if FACTS in wanted else None
     copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if COPIES in wanted else None
     stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
     read_again = GroupsToReadAgain(job)
-    check = SelfCheck(job, read_again.ask) if SELF_CHECK in wanted else None
+    check = SelfCheck(job, read_again.request) if SELF_CHECK in wanted else None
 
     def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()

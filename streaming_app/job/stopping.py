@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 9.0
 """After a signal, the job has ended within this time, whatever it did."""
+STOPPED = "Stopped."
 _SAY_SECONDS = 0.5
 _LOOK_SECONDS = 1.0
 _TERMINATE_SECONDS = 7.0  # then the JVM has 2 s to remove its temporary files
+_KILLED_SECONDS = 0.5  # then whatever waited for the JVM has ended
 _SIGNAL, _END = "a signal arrived", "the job has ended"
 
 _Events = queue.SimpleQueue[str]  # a signal handler may call its put()
@@ -38,14 +40,11 @@ class StopRequestedError(Exception):
 def run_until_signal(
     job: Callable[[], None], stop: threading.Event, report: Callable[[str], None], jvm: SparkJvm
 ) -> None:
-    """Run `job`; on a signal report that, set `stop`, and return when the job has ended.
+    """Run `job`; on a signal report that, set `stop`, and return when the job has ended; it reports STOPPED.
 
-    If it does not end in time, or at a second signal, kills `jvm` and raises SystemExit with the code 0. Raises what
-    `job` raises. Outside the main thread, where Python allows no signal handlers, it only runs `job`.
+    If it does not end in time, or at a second signal, kills `jvm`, and raises SystemExit with the code 0. Raises the
+    error of the job; but once a signal has come, that is only the end of a job that was stopped.
     """
-    if threading.current_thread() is not threading.main_thread():
-        job()
-        return
     with _signals() as events:
         result = in_thread(job, "job")
         result.add_done_callback(lambda _: events.put(_END))
@@ -54,8 +53,8 @@ def run_until_signal(
         while (event := _next(events, _LOOK_SECONDS)) is None:
             looked_at = time.monotonic()
         if event is _SIGNAL:
-            # Report first, so that this line comes first. The output may have no reader, or be blocked.
-            wait([in_thread(lambda: report("Stopping ..."))], _SAY_SECONDS)
+            # Report first, so that this line comes first.
+            _say("Stopping ...", report)
             stop.set()
             # A library that holds Python's lock while it waits for a store delays this thread: it came since then.
             event = _next(events, looked_at + _TERMINATE_SECONDS - time.monotonic())
@@ -64,8 +63,20 @@ def run_until_signal(
                 event = _next(events, STOP_SECONDS - _TERMINATE_SECONDS)
             if event is not _END:
                 jvm.kill()
+                if _next(events, _KILLED_SECONDS) is not _END:
+                    _say(STOPPED, report)
                 raise SystemExit(0)
-    result.result()
+        try:
+            result.result()
+        except Exception:
+            if not stop.is_set() and events.empty():  # else a signal came, which may have ended the JVM, too
+                raise
+            report(STOPPED)
+
+
+def _say(line: str, report: Callable[[str], None]) -> None:
+    """Report a line, but do not wait for an output that is blocked."""
+    wait([in_thread(lambda: report(line))], _SAY_SECONDS)
 
 
 def _next(events: _Events, seconds: float) -> str | None:

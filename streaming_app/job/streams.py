@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -38,8 +38,7 @@ from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.progress import Progress
-from streaming_app.stream.read_check import require_partitions, require_records
-from streaming_app.stream.source import read_stream
+from streaming_app.stream.source import read_stream, require_partitions
 from streaming_app.stream.start import (
     QueryTables,
     StartPosition,
@@ -100,7 +99,6 @@ class TopicStream(ABC):
         self._checkpoint, self._trigger = checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
-        self._starts: Mapping[int, int] | None = None  # log starts by partition; None: not known
         self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
         on_cut = self.health.log_cut
         self._state = StateFile(checkpoint)
@@ -139,7 +137,6 @@ class TopicStream(ABC):
         self._positions.started(log.cuts)
         self._reset = False
         self._topic = topic
-        self._starts = {} if position.from_beginning else newest_batch_ends(self._checkpoint).committed or None
         self._known_tables.remember()
         self.health.started_reading(
             from_beginning=position.from_beginning,
@@ -170,8 +167,8 @@ class TopicStream(ABC):
         """Check that the running query may go on.
 
         Raises StreamChangedError when it must be started again, UnreachableError when no broker answers,
-        OtherTopicError when the topic was created again, NothingReadError when Spark returns none of the records that
-        the brokers have, StorageError when only checkpoint or tables cannot be read, and other errors as `start` does.
+        OtherTopicError when the topic was created again, StorageError when only checkpoint or tables cannot be read,
+        and other errors as `start` does.
         """
         self._writer.check_owner()
         topic = self._client.describe(to_read=False)
@@ -184,8 +181,6 @@ class TopicStream(ABC):
             self._note_tables()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
-        if self.progress.has_ended_trigger:
-            self._require_records(topic)
         self._check_coordinator()
 
     def _check_coordinator(self) -> None:
@@ -196,29 +191,21 @@ class TopicStream(ABC):
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
-    def _require_records(self, topic: OffsetsTopic | None) -> None:
-        """Raise NothingReadError if Spark has returned none of the records that the brokers have."""
-        if self._topic and topic and self._starts is not None and not self.progress.records:
-            ends = self.progress.ends or self._topic.end_offsets
-            require_records(self._properties, topic, self._starts, ends)
-            self._starts = {**self._starts, **ends}
-
     def services(self) -> list[Service]:
         """Return the services of the stream: the one that reports its batches."""
-        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._look)]
+        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._poll)]
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         query = self.query.current
         try:
             if query is not None:
-                self.progress.look_at(query)
+                self.progress.poll(query)
         except Exception as error:
             if not is_lost_jvm(error):  # a lost connection ends the stream
                 raise
 
     def finish(self) -> None:
-        """Note that the stream is done, with `once`. Raises NothingReadError."""
-        self._require_records(self._topic)
+        """Note that the stream is done, with `once`."""
         self.health.nothing_new(self.progress.end_known_at)
 
     def close(self) -> None:
@@ -240,7 +227,6 @@ class TopicStream(ABC):
         return FoldOptions(
             self.config.cluster,
             topic.name,
-            self.config.dialect,
             topic.partitions,
             position.state.partitions_grew,
             position.state.history,
@@ -297,7 +283,7 @@ class GroupsStream(TopicStream):
         """Check as every stream does, and sometimes read again whether the brokers have a description plugin."""
         super().check()
         with suppress(WarehouseError):  # a store that is away for a moment: the next check asks again
-            if due := self._read_again.due():
+            if due := self._read_again.requested():
                 raise StreamChangedError(f"Records of {count(len(due), 'group')} must be read again")
         if time.monotonic() >= self._plugin_read_at + _READ_PLUGIN_SECONDS:
             self._read_plugin()
@@ -311,7 +297,7 @@ class GroupsStream(TopicStream):
         return group_tables(self._writer, self._checkpoint, self._state)
 
     def _groups_to_read_again(self) -> Collection[str]:
-        return self._read_again.due()
+        return self._read_again.requested()
 
     def _report_start(self, topic: OffsetsTopic, position: StartPosition, group_ids: Collection[str]) -> None:
         self._read_again.done(group_ids)

@@ -1,9 +1,9 @@
 """Keeps a stream running: watches it, starts it again when it fails or must change, and stops it when asked.
 
 The job waits, however long, for brokers that are restarted, and for a topic that the brokers create when the first
-group commits. It must run for months, so a single answer of the brokers does not end it either. Only four results of
-the regular check end the job: another topic with the same name, an ACL that is missing in two checks in a row, records
-that Spark does not return, and another job that has taken over. If a stream fails repeatedly although the topic can be
+group commits. It must run for months, so a single answer of the brokers does not end it either. Only three results of
+the regular check end the job: another topic with the same name, an ACL that is missing in two checks in a row, and
+another job that has taken over. If a stream fails repeatedly although the topic can be
 read, waiting does not help, and the job also ends. So it does if its own checkpoint or tables cannot be read in as many
 checks in a row.
 
@@ -199,12 +199,12 @@ class Supervisor(Service):
                     check_at = time.monotonic() + (_CONFIRM_SECONDS if is_denied else _TOPIC_SECONDS)
         except (StreamChangedError, JobError):
             self._end(query)
-            self._stream.progress.look_at(query)
+            self._stream.progress.poll(query)
             raise
         if self.stopping.is_set():
             self._finish(query)
             raise StopRequestedError
-        self._stream.progress.look_at(query)
+        self._stream.progress.poll(query)
         failure = query.exception()
         return None if failure is None else cause_of(str(failure))
 

@@ -57,7 +57,7 @@ _Version = tuple[int | None, int | None, int | None, int]
 
 
 @dataclass
-class _Group:
+class _AskedGroup:
     """The known facts about a group."""
 
     copies: list[TaskCopy] = field(default_factory=list)
@@ -80,7 +80,7 @@ class TaskCopies(Poller):
         super().__init__("task copies", job, _NEEDS)
         self._acceptable_lags = acceptable_lags
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
-        self._known: dict[str, _Group] = {}
+        self._known: dict[str, _AskedGroup] = {}
         self._is_read = self._is_stored = False
         self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
@@ -101,7 +101,7 @@ class TaskCopies(Poller):
         """Make one pass. Raises the errors of brokers and tables."""
         if not self._is_read:
             for copy in sorted(self._table.read(), key=_KEY):
-                self._known.setdefault(copy.group_id, _Group()).copies.append(copy)
+                self._known.setdefault(copy.group_id, _AskedGroup()).copies.append(copy)
             self._is_read = self._is_stored = True
         now = self._now()
         running = {
@@ -138,7 +138,7 @@ class TaskCopies(Poller):
     ) -> None:
         described = describe_each(client, wanted)
         for group_id in wanted:
-            self._known.setdefault(group_id, _Group()).asked_at = now
+            self._known.setdefault(group_id, _AskedGroup()).asked_at = now
         denied = {one["group_id"]: one for one in described if one["error_code"] in AUTHORIZATION_CODES}
         known_groups = {one["group_id"]: one for one in described if not one["error_code"]}
         self._read_standbys(known_groups, running)

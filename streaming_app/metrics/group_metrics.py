@@ -116,11 +116,6 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         lambda group: group.snapshot.stale_member_count,
     ),
     Metric(
-        "streams_group_set_aside",
-        "1 if the group is set aside: its records cannot be folded, or the group exceeds `group_budget`.",
-        lambda group: group.snapshot.set_aside_reason is not None,
-    ),
-    Metric(
         "streams_group_rebalances_total",
         "New target assignments since the job started; the first one of a group does not count. The brokers' "
         "streams-group-rebalance-count is different: it counts joins and changes of members, topics and configs, but "
@@ -148,12 +143,6 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         ("role",),
     ),
     Metric(
-        "streams_group_copies_behind",
-        "Tasks of this role whose lag is above `acceptable.recovery.lag`.",
-        _of_copies(lambda copies: copies.behind),
-        ("role",),
-    ),
-    Metric(
         "streams_group_restore_remaining_seconds",
         "Estimated time until the last restoring task is done, at the rate of the clients' reports; absent while no "
         "task restores, and while the rate of a restoring task is not known.",
@@ -175,10 +164,5 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "Topology descriptions that members pushed although the broker had no reason to ask, since the group was "
         "created.",
         lambda group: group.snapshot.unsolicited_pushes,
-    ),
-    Metric(
-        "streams_group_solicitable",
-        "1 if a broker that has a plugin, and no active back-off, would ask a member for the description.",
-        lambda group: group.snapshot.solicitable,
     ),
 )

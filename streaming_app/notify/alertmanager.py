@@ -1,6 +1,6 @@
 """Sends alerts to Prometheus Alertmanager, by its API version 2.
 
-Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all firing alerts regularly;
+Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink resends all open alerts regularly;
 Alertmanager notifies only once. Unlike Prometheus, it sends an `endsAt` one week in the future. So Alertmanager does
 not resolve alerts while the job is down or an alert is muted, unless this lasts longer.
 

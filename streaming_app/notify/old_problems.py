@@ -55,7 +55,7 @@ def as_one(problems: Sequence[Problem], event: str, sink: str) -> Problem:
         by_rule[one.rule].append(group_id)
     counts = ", ".join(f"{number:,} {rule}" for rule, number in Counter(one.rule for one in ordered).items())
     named = ", ".join(groups[:_IN_SUMMARY]) + and_more(len(groups) - _IN_SUMMARY)
-    have = "has had a problem" if len(groups) == 1 else "have had problems"
+    have = "has had an alert" if len(groups) == 1 else "have had alerts"
     severity = min((one.severity for one in problems), key=severity_rank)
     at = max(one.opened_at or one.since for one in problems)
     # Alertmanager has an alert for each severity: it falls when the worst problems end

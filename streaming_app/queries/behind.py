@@ -17,6 +17,8 @@ from datetime import datetime, timedelta
 
 from streaming_app.lag.model import HISTORY_REST_SECONDS
 from streaming_app.lag.statuses import LEFT_OVER
+from streaming_app.queries.lag import LagsBy, to_lags
+from streaming_app.tables.definitions import sums_sql
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH
 
@@ -77,18 +79,20 @@ parts AS (
   FROM times),
 cut AS (
   SELECT *, least(ends, {begin} + (bin + 1) * {width}) AS last FROM parts)
-SELECT bin, max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most, bool_or(is_lower) AS is_lower
+SELECT bin, max(seconds + CASE WHEN grows THEN (last - since) / 1e6 ELSE 0 END) AS most, bool_or(is_lower) AS is_lower,
+  max(CASE WHEN NOT grows OR since >= {begin} + bin * {width} THEN seconds END) AS measured
 FROM cut GROUP BY bin
 """
 _AT = """
 SELECT topic, partition, task_id, committed_offset, log_end_offset, lag_seconds_is_lower_bound, observed_at,
   CASE WHEN holds THEN lag END AS lag, CASE WHEN holds THEN lag_seconds END AS lag_seconds,
-  CASE WHEN holds THEN offset_status END AS offset_status, NOT holds OR lag IS NULL AS is_unknown
+  CASE WHEN holds THEN offset_status END AS offset_status, NOT holds OR lag IS NULL AS is_unknown,
+  CAST(NULL AS timestamp) AS known_until, CAST(NULL AS timestamp) AS partition_time
 FROM (
   SELECT past.*, now.task_id, lasts OR at + {lasts} >= {at} AS holds FROM ({newest}) AS past
   LEFT JOIN (SELECT topic, partition, task_id FROM lag WHERE {where}) AS now
     ON now.topic = past.topic AND now.partition = past.partition) AS held
-WHERE is_read ORDER BY lag DESC NULLS LAST, topic, partition
+WHERE is_read
 """
 
 
@@ -97,8 +101,9 @@ def behind_series(  # noqa: PLR0913 - a group of a cluster, a time, and how clos
 ) -> Mapping[int, Row]:
     """Return how far behind the furthest partition was in each part of a time, by number from 0, unless there is none.
 
-    `most` is the largest value, in seconds; None if no value was known. `is_lower`: at some time the value of some
-    partition was unknown, or only a lower bound was known. Raises WarehouseError.
+    `measured` is the largest value at a row, in seconds, and `most` the largest that it may have been; None if none was
+    known. `is_lower`: at some time the value of some partition was unknown, or only a lower bound was known. Raises
+    WarehouseError.
     """
     first, last, where = _microseconds(begin), _microseconds(end), of_group(cluster, group_id)
     width = repr((last - first) / bins)
@@ -138,6 +143,18 @@ def lag_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -
 
     Raises WarehouseError.
     """
+    return reader.rows(f"{_at(cluster, group_id, at)} ORDER BY lag DESC NULLS LAST, topic, partition")
+
+
+def lags_at(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> LagsBy:
+    """Return the sums of these rows by task and by topic. Raises WarehouseError."""
+    keys = {"task_id": "task_id, CAST(NULL AS string) AS topic", "topic": "CAST(NULL AS string) AS task_id, topic"}
+    rows = _at(cluster, group_id, at)
+    sums = (sums_sql("lag", [key], f"{key} IS NOT NULL", [shown], rows) for key, shown in keys.items())
+    return to_lags(reader.rows(" UNION ALL ".join(sums)))
+
+
+def _at(cluster: str, group_id: str, at: datetime) -> str:
     own = of_group(cluster, group_id)
     newest = _NEWEST.format(where=f"{own} AND observed_at <= {time_literal(at)}")
-    return reader.rows(_AT.format(newest=newest, where=own, at=_microseconds(at), lasts=_LASTS))
+    return _AT.format(newest=newest, where=own, at=_microseconds(at), lasts=_LASTS)

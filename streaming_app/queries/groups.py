@@ -1,4 +1,4 @@
-"""The rows of `list` and `describe`, group search, set-aside groups. Column names are as in Kafka's tools (4.3.1)."""
+"""The rows of `describe`, group search, set-aside groups. Column names are as in Kafka's tools (4.3.1)."""
 
 from __future__ import annotations
 
@@ -17,83 +17,23 @@ from streaming_app.groups.snapshot import (
     group_snapshot,
     member_details,
 )
-from streaming_app.groups.state_rules import STATES
-from streaming_app.health.verdict import UNKNOWN, VERDICTS
-from streaming_app.kafka import GROUP_STATE
+from streaming_app.queries.overview import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import and_more, host_of
 
-_OF_CLASSIC = ("PreparingRebalance", "CompletingRebalance")
-"""The states that only classic groups have."""
 _NONE = "-"
 
 
-def named(given: Iterable[str], valid: Iterable[str], what: str) -> list[str]:
-    """Return those of `valid` that are named, in any letter case; `_` (as in NOT_READY) and blanks are accepted.
-
-    Raises WarehouseError for another name; `what` is what they are names of.
-    """
-    names = {name.lower(): name for name in valid}
-    found = []
-    for text in given:
-        name = names.get(text.replace("_", "").replace(" ", "").lower())
-        if name is None:
-            raise WarehouseError(f"No such {what}: {text}. Valid {what}s are: {', '.join(names.values())}")
-        found.append(name)
-    return found
-
-
-def list_groups(
-    warehouse: WarehouseReader,
-    cluster: str,
-    states: Iterable[str] | None = None,
-    verdicts: Iterable[str] | None = None,
-) -> list[Row]:
-    """Return GROUP and HEALTH (the verdict) of the groups that are not deleted.
-
-    With `states` also STATE, and if there are any, of the groups in one of these, of which Dead are the deleted ones.
-    With `verdicts` also SINCE, and if there are any, of groups with one of these: also of a group that was deleted
-    while it was Down, which has a verdict until its incident ends. Raises WarehouseError for an unknown name.
-    """
-    columns = ['coalesce(g.group_id, h.group_id) AS "GROUP"', f"coalesce(h.verdict, '{UNKNOWN}') AS \"HEALTH\""]
-    conditions = ["g.group_id IS NOT NULL AND g.deleted_at IS NULL"]
-    if states is not None:
-        columns.insert(1, 'g.state AS "STATE"')
-        if wanted := named(states, STATES, "state"):
-            conditions = [f"g.state IN ({', '.join(map(quote, wanted))})"]
-    if verdicts is not None:
-        columns.append('h.since AS "SINCE"')
-        conditions[0] += " OR h.group_id IS NOT NULL"
-        if wanted := named(verdicts, VERDICTS, "verdict"):
-            conditions.append(f"coalesce(h.verdict, '{UNKNOWN}') IN ({', '.join(map(quote, wanted))})")
-    own = f"WHERE cluster = {quote(cluster)}"
-    return warehouse.rows(
-        f"SELECT {', '.join(columns)} FROM (SELECT group_id, state, deleted_at FROM groups {own}) AS g "
-        f"FULL JOIN (SELECT group_id, verdict, since FROM group_health {own}) AS h ON h.group_id = g.group_id "
-        f'WHERE ({") AND (".join(conditions)}) ORDER BY "GROUP"'
-    )
-
-
-TYPES = {name.lower(): name for name in ("Streams", "Consumer", "Classic", "Share")}
-"""The types as in the table, and as `kafka-groups.sh --list` prints them."""
+_OF_OTHERS = ("cluster", "group_id", "group_type", "protocol_type", "protocol", "state", "member_count", "group_epoch",
+              "offset_count", "kafka_streams", "updated_at")  # fmt: skip
 
 
 def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str]) -> dict[str, Row]:
-    """Return the rows of `all_groups` for those of these groups that are not streams groups, with `_with_states`."""
-    ids = ", ".join(map(quote, group_ids))
-    rows = _with_states(warehouse, cluster, f"a.group_id IN ({ids or 'NULL'}) AND a.group_type <> 'streams'")
+    """Return the rows of `group_overview` for those of these groups that are not streams groups, by id."""
+    some = {"group_id": [*group_ids]}
+    rows = warehouse.rows(overview_sql(cluster, _OF_OTHERS, [OTHERS], some)) if some["group_id"] else []
     return {row["group_id"]: row for row in rows}
-
-
-def _with_states(warehouse: WarehouseReader, cluster: str, condition: str) -> list[Row]:
-    """Return rows of `all_groups`; if the log does not prove a state, it is the one that the brokers returned last."""
-    rows = warehouse.rows(
-        "SELECT a.*, coalesce(a.state, f.value) AS known_state FROM all_groups a LEFT JOIN broker_facts f "
-        f"ON f.cluster = a.cluster AND f.kind = {quote(GROUP_STATE)} AND f.subject = a.group_id "
-        f"WHERE a.cluster = {quote(cluster)} AND {condition} ORDER BY a.group_id"
-    )
-    return [row | {"state": row.pop("known_state")} for row in rows]
 
 
 def other_state_rows(others: Iterable[Row]) -> list[Row]:
@@ -110,30 +50,6 @@ def other_state_rows(others: Iterable[Row]) -> list[Row]:
             "OFFSETS": row["offset_count"],
         }
         for row in others
-    ]
-
-
-def list_all_groups(
-    warehouse: WarehouseReader, cluster: str, types: Iterable[str], states: Iterable[str] | None = None
-) -> list[Row]:
-    """Return GROUP, TYPE and PROTOCOL of the groups of these types (`all`: of every type) that are not deleted.
-
-    With `states` also STATE; if `states` has any, only the groups in one of these. STATE is `-` if the log does not
-    prove it and the brokers were not asked; the job asks them for classic groups with members.
-    Raises WarehouseError for an unknown type or state.
-    """
-    wanted = named(types, ("all", *TYPES), "type")
-    of_type = "true" if "all" in wanted else f"a.group_type IN ({', '.join(map(quote, wanted))})"
-    in_state = named(states or (), (*STATES, *_OF_CLASSIC), "state")
-    return [
-        {
-            "GROUP": row["group_id"],
-            "TYPE": TYPES[row["group_type"]],
-            "PROTOCOL": row["protocol_type"],
-            **({"STATE": row["state"] or _NONE} if states is not None else {}),
-        }
-        for row in _with_states(warehouse, cluster, of_type)
-        if not in_state or row["state"] in in_state
     ]
 
 
@@ -194,7 +110,7 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     condition = of_groups(cluster, wanted) + (" AND deleted_at IS NULL" if wanted is None else "")
     rows = warehouse.rows(f"SELECT * FROM groups WHERE {condition} ORDER BY group_id")
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
-    if others := other_groups(warehouse, cluster, missing) if missing else None:
+    if others := other_groups(warehouse, cluster, missing):
         name, row = next(iter(others.items()))
         how = "describe it by itself, with --state, --members or --offsets"
         raise WarehouseError(f"{name!r} is a {row['group_type']} group, not a streams group: {how}")

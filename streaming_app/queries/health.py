@@ -110,14 +110,6 @@ def verdicts_between(
     return found
 
 
-def counts(reader: WarehouseReader, cluster: str) -> dict[str, int]:
-    """Return the number of groups by verdict, in the order of the verdicts."""
-    own = f"WHERE cluster = {quote(cluster)}"
-    rows = reader.rows(f"SELECT verdict, count(*) AS n FROM group_health {own} GROUP BY verdict")  # noqa: S608 - quoted
-    found = {row["verdict"]: row["n"] for row in rows}
-    return {name: found[name] for name in VERDICTS if name in found}
-
-
 def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
     """Return the open problem with the health of a group; if none is open, the last one."""
     found = read_problems(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
@@ -148,7 +140,7 @@ def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
     Its input are the lowest and the highest stream time.
     """
     columns, where = (_KNOWN_UNTIL, *_STREAM_TIMES), of_group(cluster, group_id)
-    found = reader.rows(f"SELECT {', '.join(columns)} FROM group_lag WHERE {where}")  # noqa: S608 - quoted
+    found = reader.rows(f"SELECT {', '.join(columns)} FROM lag_sums WHERE summed_by = 'group' AND {where}")  # noqa: S608 - quoted
     return found[0] if found else dict.fromkeys(columns)
 
 
@@ -167,8 +159,7 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
         yield f"  It is not over: {row['evidence']['not_over']}."
     if row["caught_up_at"]:
         yield f"  At this rate it has caught up at {utc(row['caught_up_at'])}."
-    # the verdict's own facts are as old as its row, which changes rarely
-    known_at = times[_KNOWN_UNTIL] or row["inputs_at"]
+    known_at = times[_KNOWN_UNTIL]
     known = f"was known {ago(known_at, now)}" if known_at else "is not known"
     yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])

@@ -5,7 +5,7 @@ All come from `group_events` alone, so they also work for deleted groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import ACTIVE
 from streaming_app.queries.groups import find_groups
 from streaming_app.queries.output import title
-from streaming_app.tables.reader import Row, WarehouseReader, of_group, quote, time_literal
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH, utc_iso
 
 Event = Row
@@ -46,21 +46,6 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
         find_groups(reader, cluster, [group_id])
         raise WarehouseError(f"There are no events of group {group_id!r} within the retention")
     return events
-
-
-MAX_ASSIGNMENTS = 5_000
-"""The most events of some members that `read_assignments` returns."""
-
-
-def read_assignments(reader: WarehouseReader, cluster: str, group_id: str, members: Collection[str]) -> list[Event]:
-    """Return the newest events that say which tasks these members had, the oldest first. Raises WarehouseError."""
-    kinds, ids = (", ".join(map(quote, some)) for some in ((_ASSIGNMENT, _LEFT, _DELETED), members))
-    events = reader.rows(
-        f"SELECT {_COLUMNS} FROM group_events e WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE "  # noqa: S608 - quoted
-        f"AND kind IN ({kinds}) AND (member_id IN ({ids}) OR member_id IS NULL) "
-        f'ORDER BY at DESC NULLS LAST, e."offset" DESC, kind DESC LIMIT {MAX_ASSIGNMENTS}'
-    )
-    return events[::-1]
 
 
 def group_at(events: Sequence[Event], time: datetime) -> Row:

@@ -1,15 +1,15 @@
-"""The answers of `lag` and `describe --offsets`, from the tables `lag` and `offsets`."""
+"""The answers of `lag` and `describe --offsets`, from the views `lag_sums` and `offsets` and the table `lag`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from streaming_app.errors import WarehouseError
 from streaming_app.queries.output import title
-from streaming_app.tables.definitions import sums_sql
-from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
-from streaming_app.text import ago, utc_iso
+from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote
+from streaming_app.text import ago, duration, utc_iso
 
 _OFFSETS = {
     "GROUP": "group_id",
@@ -25,18 +25,8 @@ _VERBOSE = {"TASK": "task_id", "MEMBER": "member_id", "PROCESS": "process_id", "
 _FROM_LOG = "group_id, topic, partition, committed_offset, leader_epoch, committed_at, partition_time"
 
 
-_OF_TASKS = frozenset({"subtopology_id", "task_id", "member_id", "process_id", "client_host"})
-"""Sums by these columns omit rows without a task. For a task without an owner, member, process and host are null."""
-_LARGEST = ", ".join(
-    f"CASE WHEN max(lag) IS NOT NULL THEN first_value({name} ORDER BY coalesce(lag, -1) DESC, topic, partition) END "
-    f"AS max_lag_{name}"
-    for name in ("topic", "partition")
-)
-"""The partition with the largest lag, in the dialect of DataFusion."""
-
-
-def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: Sequence[str]) -> list[Row]:
-    """Return the lag of these groups, or of all, summed by these columns, largest first: rows as in `group_lag`.
+def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str], by: str) -> list[Row]:
+    """Return the lag of these groups, or of all, largest first: rows of `lag_sums` that are summed up by this.
 
     Raises WarehouseError if a group does not exist, or if the table has no lag at all.
     """
@@ -47,19 +37,31 @@ def find_lag(warehouse: WarehouseReader, cluster: str, group_ids: Sequence[str],
             f"The lag of cluster {cluster!r} is not known: the running job computes it, unless lag.enabled is false, "
             "once a group has committed offsets"
         )
-    where = of_groups(cluster, group_ids or None) + (" AND task_id IS NOT NULL" if _OF_TASKS.intersection(by) else "")
-    order = ", ".join(("coalesce(lag, -1) DESC", "coalesce(lag_seconds, 0) DESC", *by))
-    sums = sums_sql("lag", by, where, f", {_LARGEST}")
-    return warehouse.rows(f"SELECT * FROM ({sums}) AS sums ORDER BY {order}")  # noqa: S608 - quoted
+    order = "coalesce(lag, -1) DESC, coalesce(lag_seconds, 0) DESC, group_id, task_id, client_host, topic, partition"
+    where = f"summed_by = {quote(by)} AND {of_groups(cluster, group_ids or None)}"
+    return warehouse.rows(f"SELECT * FROM lag_sums WHERE {where} ORDER BY {order}")  # noqa: S608 - quoted
 
 
-def to_row(one: Row, by: Sequence[str], now: datetime) -> Row:
+BY = {
+    "group": ("group_id",),
+    "subtopology": ("group_id", "subtopology_id"),
+    "task": ("group_id", "task_id", "member_id", "client_host"),
+    "member": ("group_id", "member_id", "client_host"),
+    "process": ("group_id", "process_id", "client_host"),
+    "host": ("client_host",),
+    "topic": ("group_id", "topic"),
+    "partition": ("group_id", "topic", "partition"),
+}
+"""`summed_by` -> the columns that name a sum."""
+
+
+def to_row(one: Row, now: datetime) -> Row:
     """Return a sum as a row of text."""
-    names = {title(name): one[name] for name in by}
+    names = {title(name): one[name] for name in BY[one["summed_by"]]}
     known_until = one["known_until"]
     known = {"KNOWN": ago(known_until, now) if known_until else None, "STREAM-TIME": _stream_times(one)}
     seconds = _seconds(one["lag_seconds"], is_lower_bound=one["is_lower_bound"])
-    if "partition" in by:
+    if one["summed_by"] == "partition":
         return {**names, "LAG": one["lag"], "LAG-SECONDS": seconds, "OFFSET-STATUS": one["offset_status"], **known}
     largest = f"{one['max_lag_topic']}-{one['max_lag_partition']} {one['max_lag']}" if one["max_lag"] else None
     return {
@@ -77,7 +79,8 @@ def to_row(one: Row, by: Sequence[str], now: datetime) -> Row:
 
 def to_json(one: Row) -> Row:
     """Return a sum as a JSON object."""
-    found = {name: value for name, value in one.items() if name not in {"is_lower_bound", "observed_at"}}
+    keys = {"cluster", *BY["task"], *BY["partition"]} - {*BY[one["summed_by"]]}
+    found = {name: value for name, value in one.items() if name not in {"is_lower_bound", "observed_at", *keys}}
     bounds = {"lag_seconds_is_lower_bound": one["is_lower_bound"], "lag_is_lower_bound": one["unknown_partitions"] > 0}
     return found | bounds
 
@@ -137,3 +140,71 @@ def _require_groups(warehouse: WarehouseReader, cluster: str, group_ids: Sequenc
     if missing := set(group_ids) - known:
         names = ", ".join(repr(name) for name in sorted(missing))
         raise WarehouseError(f"No group {names} in cluster {cluster!r}: `streams-groups list` shows the streams groups")
+
+
+# --- Sums of sums, for what is drawn or listed as one -----------------------------------------------------------------
+
+
+class Lag(NamedTuple):
+    """The lag of some partitions, with columns of `lag_sums`."""
+
+    lag: int | None = None
+    """The sum in offsets over partitions with a known lag; None if there are none."""
+    lag_seconds: float | None = None
+    """Age of the oldest waiting record."""
+    is_lower_bound: bool = False
+    unknown_partitions: int = 0
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Lag:
+        """Return the lag of a row with these columns."""
+        return cls(row["lag"], row["lag_seconds"], bool(row["is_lower_bound"]), row["unknown_partitions"] or 0)
+
+    @property
+    def text(self) -> str:
+        """The lag in offsets and time; `not known` if no partition's is, or the sum is 0 and lacks partitions."""
+        if self.lag is None or (self.unknown_partitions and not self.lag):
+            return "not known"
+        text = f"{'≥ ' if self.unknown_partitions else ''}{self.lag:,}"
+        if self.lag_seconds is None or self.lag_seconds < 1:
+            return text
+        return f"{text} · {'≥ ' if self.is_lower_bound else ''}{duration(self.lag_seconds)}"
+
+    @property
+    def waiting(self) -> str:
+        """The text on an edge: empty if nothing waits, or the lag is not measured."""
+        if self.lag or self.unknown_partitions:
+            return f"lag {self.text}" if self.text == "not known" else self.text
+        return ""
+
+
+def sum_of(lags: Iterable[Lag]) -> Lag | None:
+    """Return the sum; None if there are no values. If some of them are unknown, the sum is a lower bound."""
+    found = list(lags)
+    if not found:
+        return None
+    known = [one.lag for one in found if one.lag is not None]
+    unknown = sum(one.unknown_partitions for one in found) or int(0 < len(known) < len(found))
+    return Lag(
+        sum(known) if known else None,
+        max((one.lag_seconds for one in found if one.lag_seconds is not None), default=None),
+        bool(unknown) or any(one.is_lower_bound for one in found),
+        unknown,
+    )
+
+
+LagsBy = Mapping[str, Mapping[str, Lag]]
+"""`task_id` or `topic` -> its value -> the sum of its lag."""
+
+
+def lags_by(reader: WarehouseReader, cluster: str, group_id: str) -> LagsBy:
+    """Return the sums of the lag of a group by task and by topic, as in `lag_sums`."""
+    names = "task_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions"
+    where = f"summed_by IN ('task', 'topic') AND {of_group(cluster, group_id)}"
+    return to_lags(reader.rows(f"SELECT {names} FROM lag_sums WHERE {where}"))  # noqa: S608 - quoted
+
+
+def to_lags(rows: Iterable[Row]) -> LagsBy:
+    """Return sums by task and topic: rows of `lag_sums`. Where nothing can wait, such as in an empty log, is none."""
+    known = [row for row in rows if row["lag"] is not None or row["unknown_partitions"]]
+    return {by: {row[by]: Lag.of(row) for row in known if row[by] is not None} for by in ("task_id", "topic")}

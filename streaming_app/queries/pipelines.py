@@ -24,7 +24,7 @@ RATE_SECONDS = 600.0
 
 
 class Read(NamedTuple):
-    """A topic that a group reads, with its lag as in `topic_lag`."""
+    """A topic that a group reads, with its lag as in `lag_sums`."""
 
     group_id: str
     topic: str
@@ -147,7 +147,8 @@ def _reach(
 # --- Reading the pipelines --------------------------------------------------------------------------------------------
 
 _LAG = """
-SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions FROM topic_lag WHERE cluster = {cluster}
+SELECT group_id, topic, lag, lag_seconds, is_lower_bound, unknown_partitions FROM lag_sums
+WHERE summed_by = 'topic' AND cluster = {cluster}
 """
 _COMMITS = "SELECT DISTINCT group_id, topic FROM offsets WHERE cluster = {cluster}"
 _TOPOLOGIES = """
@@ -201,7 +202,7 @@ def pipelines(
     undescribed: Iterable[str] = (),
     rate_of: Mapping[str, float] | None = None,
 ) -> Pipelines:
-    """Return the pipelines from rows of `topic_lag` or `offsets`, `subtopologies`, and sinks with their topics."""
+    """Return the pipelines from rows of `lag_sums` or `offsets`, `subtopologies`, and sinks with their topics."""
     reads = {(row["group_id"], row["topic"]): Read(**row) for row in lag}
     writes = {(row["group_id"], row["topic"]) for row in sinks}
     internal = set[tuple[str, str]]()

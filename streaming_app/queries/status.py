@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.kafka.releases import ABILITIES, config_gaps, describe_releases
-from streaming_app.queries import health
 from streaming_app.queries.brokers import read_brokers
 from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.groups import groups_set_aside, quarantined_records
+from streaming_app.queries.overview import count_groups
 from streaming_app.queries.warehouse import check_cluster
 from streaming_app.tables.alerts_table import OPEN, read_problems
 from streaming_app.tables.arrow import to_arrow
@@ -37,8 +37,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     reader.open_ahead("groups", "alerts", "group_health", "broker_facts")
     check_cluster(reader, location, cluster)
     heartbeat = read_heartbeat(location, cluster)
-    of_cluster = f"WHERE cluster = {quote(cluster)}"
-    by_state = f"SELECT state, count(*) AS n FROM groups {of_cluster} GROUP BY state ORDER BY n DESC, state"  # noqa: S608 - quoted
+    by_state, by_verdict = count_groups(reader, cluster)
     brokers = read_brokers(reader, cluster)
     firing = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}")
     return {
@@ -51,8 +50,8 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             "known_until": {one.name: one.at for one in inputs(heartbeat.facts)},
             **heartbeat.model_dump(),
         },
-        "groups": {row["state"]: row["n"] for row in reader.rows(by_state)},
-        "health": health.counts(reader, cluster),
+        "groups": by_state,
+        "health": by_verdict,
         "firing": [
             {name: getattr(alert, name) for name in _OF_ALERT} for alert in sorted(firing, key=lambda one: one.urgency)
         ],

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.description import TOPIC
-from streaming_app.groups.topology import ADDED, REMOVED, Change, changes_between, topology_hash
+from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between, topology_hash
 from streaming_app.queries import output
 from streaming_app.queries.groups import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
@@ -16,16 +16,16 @@ from streaming_app.text import EPOCH, count, utc
 
 _OF_TOPOLOGY = ("topology_hash", "topology_epoch", "first_seen_at")
 _TITLES = ("CHANGE", "WHAT", "SUBTOPOLOGY", "NAME", "ATTRIBUTE", "OLD", "NEW")
-"""Of the fields of a `Change`."""
+"""Of the fields of a `TopologyChange`."""
 
 
 def diff_topologies(warehouse: WarehouseReader, cluster: str, group_id: str, since: datetime | None = None) -> Row:
     """Return the changes from the topology at the time `since`, by default the last but one, to the newest.
 
-    `from` and `to` are rows of `topologies`, `changes` are of type `Change`, and `undescribed` has which of the two
-    lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that time
-    is known, and `from` is the first that is. Raises WarehouseError for an unknown group, and without `since` for one
-    without a known earlier topology.
+    `from` and `to` are rows of `topologies`, `changes` are of type `TopologyChange`, and `undescribed` has which of the
+    two lack a stored description, so that processors and stores are not compared. `from_is_first`: no topology of that
+    time is known, and `from` is the first that is. Raises WarehouseError for an unknown group, and without `since` for
+    one without a known earlier topology.
     """
     known = _known_topologies(warehouse, cluster, group_id)
     if not known:
@@ -105,14 +105,14 @@ def _is_stored_by(stored_at: datetime, since: datetime | None, begins: datetime 
     return stored_at <= since if since else begins is not None and stored_at < begins
 
 
-def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) -> Iterator[Change]:
+def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) -> Iterator[TopologyChange]:
     """Yield the processors and stores that were added and removed; their topics are in the topologies."""
     old, new = (
         {(one["kind"], one["subtopology_id"], one["node"]) for one in nodes or () if one["kind"] != TOPIC}
         for nodes in (before, after)
     )
     for change, found in ((ADDED, new - old), (REMOVED, old - new)):
-        yield from (Change(change, kind, part or "", name) for kind, part, name in sorted(found, key=str))
+        yield from (TopologyChange(change, kind, part or "", name) for kind, part, name in sorted(found, key=str))
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[Row]:

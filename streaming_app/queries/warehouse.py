@@ -1,14 +1,12 @@
-"""Queries of a whole warehouse: its clusters, whether their tables are up to date, and the SQL that users type."""
+"""Queries of a whole warehouse: its clusters, and whether their tables are up to date."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job_status import why_late
-from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, clusters_with_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -47,14 +45,3 @@ def find_staleness(heartbeat: HeartbeatRecord | None, cluster: str, now: datetim
     if heartbeat.stopped:
         return f"The job of cluster {cluster!r} is not running: {as_of}"
     return f"The job of cluster {cluster!r} is late ({why_late(heartbeat.facts)}): {as_of}"
-
-
-def run_sql(reader: WarehouseReader, query: str) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the column names and the rows of one SELECT. Raises WarehouseError if it fails, or is not a SELECT."""
-    words = query.strip().removesuffix(";").lower().split()
-    if words == ["show", "tables"]:  # DataFusion supports it only with its information schema
-        kinds = {"table": tables(), "view": views()}
-        rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
-        return ["name", "type", "about"], rows
-    reader.check_is_query(query)
-    return reader.columns_and_rows(query)

@@ -33,9 +33,8 @@ _MOVE_AFTER = 20  # heartbeats
 _TABLES = (
     (
         "Groups",
-        "SELECT g.group_id, verdict, g.state, group_epoch, topology_epoch, member_count AS members, "
-        "description_status, unsolicited_pushes AS unsolicited FROM groups g LEFT JOIN group_health h "
-        "ON h.cluster = g.cluster AND h.group_id = g.group_id WHERE g.cluster = {cluster} ORDER BY g.group_id",
+        "SELECT group_id, group_type, verdict, state, group_epoch, topology_epoch, member_count AS members, "
+        "description_status FROM group_overview WHERE cluster = {cluster} ORDER BY group_id",
     ),
     (
         "Members",
@@ -53,7 +52,7 @@ _TABLES = (
         "('state', 'unsolicited_push', 'deleted') ORDER BY at DESC, group_id LIMIT 10",
     ),
     (
-        "Firing alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
+        "Open alerts (the demo sets `for` of every rule to 0; by default a group may be NotReady for five minutes)",
         "SELECT severity, summary FROM alerts WHERE cluster = {cluster} AND opened_at IS NOT NULL AND ended_at IS NULL "
         "ORDER BY severity, group_id",
     ),

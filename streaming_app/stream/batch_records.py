@@ -48,7 +48,7 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
                 return found
         return self._keep()
 
-    def take(self, part: Part) -> pa.Table:
+    def raw(self, part: Part) -> pa.Table:
         """Return `RAW` of the records of a part."""
         if RAW[0] in part.records.column_names:
             return part.records.select(list(RAW))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,6 +84,7 @@ class CommitsBatchWriter:
     ) -> None:
         """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
         self._tables, self._options = tables, options
+        self._history = {name: writer.table(name) for name in SHARED}
         self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
@@ -94,7 +96,7 @@ class CommitsBatchWriter:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
-        outcome = self._write(rows, Batch(batch_writers(self._options.cluster, query)[:1], batch_id))
+        outcome = self._write(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
         if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
@@ -116,9 +118,10 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: Batch) -> BatchCounts:
+    def _write(self, rows: BatchRows, written_by: BatchId) -> BatchCounts:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
-        self._quarantine(microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist(), written_by)
+        undecodable = microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist()
+        self._append_new("quarantine", "partition", undecodable, written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
         self._add_type_changes(metadata.filter(is_metadata).to_pylist(), written_by)
@@ -128,13 +131,7 @@ class CommitsBatchWriter:
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
-    def _quarantine(self, rows: Sequence[Row], written_by: Batch) -> None:
-        """Append the records that are not in quarantine yet; a new reading of the topic finds records again."""
-        known = self._stored("quarantine", ("partition", "offset"), {row["offset"] for row in rows})
-        new = [row for row in rows if (row["partition"], row["offset"]) not in known]
-        self._append("quarantine", new, written_by)
-
-    def _add_type_changes(self, rows: Sequence[Row], written_by: Batch) -> None:
+    def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
@@ -157,18 +154,20 @@ class CommitsBatchWriter:
             for group_id, records in new.items()
             for change in type_changes(map(_metadata_record, known[group_id]), map(_metadata_record, records))
         ]
-        stored = self._stored("group_events", ("group_id", "offset"), {one["offset"] for one in events})
-        self._append(
-            "group_events", [one for one in events if (one["group_id"], one["offset"]) not in stored], written_by
-        )
+        self._append_new("group_events", "group_id", events, written_by)
 
-    def _stored(self, name: str, columns: tuple[str, str], offsets: set[int]) -> set[tuple[Any, ...]]:
-        """Return the values of these columns, one of which is `offset`, for the rows with these offsets."""
-        return self._tables.find_keys(name, columns, offsets, f"{OWN_ROWS[name]} AND {NOT_VOID}") if offsets else set()
+    def _append_new(self, name: str, of: str, rows: Sequence[Row], written_by: BatchId) -> None:
+        """Append the rows that a table does not have yet, by the column `of` and their offset.
 
-    def _append(self, name: str, rows: Sequence[Row], written_by: Batch) -> None:
-        if rows:
-            self._tables.append(name, to_table(rows, schema_of(name)), written_by)
+        A new reading of the topic makes rows again.
+        """
+        if not rows:
+            return
+        key, offsets = itemgetter(of, "offset"), ", ".join(str(row["offset"]) for row in rows)
+        where = f'{OWN_ROWS[name]} AND {NOT_VOID} AND "offset" IN ({offsets})'
+        known = {*map(key, self._history[name].select(f'"{of}", "offset"', where).to_pylist())}
+        if new := [row for row in rows if key(row) not in known]:
+            self._tables.append(name, to_table(new, schema_of(name)), written_by)
 
 
 def _metadata_record(row: Row) -> MetadataRecord:

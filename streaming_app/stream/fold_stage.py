@@ -104,7 +104,7 @@ def set_record_aside(record: pa.Table, stored: pa.Table | None, options: FoldOpt
     `record` has the columns of a raw record, without key and value: their bytes may be the cause. If its key names no
     group, the record goes to quarantine, as it is here.
     """
-    one, error = _Group(options), UnfoldableRecord(reason)
+    one, error = _FoldedGroup(options), UnfoldableRecord(reason)
     for row in _rows(sort_for_fold(record, stored).to_batches()):
         one.note(row)
         if row[1] != STORED_OFFSET and not row[0]:
@@ -175,7 +175,7 @@ def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup
     If the fold fails as a whole, the group is set aside, and no other group is affected. What `rows` raises is no error
     of the group, and goes to the caller.
     """
-    one = _Group(options)
+    one = _FoldedGroup(options)
     for row in rows:
         one.read(row)
         if one.has_many_undecodable:
@@ -251,7 +251,7 @@ class GroupFold:
         self.fold.add(raw.record for raw in self._kept)
 
 
-class _Group:
+class _FoldedGroup:
     """One group while its records of a batch are folded."""
 
     def __init__(self, options: FoldOptions) -> None:

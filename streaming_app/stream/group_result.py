@@ -10,7 +10,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from offsets_decoder import SHIPPED, DecodeError, decode
+from offsets_decoder import DecodeError, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, LogRecord
@@ -63,8 +63,6 @@ class FoldOptions:
 
     cluster: str
     topic: str
-    dialect: str = SHIPPED
-    """The dialect of the tag numbers, see `offsets_decoder.decode`."""
     partitions: int | None = None
     """Number of partitions of the topic; None: not known, and every record counts."""
     partitions_grew: bool = False
@@ -125,7 +123,7 @@ class GroupResult:
         if key is not None and key[:2] == _CLASSIC_KEY:  # the fold only needs to know whether it is a tombstone
             return LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})
         try:
-            record = decode(key, value, dialect=self._options.dialect)  # type: ignore[arg-type] # a null key is malformed
+            record = decode(key, value)  # type: ignore[arg-type] # a null key is malformed
         except DecodeError as error:
             self._quarantine(error, row)
             return None

@@ -44,7 +44,7 @@ from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 from streaming_app.text import count
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class GroupsBatchWriter:
         left = deque(parts)
         while left:
             part = left.popleft()
-            batch, reason = Batch(writers, part.slice.version(batch_id)), "the job has ended each time"
+            batch, reason = BatchId(writers, part.slice.version(batch_id)), "the job has ended each time"
             if not self._plans.is_hopeless(part):
                 self._plans.trying(part)
                 try:
@@ -158,11 +158,11 @@ class GroupsBatchWriter:
             counts.update(self._set_aside(records, part, reason, batch))
         return counts
 
-    def _write_part(self, records: BatchRecords, part: Part, batch: Batch) -> Mapping[str, int]:
+    def _write_part(self, records: BatchRecords, part: Part, batch: BatchId) -> Mapping[str, int]:
         if not part.is_small:
             return self._write_many(records.of_spark(part), part.records.num_rows, batch)
         with self._times.measure("read"):
-            raw = records.take(part)
+            raw = records.raw(part)
         return self._write_few(raw, batch)
 
     def _halves(self, part: Part, error: Exception) -> Sequence[Part]:
@@ -176,7 +176,7 @@ class GroupsBatchWriter:
             raise error
         return halves
 
-    def _set_aside(self, records: BatchRecords, part: Part, reason: str, batch: Batch) -> Mapping[str, int]:
+    def _set_aside(self, records: BatchRecords, part: Part, reason: str, batch: BatchId) -> Mapping[str, int]:
         """Set the group of a part's single record aside."""
         partition, offset = part.first
         size = part.records["size"][0].as_py()
@@ -197,10 +197,10 @@ class GroupsBatchWriter:
             found = self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys])
             return stored_as_records(found)
 
-    def _write_few(self, records: pa.Table, batch: Batch) -> Mapping[str, int]:
+    def _write_few(self, records: pa.Table, batch: BatchId) -> Mapping[str, int]:
         return self._fold_here(records, self._stored(records), batch)
 
-    def _refresh_reasons(self, batch: Batch) -> None:
+    def _refresh_reasons(self, batch: BatchId) -> None:
         """Give the NotReady groups their reasons. Workers cannot ask the brokers, so they do not set reasons."""
         if self._topics:
             with self._times.measure("stored"):
@@ -208,7 +208,7 @@ class GroupsBatchWriter:
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 
-    def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: Batch) -> Mapping[str, int]:
+    def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: BatchId) -> Mapping[str, int]:
         with self._times.measure("fold"):
             try:
                 ordered = sort_for_fold(records, stored)
@@ -220,17 +220,17 @@ class GroupsBatchWriter:
         self._write_here(rows, batch)
         return rows.counts
 
-    def _write_here(self, rows: BatchRows, batch: Batch) -> None:
+    def _write_here(self, rows: BatchRows, batch: BatchId) -> None:
         """Write rows that this process holds, and pass them on."""
         self._write(rows, batch)
         if self._listener and "groups" in rows.tables:
             self._listener.on_rows(rows)
 
-    def _write(self, rows: BatchRows, batch: Batch) -> None:
+    def _write(self, rows: BatchRows, batch: BatchId) -> None:
         with self._times.measure("history"):
             retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS))
             if retracted.num_rows:
-                self._writer.table(EVENTS).delete_rows(_in_any_release(retracted), table(EVENTS).key)
+                self._writer.table(EVENTS).delete_rows(retracted, table(EVENTS).key)
             for name in APPENDED:
                 if name in rows.tables:
                     self._writer.table(name).append(rows.tables[name], batch.of_table(name))
@@ -240,7 +240,7 @@ class GroupsBatchWriter:
                 self._is_first = False  # even if the next line fails
                 self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
-    def _write_many(self, raw: DataFrame, count: int, batch: Batch) -> Mapping[str, int]:
+    def _write_many(self, raw: DataFrame, count: int, batch: BatchId) -> Mapping[str, int]:
         """Write the records `raw`, approximately `count` of them."""
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
@@ -265,15 +265,7 @@ class GroupsBatchWriter:
 def sorted_parts(spark: SparkSession, records: int) -> int:
     """Return into how many parts to divide so many records that are sorted.
 
-    A task sorts the whole of its part in the heap. As many parts as there are cores, which is the setting of this job's
-    own session, took more than a third of the heap at a catch-up of 30,000 groups.
+    A task sorts the whole of its part in the heap. As many parts as there are cores took more than a third of the heap
+    at a catch-up of 30,000 groups. The session's setting is not asked: it may be `auto`.
     """
-    return max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), -(-records // _SORTED_RECORDS))
-
-
-def _in_any_release(events: pa.Table) -> pa.Table:
-    """Return the events also as older releases wrote them, without the epoch of their log."""
-    unknown = pa.nulls(events.num_rows, events.schema.field("log_epoch").type)
-    return pa.concat_tables(
-        [events, events.set_column(events.schema.get_field_index("log_epoch"), "log_epoch", unknown)]
-    )
+    return max(spark.sparkContext.defaultParallelism, -(-records // _SORTED_RECORDS))

@@ -125,7 +125,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     for raw in records:
         value = raw["value"]
         try:
-            record = _decode(raw["key"], value, options)
+            record = _decode(raw["key"], value)
         except DecodeError as error:
             columns = (raw[name] for name in ("offset", "partition", "timestamp", "key", "value"))
             rows.quarantine.append(quarantine_row(error, options, *columns))
@@ -209,17 +209,17 @@ def _time(milliseconds: int) -> int | None:
     return milliseconds * _MICROSECONDS if 0 <= milliseconds <= LAST_MS else None
 
 
-def _decode(key: bytes, value: bytes | None, options: FoldOptions) -> Record:
+def _decode(key: bytes, value: bytes | None) -> Record:
     """Return the record. If the key is enough, the value is not decoded and may be invalid."""
     kind = int.from_bytes(key[:2], "big")
     if kind in KEY_ONLY or (kind == CONSUMER_MEMBER and not value):
-        return decode(key, None, dialect=options.dialect)
+        return decode(key, None)
     try:
-        return decode(key, value, dialect=options.dialect)
+        return decode(key, value)
     except DecodeError:
         if kind != CONSUMER_MEMBER:
             raise
-        return decode(key, None, dialect=options.dialect)
+        return decode(key, None)
 
 
 def _group_record(record: Record, *, is_deleted: bool) -> Row:

@@ -41,11 +41,7 @@ class Progress:
         self.starting()
 
     def starting(self) -> None:
-        """Note that a query is about to start: the counts start over."""
-        self.records = 0
-        """The number of records that the query has read."""
-        self.ends: Mapping[int, int] = {}
-        """The end of its last batch, by partition."""
+        """Note that a query is about to start."""
         self.has_ended_trigger = False
         """Whether the query has ended a trigger, with or without a batch."""
 
@@ -53,15 +49,15 @@ class Progress:
         """Receive the counts of a batch; Spark's progress of the batch follows."""
         self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
 
-    def look_at(self, query: StreamingQuery) -> None:
+    def poll(self, query: StreamingQuery) -> None:
         """Report what the query has done since the last call. Call it once a second, and once after its end.
 
         Spark keeps the progress of a hundred triggers.
         """
         with self._lock:  # a running job and an ending one call this from different threads
-            self._look_at(query)
+            self._poll(query)
 
-    def _look_at(self, query: StreamingQuery) -> None:
+    def _poll(self, query: StreamingQuery) -> None:
         known: Any = query._jsq.recentProgress()  # noqa: SLF001 - allows to read only the new entries
         new: list[_Trigger] = []
         for number in range(len(known) - 1, -1, -1):
@@ -70,10 +66,10 @@ class Progress:
             new.append(json.loads(known[number].json()))
         for one in reversed(new):
             self._last = query, one["timestamp"]
-            self._take(one)
+            self._note(one)
 
-    def _take(self, trigger: _Trigger) -> None:
-        """Report a trigger."""
+    def _note(self, trigger: _Trigger) -> None:
+        """Note and report a trigger."""
         began_at = _time(trigger["timestamp"])
         self.has_ended_trigger = True
         if "addBatch" not in trigger.get("durationMs", ()):  # it found nothing to read
@@ -82,9 +78,6 @@ class Progress:
             return
         # Spark counts a record once for each time that the batch was read.
         seen = min(trigger["numInputRows"], _offsets_of_batch(trigger))
-        self.records += seen
-        for source in trigger["sources"]:
-            self.ends = _offsets(source["endOffset"]) or self.ends
         known = self._outcomes.pop(trigger["batchId"], None)
         if not known:
             return

@@ -11,13 +11,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from offsets_decoder.definitions import records
+from streaming_app.errors import NothingReadError
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.text import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming_app.kafka.offsets_topic import OffsetsTopic
+
+
+_FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 def type_filter(skipped: Iterable[int]) -> str:
@@ -92,6 +97,22 @@ def source_options(properties: Mapping[str, str], topic: OffsetsTopic) -> dict[s
         "kafka.group.id": topic.group_id,
         "includeHeaders": "false",
     }
+
+
+def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> None:
+    """Raise NothingReadError if the Kafka source finds no offsets in a topic that has some.
+
+    By default the source lists no internal topics, without an error. A setting changes that, but a platform may refuse
+    or ignore the setting. The function only plans a read of the whole topic.
+    """
+    if not topic.offsets:
+        return
+    records = spark.read.format("kafka").options(**source_options(properties, topic)).load()
+    if not records._jdf.queryExecution().toRdd().getNumPartitions():  # noqa: SLF001 - `rdd` would add a stage of Python
+        raise NothingReadError(
+            f"Spark's Kafka source finds no partition of {topic.name}, which has {count(topic.partitions, 'partition')}"
+            f" with {topic.offsets:,} offsets: {_FETCHING} must be true, and is {spark.conf.get(_FETCHING, 'not set')}"
+        )
 
 
 EARLIEST = -2

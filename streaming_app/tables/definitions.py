@@ -6,8 +6,8 @@ A new table is a new file there; no code lists the tables by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,10 @@ class Column:
     name: str
     type: str
     about: str
+    source: str | None = None
+    """In an overview: the query in `joins` that has it."""
+    sql: str | None = None
+    """In an overview: the expression, if it is not a column of that query."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,36 @@ class Sums:
     columns: tuple[Column, ...]
     select: str
     where: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A view with one row per group, of which many readers need only some columns, and some kinds of groups."""
+
+    rows: Mapping[str, str]
+    """Kind of groups -> the query of its rows."""
+    joins: Mapping[str, str]
+    """Name -> a query with one row per group at most, for columns that the rows do not have."""
+    columns: tuple[Column, ...]
+
+    def select(self, names: Collection[str], kinds: Collection[str] = ()) -> str:
+        """Return the query of these columns, for groups of these kinds, by default all."""
+        shown = [column for column in self.columns if column.name in names]
+        selected = ", ".join(f"{one.sql or f'{one.source or _ROWS}.{one.name}'} AS {one.name}" for one in shown)
+        rows = {kind: query for kind, query in self.rows.items() if not kinds or kind in kinds}
+        if "others" in rows and "deleted" in rows:
+            taken = f"LEFT ANTI JOIN all_groups a ON {_same('a', 'd')}"
+            rows["deleted"] = f"SELECT d.* FROM ({rows['deleted']}) d {taken}"  # noqa: S608 - our own names
+        joined = dict.fromkeys(column.source for column in shown if column.source)
+        joins = "".join(f" LEFT JOIN ({self.joins[one]}) {one} ON {_same(one, _ROWS)}" for one in joined)
+        return f"SELECT {selected} FROM ({' UNION ALL '.join(rows.values())}) {_ROWS}{joins}"  # noqa: S608 - our own names
+
+
+_ROWS = "e"
+
+
+def _same(one: str, other: str) -> str:
+    return f"{one}.cluster = {other}.cluster AND {one}.group_id = {other}.group_id"
 
 
 @dataclass(frozen=True)
@@ -67,8 +101,8 @@ class Table:
     """The query that computes them, valid in both dialects, from `{stored}` and tables without such columns."""
     sums: Sums | None = None
     """The sums for views over this table."""
-    gone: Mapping[str, str] = field(default_factory=dict)
-    """Column that went with this release -> the column that replaces it; empty: none."""
+    overview: Overview | None = None
+    """For such a view: how its columns are computed."""
 
     @property
     def is_view(self) -> bool:
@@ -100,19 +134,59 @@ def table(name: str) -> Table:
 def _table(data: dict[str, Any]) -> Table:
     columns, sql = _columns(data.pop("columns")), data.pop("query", None)
     if summed := data.pop("sums_of", None):
-        sql = sums_sql(summed, [column.name for column in columns], data.pop("where", None))
+        sql = _all_sums(summed, columns, data.pop("by"), data.pop("where"))
         columns += _sums_of(summed).columns
+    if joins := data.pop("joins", None):
+        queries = {name: sums_sql("lag", _KEY) if query == _LAG_SUMS else query for name, query in joins.items()}
+        data["overview"] = overview = Overview(data.pop("rows"), queries, columns)
+        sql = overview.select([column.name for column in columns])
     if "sums" in data:
         data["sums"] = Sums(_columns(data.pop("summed")), data["sums"].strip(), data.pop("sums_where"))
     data |= {name: tuple(data[name]) for name in ("key", "also") if name in data}
     return Table(columns=columns, sql=sql, computed=_columns(data.pop("computed", ())), **data)
 
 
-def sums_sql(name: str, by: Iterable[str], where: str | None = None, also: str = "") -> str:
-    """Return the query that sums up a table by these columns, in both dialects; `also`: further expressions."""
-    sums, keys = _sums_of(name), ", ".join(by)
+_KEY, _LAG_SUMS = ("cluster", "group_id"), "sums of lag"
+
+
+def _all_sums(name: str, columns: Iterable[Column], by: Mapping[str, Collection[str]], where: Mapping[str, str]) -> str:
+    """Return the query that sums up a table in each of these ways; a column that one of them does not have is null."""
+    return " UNION ALL ".join(
+        sums_sql(name, ["cluster", *keys], where.get(way), [_key(column, way, keys) for column in columns])
+        for way, keys in by.items()
+    )
+
+
+def _key(column: Column, way: str, keys: Collection[str]) -> str:
+    if column.name == "cluster" or column.name in keys:
+        return column.name
+    value = f"'{way}'" if column.name == "summed_by" else f"CAST(NULL AS {column.type})"
+    return f"{value} AS {column.name}"
+
+
+def sums_sql(
+    name: str,
+    keys: Collection[str],
+    where: str | None = None,
+    shown: Iterable[str] = (),
+    rows: str | None = None,
+) -> str:
+    """Return the query that sums up a table by these keys, in both dialects.
+
+    `shown` is instead of the keys; `rows` is a query of rows like those of the table, instead of its rows.
+    """
+    sums, by = _sums_of(name), ", ".join(keys)
     condition = " AND ".join(filter(None, (sums.where, where)))
-    return f"SELECT {keys}, {sums.select}{also} FROM {name} WHERE {condition} GROUP BY {keys}"  # noqa: S608 - our own names
+    names, source = ", ".join(shown) or by, f"({rows}) AS summed" if rows else name
+    return f"SELECT {names}, {sums.select} FROM {source} WHERE {condition} GROUP BY {by}"  # noqa: S608 - our own names
+
+
+def overview() -> Overview:
+    """Return how the columns of `group_overview` are computed."""
+    found = table("group_overview").overview
+    if found is None:
+        raise ValueError("group_overview has no joins")
+    return found
 
 
 def _sums_of(name: str) -> Sums:
@@ -123,7 +197,9 @@ def _sums_of(name: str) -> Sums:
 
 
 def _columns(data: Iterable[dict[str, str]]) -> tuple[Column, ...]:
-    return tuple(Column(one["name"], _expand(one["type"]), one["about"]) for one in data)
+    return tuple(
+        Column(one["name"], _expand(one["type"]), one["about"], one.get("from"), one.get("sql")) for one in data
+    )
 
 
 def _expand(column_type: str) -> str:

@@ -3,7 +3,7 @@
 The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end.
 Example: a group that has been Stable for a year has had no event since. Without its last events nobody could query its
 state of yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. If
-the row of a group was deleted, nothing of the group is kept.
+the row of a group was deleted, nothing of the group is kept but its verdict: a bad one lasts until the problem ends.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import QueryBuilder
 
 from streaming_app.chunks import chunks
-from streaming_app.tables.arrow import to_arrow
+from streaming_app.tables.arrow import with_plain_types
 from streaming_app.tables.data_files import CLUSTER, EncodedFile, StoredFile, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.object_store import read_file
-from streaming_app.tables.reader import time_literal
+from streaming_app.tables.reader import query_bounded, time_literal
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from streaming_app.tables.rust_table import RustTable
     from streaming_app.tables.table_files import TableFiles
 
@@ -48,6 +49,8 @@ class _Kept(NamedTuple):
     """The order that puts the newest first."""
     condition: str
     """Condition for the newest row: it is kept only if this is true."""
+    outlives: bool = False
+    """Whether it is kept when the row of the group is deleted, too."""
 
 
 _KEPT = {
@@ -61,6 +64,7 @@ _KEPT = {
     "topologies": _Kept(
         candidates="true", key="group_id", newest='first_seen_at DESC, "offset" DESC', condition="true"
     ),
+    "group_health_history": _Kept("true", "group_id", "at DESC", "NOT coalesce(is_end, false)", outlives=True),
 }
 """By table; in any other table all expired rows are deleted."""
 
@@ -73,11 +77,9 @@ def delete_expired(own: RustTable, current: TableFiles, groups: RustTable | None
     definition = table(own.location.name)
     time, cutoff = str(definition.expires_by), datetime.now(timezone.utc) - timedelta(days=days)
     condition = f"{own.own_rows} AND {time} < {time_literal(cutoff)}"
-    query = QueryBuilder().register("t", current.table)
-    if groups:
-        query.register("groups_of_all_clusters", groups.open())
-    (count,) = to_arrow(query.execute(f"SELECT count(*) AS n FROM t WHERE {condition}"))["n"].to_pylist()  # noqa: S608 - quoted
-    kept = _find_kept(query, own, condition) if count and groups else []
+    counted = query_bounded(f"SELECT count(*) AS n FROM t WHERE {condition}", t=current.table)  # noqa: S608 - quoted
+    (count,) = counted.read_all()["n"].to_pylist()
+    kept = _find_kept(current.table, groups.open(), own, condition) if count and groups else []
     key = [name for name in definition.key if name != CLUSTER]
     is_kept = {tuple(row[name] for name in key) for row in kept}
 
@@ -107,7 +109,7 @@ def delete_expired(own: RustTable, current: TableFiles, groups: RustTable | None
 def _read(content: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
     """Yield the rows of a file in parts, each small enough for the memory."""
     for batch in content.iter_batches(_ROWS, columns=columns, use_threads=False):
-        yield pa.Table.from_batches([batch])
+        yield with_plain_types(pa.Table.from_batches([batch]))  # Arrow filters no maps of delta-rs' string views
 
 
 def _expired(rows: pa.Table, time: str, cutoff: datetime) -> pa.BooleanArray:
@@ -116,7 +118,7 @@ def _expired(rows: pa.Table, time: str, cutoff: datetime) -> pa.BooleanArray:
     return pc.fill_null(pc.less(times, pa.scalar(cutoff, times.type)), False)  # noqa: FBT003 - the value of Arrow
 
 
-def _find_kept(query: QueryBuilder, own: RustTable, condition: str) -> list[dict[str, Any]]:
+def _find_kept(expiring: DeltaTable, groups: DeltaTable, own: RustTable, condition: str) -> list[dict[str, Any]]:
     """Return the rows to keep among the expired rows of a table, which match `condition`. Raises delta-rs' errors."""
     kept = _KEPT.get(own.location.name)
     if kept is None:
@@ -126,7 +128,8 @@ def _find_kept(query: QueryBuilder, own: RustTable, condition: str) -> list[dict
         f"FROM t WHERE {condition} AND {kept.candidates}"
     )
     of_groups = f"group_id IN (SELECT group_id FROM groups_of_all_clusters WHERE {own.own_rows})"  # noqa: S608 - as above
+    of_groups = "true" if kept.outlives else of_groups
     names = ", ".join(f'"{name}"' for name in table(own.location.name).key)
     found = f"SELECT {names} FROM ({ranked}) WHERE _rank = 1 AND {kept.condition} AND {of_groups}"  # noqa: S608 - as above
-    rows: list[dict[str, Any]] = to_arrow(query.execute(found)).to_pylist()
+    rows: list[dict[str, Any]] = query_bounded(found, t=expiring, groups_of_all_clusters=groups).read_all().to_pylist()
     return rows

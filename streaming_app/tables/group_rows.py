@@ -37,8 +37,8 @@ from streaming_app.tables.group_files import (
     spans_of,
 )
 from streaming_app.tables.object_store import REQUESTS, read_file
-from streaming_app.tables.reader import quote
-from streaming_app.tables.rust_table import SORT_MEMORY, CommitOptions, RustTable
+from streaming_app.tables.reader import query_bounded, quote
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_files import TableFiles
 from streaming_app.threads import in_parallel
 
@@ -238,11 +238,9 @@ class _Files:
         if not _is_large(span):
             yield self.rows(span).combine_chunks().sort_by("group_id")
             return
-        builder = QueryBuilder().register("groups", self._groups)
-        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
         condition = f"{self._own.own_rows} AND {_condition(span)}"
         query = f"SELECT * FROM groups WHERE {condition} ORDER BY group_id"  # noqa: S608 - quoted
-        for batch in pa.RecordBatchReader.from_stream(builder.execute(query)):
+        for batch in query_bounded(query, groups=self._groups):
             yield _conform(pa.Table.from_batches([batch]), self._schema)
 
     def _rows(self, file: GroupFile) -> pa.Table:

@@ -1,12 +1,11 @@
-"""The tables of verdicts, and the requests of people to end a problem. delta-rs reads and writes the tables."""
+"""The table of verdicts, and the requests of people to end a problem. delta-rs reads and writes it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -14,8 +13,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.chunks import chunks
 from streaming_app.errors import WarehouseError
-from streaming_app.health.board import Change
-from streaming_app.health.verdict import Verdict
+from streaming_app.health.verdict import Verdict, pending_of
 from streaming_app.tables.arrow import to_rows
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
@@ -25,46 +23,45 @@ from streaming_app.tables.request_files import RequestFiles
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import digest
 
-HEALTH, HISTORY = "group_health", "group_health_history"
-_OF_CHANGE = [name for name in table(HISTORY).key if name != "cluster"]
+HISTORY = "group_health_history"
 _SUFFIX, _NAME_CHARACTERS = ".json", 24
 _WRITTEN = 20_000  # rows per commit: a first evaluation has one row for each group
-_REMOVED = "removed"  # exists only in the source of the merge, which deletes rows with this verdict
+_LATER = timedelta(microseconds=1)
 
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one object for up to a million groups
 
 
 class HealthRow(NamedTuple):
-    """A row of `group_health`."""
+    """A row of `group_health_history`; the newest one of a group is its row of `group_health`."""
 
     group_id: str
     verdict: Verdict
-    incident_id: str | None
-    inputs_age: int | None
+    at: datetime
+    """When something in the row changed."""
     labels: Mapping[str, str] = _NO_LABELS
+    is_end: bool = False
+    """Whether the group, which was deleted, has no verdict from then on."""
 
 
-class HealthTables:
-    """The verdicts of the groups of one cluster. Methods that write raise OSError."""
+class HealthTable:
+    """The verdicts of the groups of one cluster."""
 
     def __init__(self, warehouse: Location | Path, cluster: str, fence: Fence | None = None) -> None:
         self._warehouse = Location.of(warehouse)
-        names = (HEALTH, HISTORY)
-        self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in names}
-        self._is_new = False  # True: no verdict is stored, so rows are appended, which is faster than to merge them
-        self._is_certain = False  # False: an earlier run, or a failed append, may have written changes
+        self._history = RustTable(self._warehouse / HISTORY, cluster, fence)
+        self._is_certain = False  # False: a failed append may have written rows
+        self._newest = dict[str, datetime]()  # of groups whose newest row is later than their verdict
 
     def rows(self) -> Iterator[HealthRow]:
-        """Yield the stored rows. Raises WarehouseError."""
-        columns = ", ".join(f'"{column}"' for column in table(HEALTH).names)
-        query = f"SELECT {columns} FROM {HEALTH} WHERE {self._tables[HEALTH].own_rows}"  # noqa: S608 - our own names
+        """Yield the newest row of each group that has a verdict. Raises WarehouseError."""
+        query = f"SELECT * FROM group_health WHERE {self._history.own_rows}"  # noqa: S608 - our own names
         texts, evidence = dict[str, str](), dict[str | None, Mapping[str, Any]]()  # most groups share these values
-        self._is_new = self._is_certain = True
         for row in chain.from_iterable(map(to_rows, WarehouseReader(self._warehouse).slices(query))):
-            self._is_new = self._is_certain = False
             if (text := row["evidence"]) not in evidence:
                 evidence[text] = json.loads(text or "{}")
+            if row["changed_at"] > row["judged_at"]:
+                self._newest[row["group_id"]] = row["changed_at"]
             yield HealthRow(
                 row["group_id"],
                 Verdict(
@@ -78,61 +75,60 @@ class HealthTables:
                     row["losing_at"],
                     row["inputs_at"],
                 ),
-                row["incident_id"],
-                row["inputs_age"],
+                row["changed_at"],
                 row["labels"] or _NO_LABELS,
             )
-
-    def save(self, rows: Iterable[HealthRow], gone: Collection[str], now: datetime) -> None:
-        """Insert or update these rows; delete the rows of groups in `gone`."""
-        health = self._tables[HEALTH]
-        is_new, self._is_new = self._is_new, False
-        for some in chunks(rows, _WRITTEN):
-            if is_new:
-                health.append(health.to_table([_to_row(one, now) for one in some if one.group_id not in gone]))
-            else:
-                new = [_to_row(one, now, is_gone=one.group_id in gone) for one in some]
-                health.merge(health.to_table(new), ["group_id"], f"s.verdict = '{_REMOVED}'")
-
-    def append_changes(self, changes: Sequence[Change]) -> None:
-        """Add verdict changes to the history, each once, even if an earlier call failed after it had written."""
-        if not changes:
-            return
-        is_certain, self._is_certain = self._is_certain, False
-        for some in chunks(changes, _WRITTEN):
-            of_changes = [{**_common(one.verdict), "at": one.at, "group_id": one.group_id} for one in some]
-            history = self._tables[HISTORY]
-            rows = history.to_table(of_changes)
-            if is_certain:
-                history.append(rows)
-            else:
-                history.merge(rows, _OF_CHANGE)
         self._is_certain = True
 
+    def append(self, rows: Sequence[HealthRow]) -> None:
+        """Add rows, each once, also after a call that failed when it had written. Raises OSError.
 
-def _common(one: Verdict) -> dict[str, Any]:
-    evidence = json.dumps(one.evidence, default=str)
+        A row gets a later time than the one before of its group, so that the newest is the last one.
+        """
+        newest, later = dict[str, datetime](), list[HealthRow]()
+        for row in rows:
+            before = newest.get(row.group_id) or self._newest.get(row.group_id)
+            # a group that has just been created again may get a verdict that is older than now
+            at = row.verdict.at + _LATER if row.is_end else row.at
+            at = newest[row.group_id] = at if before is None or at > before else before + _LATER
+            later.append(row if at is row.at else row._replace(at=at))
+        is_certain, self._is_certain = self._is_certain, False
+        for some in chunks(later, _WRITTEN):
+            new = self._history.to_table(map(_to_row, some))
+            if is_certain:
+                self._history.append(new)
+            else:
+                self._history.merge(new, _KEY)
+        self._is_certain = True
+        for row in later:
+            if row.at > row.verdict.at and not row.is_end:
+                self._newest[row.group_id] = row.at
+            else:
+                self._newest.pop(row.group_id, None)
+
+
+_KEY = [name for name in table(HISTORY).key if name != "cluster"]
+
+
+def _to_row(row: HealthRow) -> dict[str, Any]:
+    one = row.verdict
+    pending = pending_of(one)
     return {
+        "group_id": row.group_id,
+        "at": row.at,
         "verdict": one.verdict,
         "severity": one.severity,
         "since": one.since,
         "why": one.why,
-        "evidence": evidence,
-    }
-
-
-def _to_row(row: HealthRow, now: datetime, *, is_gone: bool = False) -> dict[str, Any]:
-    one = row.verdict
-    return {
-        "group_id": row.group_id,
-        **_common(replace(one, verdict=_REMOVED) if is_gone else one),
+        "evidence": json.dumps(one.evidence, default=str),
         "judged_at": one.at,
         "caught_up_at": one.caught_up_at,
         "losing_at": one.losing_at,
-        "incident_id": row.incident_id,
-        "labels": list(row.labels.items()),
+        "pending_verdict": pending and pending[0],
+        "pending_at": pending and pending[1],
         "inputs_at": one.facts_at,
-        "inputs_age": None if one.facts_at is None else max(0, round((now - one.facts_at).total_seconds())),
+        "labels": list(row.labels.items()),
+        "is_end": row.is_end,
     }
 
 

@@ -20,6 +20,9 @@ from streaming_app.tables.location import Location
 _MISSED_HEARTBEATS = 3  # on a busy machine; after more, the job counts as not running
 _SLACK_SECONDS = 5
 _SUFFIX = ".running.json"
+_SHORTEST_GAP, _KEPT_FOR, _MOST_GAPS = timedelta(minutes=1), timedelta(days=31), 200
+Gap = tuple[datetime, datetime]
+"""A time in which the job did not run, or did not reach the end of the topic: nothing was known then."""
 
 
 class HeartbeatRecord(BaseModel):
@@ -42,6 +45,8 @@ class HeartbeatRecord(BaseModel):
     """Since when the job knows that the cluster stores topology descriptions."""
     descriptions_removed_at: datetime | None = None
     """When the job first saw that the brokers have no plugin for them."""
+    gaps: tuple[Gap, ...] = ()
+    """Those that are over, the oldest first: for a month, and the newest ones if there are many."""
     pid: int = Field(default_factory=os.getpid)
     host: str = Field(default_factory=socket.gethostname)
 
@@ -59,6 +64,14 @@ class HeartbeatRecord(BaseModel):
     def alive_for(self) -> timedelta:
         """How long after this heartbeat the job counts as alive."""
         return timedelta(seconds=_MISSED_HEARTBEATS * self.every_seconds + _SLACK_SECONDS)
+
+    def gaps_until(self, time: datetime | None) -> tuple[Gap, ...]:
+        """Return the gaps up to a time at which the job was at the end of the topic, or a reader asks."""
+        known, longest = self.facts.caught_up_at, max(self.alive_for, _SHORTEST_GAP)
+        if known is None or time is None:
+            return self.gaps
+        found = (*self.gaps, (known, time)) if time - known > longest else self.gaps
+        return tuple(one for one in found[-_MOST_GAPS:] if time - one[1] < _KEPT_FOR)
 
 
 def heartbeat_path(warehouse: Location | Path, cluster: str) -> Location:

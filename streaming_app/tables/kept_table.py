@@ -9,9 +9,9 @@ no gaps, and no two commits have the same content. So if both hold, the handle i
 If there is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or
 restored from a copy, its log was cleaned up, a request failed) the table is opened again.
 
-Readers share a handle. A writer takes the handle for itself: what the writer has checked (see `fence` and `Batch`) must
-hold for the version on which its commit is based, so nobody else may update the handle. After an error the handle is
-dropped, since the commit may have succeeded.
+Readers share a handle. A writer takes the handle for itself: what the writer has checked (see `fence` and `BatchId`)
+must hold for the version on which its commit is based, so nobody else may update the handle. After an error the handle
+is dropped, since the commit may have succeeded.
 
 The newest transaction of an application is known from the first read, and from the content of later commits.
 

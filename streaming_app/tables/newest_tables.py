@@ -1,9 +1,14 @@
 """Writes `offset_commits` and `group_records`. Views select the newest row of each key from them.
 
-The job only appends rows, so an older record cannot replace a newer one. The log of a table has the number of the batch
-with each append, so a repeated batch appends nothing. What a new query will read again is marked: the offset of the row
-falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and nothing is there
-twice. Among themselves, marked rows keep their order.
+The job only appends rows, so an older record cannot replace a newer one. What a new query will read again is marked:
+the offset of the row falls far below 0. So the row stands until a row of its key is appended, whatever its offset, and
+nothing is there twice. Among themselves, marked rows keep their order.
+
+The log of a table has the number of the batch with each append, so a repeated batch appends nothing. The views could do
+without: DISTINCT makes `offsets` a quarter slower. But users read these tables, too. A job that is killed in a batch
+would leave each of its rows twice, after a first start those of all keys, until a compaction. No way would go either:
+the history of the same batch needs the number. And since Delta skips a number that it has, a checkpoint that is older
+than the tables must be noticed (`stream.table_versions`).
 
 A compaction keeps only the newest row of each key. It drops tombstones together with the rows that they deleted. If a
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
@@ -16,13 +21,12 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from deltalake import QueryBuilder
 
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.tables.data_files import encode_file, write_file
 from streaming_app.tables.definitions import table
-from streaming_app.tables.reader import of_groups, time_literal
-from streaming_app.tables.rust_table import SORT_MEMORY, Batch
+from streaming_app.tables.reader import of_groups, query_bounded, time_literal
+from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
 _BELOW = 1 << 62  # a marked row has an offset that is lower by this
-_FILE_ROWS = 250_000  # of a compacted file
+_FILE_BYTES = 32 << 20  # of Arrow, in a compacted file: 200,000 commits, or a few hundred members of large groups
 _TAIL_ROWS = 200_000  # that are appended before a compaction at least, however small the table is
 
 
@@ -57,7 +61,7 @@ class NewestTables:
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
-    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: Batch) -> None:
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: BatchId) -> None:
         """Append rows, or the rows of files, of a batch exactly once. Raises OSError.
 
         Where much was appended, the table is maintained sooner.
@@ -88,24 +92,15 @@ class NewestTables:
         rows: list[dict[str, Any]] = self._writer.table(RECORDS).select(columns, where).to_pylist()
         return rows
 
-    def find_keys(self, name: str, columns: Sequence[str], offsets: Iterable[int], where: str) -> set[tuple[Any, ...]]:
-        """Return the values of `columns` in the rows that have one of these offsets and match `where`."""
-        names = ", ".join(f'"{column}"' for column in columns)
-        of_offsets = f'"offset" IN ({", ".join(map(str, offsets)) or "NULL"})'
-        rows = self._writer.table(name).select(names, f"{where} AND {of_offsets}").to_pylist()
-        return {tuple(row.values()) for row in rows}
-
     def compact(self, name: str, current: TableFiles) -> None:
         """Keep only the newest row of each key. That rewrites all of the table, so it waits until there is enough.
 
-        Rows that are appended meanwhile stay, in files of their own.
+        Rows that are appended meanwhile stay, in files of their own. The others come sorted by group.
         """
         own, files = self._writer.table(name), current.files()
         if not current.has_grown and len(files) < MAINTAINED_AFTER:
             return
-        builder = QueryBuilder().register("t", current.table)
-        builder.execute(f"SET datafusion.runtime.memory_limit = '{SORT_MEMORY}'").read_all()
-        newest = pa.RecordBatchReader.from_stream(builder.execute(self._newest_rows(name, own.own_rows)))
+        newest = query_bounded(self._newest_rows(name, own.own_rows), t=current.table)
         added = [write_file(own.location, own.cluster, encode_file(rows)) for rows in _parts(newest, own.schema())]
         current.replace(files, added)
 
@@ -122,12 +117,12 @@ class NewestTables:
 
 def _parts(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield rows in parts of a file's size."""
-    some, size = list[pa.RecordBatch](), 0
+    some, size = list[pa.Table](), 0
     for batch in rows:
-        some.append(batch)
-        size += batch.num_rows
-        if size >= _FILE_ROWS:
-            yield pa.Table.from_batches(some).cast(schema)
+        some.append(pa.Table.from_batches([batch]).cast(schema))
+        size += some[-1].nbytes
+        if size >= _FILE_BYTES:
+            yield pa.concat_tables(some)
             some, size = [], 0
-    if size:
-        yield pa.Table.from_batches(some).cast(schema)
+    if some:
+        yield pa.concat_tables(some)

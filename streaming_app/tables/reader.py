@@ -24,7 +24,7 @@ from streaming_app.tables.definitions import (
     table,
     view_sql,
 )
-from streaming_app.tables.formats import BEFORE, THIS, is_older, why_refused
+from streaming_app.tables.formats import BEFORE, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
@@ -34,6 +34,8 @@ from streaming_app.threads import in_thread
 Row = dict[str, Any]
 """A row of a query's result, by column."""
 _SLICE_ROWS = 10_000
+SORT_MEMORY = "256M"
+_SORTED_ROWS = 1_000  # at a time: four files of `groups`
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # in a query: a word that is no table costs only a lookup
 _EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+", re.IGNORECASE | re.DOTALL)
@@ -44,8 +46,20 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
-_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
+_REMOVED = {
+    "incidents": "alerts, which has one row for each problem, with its `cause`",
+    "group_lag": "lag_sums WHERE summed_by = 'group'",
+    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
+    "task_lag": "lag_sums WHERE summed_by = 'task'",
+    "incident_id": "alert_id",
+    "inputs_age": "inputs_at, the time of the facts",
+    "status": "offset_status in lag: it says what offsets prove, and the verdict of the group judges",
+    "status_since": "offset_status_since",
+    "behind_since": "waits_since",
+}
+"""What 0.4 has instead of a view or a column of 0.3."""
+_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
@@ -63,9 +77,13 @@ class WarehouseReader:
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
-        """Start to open tables in parallel that will be read: in a store, each needs several requests in turn."""
-        if not self._location.is_local and names:
-            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in names}
+        """Start to open in parallel the tables that will be read, or that these views read.
+
+        In a store, each needs several requests in turn.
+        """
+        if not self._location.is_local:
+            new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
+            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in new}
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -134,7 +152,7 @@ class WarehouseReader:
         """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
-            self.open_ahead(*(_stored(named) - self._opened.keys() - self._ahead.keys()))
+            self.open_ahead(*named)
             for name in named:
                 self._open(name)
 
@@ -143,12 +161,8 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
-        found = _NO_FIELD.search(text)
-        column = found[1] if found else ""
-        for name in sorted(self._known):
-            if (instead := table(name).gone.get(column)) is not None:
-                use = f": use {instead}" if instead else ""
-                return WarehouseError(f"The query failed: the column {column} of {name} went with {THIS}{use}")
+        if (missing := _MISSING.search(text)) and (name := missing[1] or missing[2]) in _REMOVED:
+            return WarehouseError(f"There is no {name} since 0.4: instead there is {_REMOVED[name]}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:
@@ -208,6 +222,25 @@ def query_table(location: Location, sql: str) -> pa.Table:
     """Return the result of a query of one table, named `t` in the query. Raises delta-rs' errors."""
     builder = QueryBuilder().register("t", newest_table(location))
     return to_arrow(builder.execute(sql))
+
+
+def query_bounded(sql: str, **tables: DeltaTable) -> pa.RecordBatchReader:
+    """Return the rows of a query of any size: what it sorts beyond `SORT_MEMORY` goes to temporary files.
+
+    DataFusion gives memory to whoever asks first: of two sorts side by side, one found none to begin its file. And a
+    row may have 100 kB. So there is one sort, and it has few rows at a time. Raises delta-rs' errors, also while rows
+    are read.
+    """
+    builder = QueryBuilder()
+    for name, opened in tables.items():
+        builder.register(name, opened)
+    for setting in (
+        f"runtime.memory_limit = '{SORT_MEMORY}'",
+        "execution.target_partitions = 1",
+        f"execution.batch_size = {_SORTED_ROWS}",
+    ):
+        builder.execute(f"SET datafusion.{setting}").read_all()
+    return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
 
 def open_table(location: Location) -> DeltaTable:

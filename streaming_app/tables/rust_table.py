@@ -53,11 +53,9 @@ Opened = Callable[[Location], AbstractContextManager[KeptTable]]
 """Gives the newest version of a table to a writer."""
 
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
-SORT_MEMORY = "256M"
-"""Of a query that sorts rows of any number; what it sorts beyond that goes to temporary files."""
 
 
-class Batch(NamedTuple):
+class BatchId(NamedTuple):
     """Identifies a batch to Delta, which keeps it in the log together with the rows."""
 
     writers: Sequence[str]
@@ -65,7 +63,7 @@ class Batch(NamedTuple):
     number: int
     """The number of the batch; the numbers of a writer only grow."""
 
-    def of_table(self, name: str) -> Batch:
+    def of_table(self, name: str) -> BatchId:
         """Return the batch as a table notes it: another table may have it, or not."""
         return self._replace(writers=[f"{writer}-{name}" for writer in self.writers])
 
@@ -201,7 +199,7 @@ class RustTable:
         """Return the number of rows, of all clusters; from the log, in milliseconds. Raises delta-rs' errors."""
         return int(pc.sum(pa.table(self.open().get_add_actions())["num_records"]).as_py() or 0)
 
-    def append(self, rows: pa.Table | Sequence[EncodedFile], batch: Batch | None = None, weight: int = 1) -> int:
+    def append(self, rows: pa.Table | Sequence[EncodedFile], batch: BatchId | None = None, weight: int = 1) -> int:
         """Append rows, or those of files, of a batch exactly once; return the version of the table."""
         if isinstance(rows, pa.Table):  # in a store this takes fewer requests than a file of our own
             return self.change(
@@ -273,7 +271,7 @@ class RustTable:
 
         return self.change(write)
 
-    def change(self, write: Write, batch: Batch | None = None, weight: int = 1) -> int:
+    def change(self, write: Write, batch: BatchId | None = None, weight: int = 1) -> int:
         """Call `write` with the table, again after a conflict; return the version that the table then has.
 
         It is not called for a batch that is noted as written. `weight` is for how many commits it counts.
@@ -296,7 +294,7 @@ class RustTable:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows
 
     def _attempt(
-        self, write: Write, batch: Batch | None, opened: Opened, transactions: Sequence[Transaction] | None = None
+        self, write: Write, batch: BatchId | None, opened: Opened, transactions: Sequence[Transaction] | None = None
     ) -> int:
         def once() -> int:
             with opened(self.location) as kept:
@@ -347,7 +345,7 @@ class RustTable:
                 new = own_files(kept, self.cluster)
             self._follow({reader: one for reader, one in {**self.files}.items() if one == files}, new)
 
-    def _commit(self, batch: Batch | None, files: OwnFiles | None) -> CommitOptions:
+    def _commit(self, batch: BatchId | None, files: OwnFiles | None) -> CommitOptions:
         own = [self._fence.transaction()] if self._fence else []
         counted = [Transaction(changes_of(self.cluster), (files.changes or 0) + 1)] if files else []
         return _commit([*own, *counted, *(batch.transactions if batch else ())])

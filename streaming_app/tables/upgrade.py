@@ -25,6 +25,7 @@ from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
 from streaming_app.tables.file_moves import move_files, root_files
 from streaming_app.tables.formats import BEFORE, THIS, is_older
 from streaming_app.tables.reshape import RESHAPES, has_old_shape, reshape
+from streaming_app.tables.verdict_moves import find_verdicts, move_verdicts
 from streaming_app.text import count, megabytes
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _rows_to_reshape(table: DeltaTable, name: str) -> Work:
 STEPS = (
     UpgradeStep(2, None, _files_to_move, move_files),
     *(UpgradeStep(2, (one,), partial(_rows_to_reshape, name=one), lambda own, _: reshape(own)) for one in RESHAPES),
+    UpgradeStep(2, ("group_health_history",), lambda history: Work(find_verdicts(history)), move_verdicts),
 )
 
 

@@ -32,7 +32,7 @@ from streaming_app.section import read_secret_file
 from streaming_app.text import split_address
 
 TRUSTED_TYPES_POLICY = "streams-groups"
-"""The only policy of Trusted Types that page.js creates: it passes the URL of the worker, and no HTML."""
+"""The only policy of Trusted Types, see workers.js: it passes the URLs of workers, and the drawing of one of them."""
 PAGE_CSP = "; ".join(
     (
         "default-src 'none'",

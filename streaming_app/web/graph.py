@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.text import count, digest
-from streaming_app.web.lag import Lag, sum_of
 from streaming_app.web.words import number
 
 FOLDED_ABOVE = 60
@@ -45,8 +45,6 @@ class Node:
     """The name as it is shown."""
     lines: list[str] = field(default_factory=list)
     """More lines in the node. They may change without a new layout."""
-    facts: list[tuple[str, str]] = field(default_factory=list)
-    """The page shows these when the node is selected."""
     box: str | None = None
     """Id of the box around it."""
     tone: str = ""
@@ -54,7 +52,7 @@ class Node:
     internal: bool = False
     """A changelog topic or a store: the reader may hide it."""
     href: str | None = None
-    """A page about it, as a relative URL."""
+    """A page about it, or its rows, as a relative URL."""
     holds: list[str] = field(default_factory=list)
     """Of a closed box, the names of the nodes in it; empty in a huge picture."""
     counts: str = "node"
@@ -78,8 +76,7 @@ def _closed(box: Node, nodes: Sequence[Node], *, has_names: bool) -> dict[str, A
     """Return what the node of a closed box shows of the nodes in it."""
     counted = sum(box.counts in {one.kind, "node"} for one in nodes)
     names = [one.name for one in nodes] if has_names else []
-    fields = {"facts": box.facts, "tone": box.tone, "href": box.href}
-    return {"lines": [count(counted, box.counts), *box.lines], "holds": names, **fields}
+    return {"lines": [count(counted, box.counts), *box.lines], "holds": names, "tone": box.tone}
 
 
 @dataclass

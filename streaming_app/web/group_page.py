@@ -13,33 +13,32 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, RESTORING, TaskCopy
+from streaming_app.groups.task_copies import ACTIVE, TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
 from streaming_app.lag.statuses import OK as NOTHING_WAITS
-from streaming_app.queries.behind import behind_series, lag_at
+from streaming_app.queries.behind import behind_series, lag_at, lags_at
 from streaming_app.queries.facts import read_group_facts
 from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
-from streaming_app.queries.history import group_at, parse_tasks, read_assignments, read_events, task_spells
+from streaming_app.queries.history import group_at, parse_tasks, read_events
+from streaming_app.queries.lag import lags_by, sum_of
 from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
 from streaming_app.queries.topology_diff import diff_topologies, topology_at
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
+from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.lag import lag_by, sum_of
 from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.tracks import (
     DRAWN_KINDS,
-    HeldSince,
     Scale,
     behind_track,
     event_tracks,
     merged_verdicts,
-    restore_track,
     stacked,
     ticks,
     verdict_track,
@@ -88,6 +87,7 @@ def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[s
     return {
         "row": row,
         "lag": lag_rows(reader, cluster, group_id),
+        "lags": lags_by(reader, cluster, group_id),
         "copies": read_copies(reader, own),
         "topics": read_topics(reader, cluster, [row])[group_id],
         "described": next(iter(described), None),
@@ -130,7 +130,8 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
         "assignments": [*_assignments(group)],
     }
     row = {**dict.fromkeys(table("groups").names), **group, **epochs, **members, "subtopologies": parts}
-    return {"row": row, "lag": lag_at(reader, cluster, group_id, at), "knows_topology": known is not None}
+    lag, lags = (read(reader, cluster, group_id, at) for read in (lag_at, lags_at))
+    return {"row": row, "lag": lag, "lags": lags, "knows_topology": known is not None}
 
 
 def _assignments(group: Row) -> Iterator[Row]:
@@ -172,126 +173,116 @@ def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetim
     return read_problems(reader, f"{of_group(cluster, group_id)} AND {where}")
 
 
-def _held_since(reader: WarehouseReader, cluster: str, group_id: str, members: tuple[str, ...]) -> HeldSince:
-    """Return since when these members have their active tasks, by task and member."""
-    spells = task_spells(read_assignments(reader, cluster, group_id, members))
-    active = [one for one in spells if one["role"] == ACTIVE and one["until"] is None]
-    return {(one["task"], one["member_id"]): one["since"] for one in active}
-
-
 # --- Values for the templates -----------------------------------------------------------------------------------------
 
 
-def group_page(snapshot: Snapshot, known: Mapping[str, Any], window: Window) -> dict[str, Any]:
+def gaps_of(snapshot: Snapshot, now: datetime) -> tuple[Gap, ...]:
+    """Return when nothing was known of the groups of a cluster, up to now."""
+    return snapshot.heartbeat.gaps_until(now) if snapshot.heartbeat else ()
+
+
+def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Gap]) -> dict[str, Any]:
     """Return the page of a streams group; `known` is from `group_now`. Raises WarehouseError."""
-    row, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
+    row, topics, described = known["row"], known["topics"], known["described"]
     group_id, ask = row["group_id"], snapshot.ask
-    summary = snapshot.groups.get(group_id, NOTHING_KNOWN)
-    begin, end = bounds(window)
-    listed = ask(_listed, group_id, *((None, None) if window.selected else (begin, end)))
-    judged = _judged(snapshot, summary, group_id, window)
+    begin, end = (None, None) if window.selected else bounds(window)
+    one = snapshot.groups.get(group_id, {**NOTHING_KNOWN, "group_id": group_id})
     then = ask(then_of_group, group_id, window.until) if window.until else None
-    present = _shown(row, lag, topics, known["copies"])
-    began = summary["since"] or row["state_since"] or row["updated_at"] or snapshot.read_at
+    present = _shown(known, topics, known["copies"])
     return {
         **known,
-        "one": summary,
-        "alerts": alerts_by_rule(one for one in snapshot.alerts if one.group_id == group_id),
-        **_to_do(snapshot, summary),
+        **_answers(snapshot, one, known["lag"], one["since"] or row["state_since"]),
         "present": present,
         "then": then,
-        "shown": _shown(then["row"], then["lag"]) if then else present,
-        "then_verdict": next((one for one in reversed(judged) if window.until and one["at"] <= window.until), None),
-        "events": listed,
+        "shown": _shown(then) if then else present,
+        "events": ask(_listed, group_id, begin, end),
         "described_text": status_text(described) if described else None,
         "nodes": node_rows(described) if described else [],
-        "behind": behind_tasks(lag),
-        "changes": ask(changes_before, group_id, began),
         "sizes": {(one.subtopology_id, one.name): one.text for one in topics if one.text},
         "by_pattern": [one for one in topics if one.kind == BY_PATTERN],
-        "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
-        **_history(snapshot, group_id, window, judged, row=row, copies=known["copies"]),
+        **_history(snapshot, one, window, gaps, members=row["member_count"] or 0),
+    }
+
+
+def other_group_page(snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap]) -> dict[str, Any]:
+    """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
+    lag = snapshot.ask(lag_rows, one["group_id"])
+    return {
+        **_answers(snapshot, one, lag, one["since"]),
+        "lag": lag[:SHOWN_LAG],
+        "lag_partitions": len(lag),
+        "members": snapshot.ask(other_members, ((one["group_id"], one["group_type"]),))[:SHOWN_MEMBERS],
+        **_history(snapshot, one, window, gaps),
+    }
+
+
+def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime | None) -> dict[str, Any]:
+    """Return what the first screen of a group shows; `since` is when what it is in began."""
+    return {
+        "one": one,
+        **_to_do(snapshot, one),
+        "behind": behind_tasks(lag),
+        "changes": snapshot.ask(changes_before, one["group_id"], since or one["updated_at"] or snapshot.read_at),
+        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == one["group_id"]),
     }
 
 
 def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
-    """Return the next step about the open problem with the health of a group, as parts of text and code, and a command.
+    """Return the next step about the problem with the health of a group, as parts of text and code, and a command.
 
     The command is the first one in the step, else the one that says why.
     """
-    health = (it for it in snapshot.alerts if it.group_id == one["group_id"] and it.subject == HEALTH)
-    problem = next((it for it in health if it.state == FIRING), None)
+    group_id = one["group_id"]
+    problem = next((it for it in snapshot.alerts if it.group_id == group_id and it.subject == HEALTH), None)
     if problem is None:
         return {"step": (), "command": None}
     _, step = next_step(problem, one)
     parts = step.split("`")  # code is between backticks
     commands = (part for part in parts[1::2] if part.startswith(("streams-groups ", "kafka-")) and " " in part)
-    why = f"streams-groups why --group {shlex.quote(one['group_id'])} --cluster {shlex.quote(snapshot.cluster)}"
+    why = f"streams-groups why --group {shlex.quote(group_id)} --cluster {shlex.quote(snapshot.cluster)}"
     return {"step": parts, "command": next(commands, why)}
 
 
-def _shown(
-    row: Row, lag: Sequence[Row], topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()
-) -> dict[str, Any]:
-    """Return what the page shows in the same way of a group now and then, from a row of `groups` and rows of `lag`."""
+def _shown(known: Row, topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()) -> dict[str, Any]:
+    """Return what the page shows in the same way of a group now and then, from `group_now` or `then_of_group`."""
+    row, lag = known["row"], known["lag"]
     tasks = with_copies(row["assignments"] or (), copies)
     return {
         "row": row,
-        "matrix": task_matrix(row["members"] or (), tasks, lag_by(lag, "task_id")),
+        "matrix": task_matrix(row["members"] or (), tasks, known["lags"]["task_id"]),
         "members": [*islice(_members(row, topics), SHOWN_MEMBERS)],
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
-        "lag_sum": sum_of(lag_by(lag, "topic").values()),
+        "lag_sum": sum_of(known["lags"]["topic"].values()),
     }
 
 
-def other_group_page(snapshot: Snapshot, one: Row, window: Window) -> dict[str, Any]:
-    """Return the page of a group of another type; `one` is its row. Raises WarehouseError."""
-    group_id, lag = one["group_id"], snapshot.ask(lag_rows, one["group_id"])
-    to_do = _to_do(snapshot, one)
-    judged = _judged(snapshot, one, group_id, window)
-    return {
-        "one": one,
-        **to_do,
-        "alerts": alerts_by_rule(alert for alert in snapshot.alerts if alert.group_id == group_id),
-        "lag": lag[:SHOWN_LAG],
-        "lag_partitions": len(lag),
-        "members": snapshot.ask(other_members, ((group_id, one["group_type"]),))[:SHOWN_MEMBERS],
-        **_history(snapshot, group_id, window, judged),
-    }
-
-
-def _history(  # noqa: PLR0913 - what is known of a group
-    snapshot: Snapshot,
-    group_id: str,
-    window: Window,
-    judged: Sequence[Row],
-    *,
-    row: Row | None = None,
-    copies: Sequence[TaskCopy] = (),
+def _history(
+    snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap], members: int | None = None
 ) -> dict[str, Any]:
-    """Return the tracks of a group in a window; `row` is the row of a streams group."""
-    scale, ask = Scale(window.begin, window.end), snapshot.ask
+    """Return the tracks of a group in a window, and its verdict at the instant; `members` of a streams group."""
+    scale, ask, group_id, until = Scale(window.begin, window.end, gaps), snapshot.ask, one["group_id"], window.until
     begin, end = bounds(window)
-    times = begin or window.begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    found = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
+    judged = merged_verdicts(found) or verdict_of_now(one)
+    times = begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
     mutes = [one for one in snapshot.mutes if one.pattern.matches(group_id)]
     tracks = [
         verdict_track(scale, judged, ask(_alerts, group_id, *times), mutes),
         behind_track(scale, ask(behind_series, group_id, *times), times),
     ]
     known_from = None
-    if row:
+    if members is not None:
         drawn, joined = ask(_events, group_id, begin, end)
         known = [one for one in drawn if scale.has(one["at"])]
         known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
-        members, *changes = event_tracks(scale, known, max(0, (row["member_count"] or 0) - joined), known_from)
-        restoring = tuple(one.member_id for one in copies if one.role == RESTORING)
-        since = ask(_held_since, group_id, restoring) if restoring else {}
-        assignments, topology = changes
-        tracks += [members, assignments, restore_track(scale, window, copies, since), topology]
+        tracks += event_tracks(scale, known, max(0, members - joined), known_from)
     shown = stacked(tracks)
     return {
         "window": window,
+        "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
+        "then_verdict": next((one for one in reversed(judged) if until and one["at"] <= until), None),
+        "then_gap": next((gap for gap in gaps if until and gap[0] <= until < gap[1]), None),
         "tracks": shown,
         "ticks": list(ticks(scale)),
         "height": shown[-1].y + shown[-1].height if shown else 0,
@@ -305,12 +296,6 @@ def bounds(window: Window) -> tuple[datetime, datetime | None]:
     if not window.selected:
         return window.begin, window.end
     return window.begin.replace(second=0, microsecond=0), None
-
-
-def _judged(snapshot: Snapshot, summary: Row, group_id: str, window: Window) -> list[Row]:
-    """Return the verdicts of a window, the oldest first, beginning with the last one before it."""
-    found = snapshot.ask(verdicts_between, (group_id,), *bounds(window)).get(group_id, ())
-    return merged_verdicts(found) or verdict_of_now(summary)
 
 
 def verdict_of_now(summary: Row) -> list[Row]:

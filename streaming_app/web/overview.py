@@ -15,13 +15,12 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from streaming_app.alerts.problem import INFO, severity_rank
+from streaming_app.alerts.problem import FIRING, INFO, Problem, severity_rank
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.health.verdict import BAD, OK, VERDICTS, WORST_FIRST
-from streaming_app.queries.groups import TYPES
+from streaming_app.health.verdict import BAD, OK, UNKNOWN, VERDICTS, WORST_FIRST
+from streaming_app.queries.lag import Lag, sum_of
+from streaming_app.queries.overview import STREAMS, TYPES
 from streaming_app.text import EPOCH, rank
-from streaming_app.web.lag import Lag, sum_of
-from streaming_app.web.snapshot import STREAMS
 from streaming_app.web.words import label_text
 
 Row = Mapping[str, Any]
@@ -33,6 +32,18 @@ SHOW = {
     MOVING_ONLY: "with tasks on the move",
     BEHIND_ONLY: "with lag, or unknown lag",
 }
+COLUMNS = {
+    "since": "For",
+    "day": "24 h",
+    "state": "State",
+    "lag": "Lag, offsets",
+    "time-lag": "Lag, time",
+    "members": "Members",
+    "tasks": "Tasks",
+    "deployed": "Deployed",
+    "description": "Description",
+}
+"""The columns of the list that a reader may leave out."""
 NOT_IN_LOG = "none"
 """The shown state of a classic group with members, which the log does not have."""
 _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_LOG, "Empty", "Dead")
@@ -45,9 +56,8 @@ _NOT_SEVERE = severity_rank(INFO)
 
 def _trouble(one: Row) -> tuple[Any, ...]:
     by_severity = _NOT_SEVERE  # severity info does not come before a verdict
-    if one["severity"] or one["alerts"]:
-        alert = one["alerts"][0].severity if one["alerts"] else None
-        by_severity = min(by_severity, *(severity_rank(each) for each in (one["severity"], alert) if each))
+    if levels := [each for each in (one["severity"], one["alert_severity"]) if each]:
+        by_severity = min(by_severity, *map(severity_rank, levels))
     by_verdict = rank(one["verdict"] or OK, WORST_FIRST)
     lag = -(one["lag_seconds"] or 0), -(one["lag"] or 0)
     return by_severity, by_verdict, one["is_new"], *lag, one["group_type"] != STREAMS, one["group_id"]
@@ -89,6 +99,8 @@ class Query:
     description: str = ""
     show: str = ""
     sort: str = "trouble"
+    without: frozenset[str] = frozenset()
+    """Columns that are not shown."""
     page: int = 1
 
     @classmethod
@@ -135,7 +147,7 @@ class Query:
     @property
     def filters(self) -> bool:
         """Whether the query leaves out groups."""
-        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster)
+        return self != Query(sort=self.sort, page=self.page, cluster=self.cluster, without=self.without)
 
 
 _KNOWN: Mapping[str, Collection[str]] = {
@@ -144,6 +156,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
     "state": _STATES,
     "show": SHOW,
     "sort": ORDERS,
+    "without": COLUMNS,
 }
 
 
@@ -152,10 +165,12 @@ def overview(
     query: Query,
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
+    alerts: Iterable[Problem] = (),
 ) -> dict[str, Any]:
     """Return the values for the template. If there are fewer pages than the query asks for, they are of the last page.
 
-    `search` finds groups by text other than their id, as `queries.groups` does: group id -> the found text.
+    `search` finds groups by text other than their id, as `queries.groups` does: group id -> the found text. Shown of
+    `alerts`, those of the cluster, are only their numbers.
     """
     found, text = search(query.q) if query.q else {}, query.q.casefold()
     every = list(groups)
@@ -195,9 +210,10 @@ def overview(
         "by_verdict": _counts((one["verdict"] for one in of_type), WORST_FIRST, query.health),
         "by_type": types if any(one["group_type"] != STREAMS for one in every) else {},
         "labels": sorted({label_text(label) for one in every for label in one["labels"]}),
-        "firing": Counter(alert.severity for one in every for alert in one["alerts"]),
+        "firing": Counter(one.severity for one in alerts if one.state == FIRING and one.group_id is not None),
         "moving": sum(one["moving"] or 0 for one in every),
         "troubled": sum(one["verdict"] in BAD for one in every),
+        "not_known": sum(one["verdict"] in {None, UNKNOWN} and one["state"] != DEAD for one in every),
         "found": {group_id: what for group_id, what in found.items() if text not in group_id.casefold()},
     }
 

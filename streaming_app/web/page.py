@@ -14,27 +14,33 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.queries.groups import search_groups
 from streaming_app.queries.health import verdicts_between
+from streaming_app.queries.output import as_json
+from streaming_app.queries.overview import STREAMS
 from streaming_app.queries.pipelines import read_pipelines
+from streaming_app.queries.user_sql import Limits as SqlLimits
+from streaming_app.queries.user_sql import Result, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
 from streaming_app.web.access import Access, AccessMiddleware
-from streaming_app.web.graph import Graph
+from streaming_app.web.graph import MAX_NODES, Graph
 from streaming_app.web.group_page import (
     alerts_by_rule,
+    gaps_of,
     group_now,
     group_page,
     hosts_of,
@@ -45,11 +51,11 @@ from streaming_app.web.group_page import (
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
-from streaming_app.web.render import COMPRESSED_FROM, Rendered, render
+from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import STREAMS, Snapshot, SnapshotSource
+from streaming_app.web.snapshot import Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
-from streaming_app.web.tracks import strip
+from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
 from streaming_app.web.words import group_query
 
@@ -58,6 +64,15 @@ _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continue
 _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
+_QUERIES = 2  # of readers, that run at a time
+_SQL_LIMITS, _JSON_LIMITS = SqlLimits(rows=1_000, size=1_000_000), SqlLimits(rows=10_000, size=5_000_000)
+_NOT_RUN = "0"
+_ROWS_OF = {
+    **dict.fromkeys(("topic", "unwritten", "repartition", "changelog"), ("lag", "topic")),
+    **dict.fromkeys(("source", "processor", "sink", "store"), ("description_nodes", "node")),
+    "subtopology": ("assignments", "subtopology_id"),
+}
+"""Kind of a node -> the view that has its rows, and the column that has its name."""
 _STRIP = timedelta(days=1)
 _NO_GROUP = "There is no such group in the tables of this cluster."
 _NO_EVENT = "The tables have no event of this group that is so old: the picture is that of now."
@@ -82,12 +97,14 @@ class Page:
         self._clusters = {source.cluster: (source, Live(source.current))}
         self._report_error = ReportOnce(report)
         self._rendering: dict[tuple[str, int], asyncio.Task[Rendered]] = {}
+        self._run_page, self._running = self._page(self._result, is_kept=False), threading.Semaphore(_QUERIES)
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
             Route("/pipelines", self._page(self._pipelines)),
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
+            Route("/sql", self._sql),
             Route("/events", self._events),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
             Mount("/static", StaticFiles(directory=STATIC)),
@@ -105,7 +122,9 @@ class Page:
         for _, live in self._clusters.values():
             live.close()
 
-    def _page(self, respond: Callable[[Request, Snapshot, datetime], Response]) -> Callable[[Request], Any]:
+    def _page(
+        self, respond: Callable[[Request, Snapshot, datetime], Response], *, is_kept: bool = True
+    ) -> Callable[[Request], Any]:
         """Return a handler. If several requests ask for a page at the same time, one of them renders it for all."""
 
         async def handle(request: Request) -> Response:
@@ -119,8 +138,12 @@ class Page:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
             key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
             if key not in self._rendering:  # who waits for a page takes no thread from other pages
-                render = partial(snapshot.keep, key, lambda: Rendered(respond(request, snapshot, now)))
-                self._rendering[key] = asyncio.create_task(asyncio.to_thread(render))
+
+                def render() -> Rendered:
+                    return Rendered(respond(request, snapshot, now))
+
+                kept = partial(snapshot.keep, key, render) if is_kept else render
+                self._rendering[key] = asyncio.create_task(asyncio.to_thread(kept))
                 self._rendering[key].add_done_callback(lambda _: self._rendering.pop(key))
             rendered = await asyncio.shield(self._rendering[key])
             return rendered.answer(request, etag)
@@ -145,24 +168,27 @@ class Page:
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         query = Query.parse(request.query_params)
-        view = overview(snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups))
+        view = overview(
+            snapshot.groups.values(), query, search=partial(snapshot.ask, search_groups), alerts=snapshot.alerts
+        )
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
-        strips = {id_: strip(found.get(id_) or verdict_of_now(one), begin, now) for id_, one in shown.items()}
+        scale = Scale(begin, now, gaps_of(snapshot, now))
+        strips = {id_: strip(found.get(id_) or verdict_of_now(one), scale) for id_, one in shown.items()}
         return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        one = snapshot.groups.get(_group_id(request, snapshot))
+        one, gaps = snapshot.groups.get(_group_id(request, snapshot)), gaps_of(snapshot, now)
         if one and one["group_type"] != STREAMS:
             window = parse_window(request.query_params, one, now)
-            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window))
+            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window, gaps))
         known = self._known(request, snapshot)
         window = parse_window(request.query_params, known["row"], now)
-        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window))
+        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window, gaps))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
@@ -172,11 +198,10 @@ class Page:
         parameters = request.query_params
         is_open = _opened_boxes(parameters.get("open"))
         if parameters.get("of") == "pipelines":
-            group_url = partial(_group_url, parameters.get("cluster"))
-            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, group_url, is_open)
-            return JSONResponse(graph.to_json())
+            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, is_open)
+            return JSONResponse(_linked(graph, parameters.get("cluster"), None).to_json())
         known = self._known(request, snapshot)
-        shown, lag, topics, described = known["row"], known["lag"], known["topics"], known["described"]
+        shown, lags, described = known["row"], known["lags"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
         then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
@@ -185,16 +210,47 @@ class Page:
             if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
-            shown, lag, topics = then["row"], then["lag"], ()
-        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lag)
+            shown, lags = then["row"], then["lags"]
+        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lags["topic"])
         if level == "map":
-            graph = topology.map(topics)
+            graph = topology.map()
         elif described:
             graph = topology.processors(described)
         else:
             graph = Graph(level, problem="The tables have no description of this group.")
         graph.notes[:0] = notes
-        return JSONResponse(graph.folded(is_open).to_json())
+        return JSONResponse(_linked(graph.folded(is_open), parameters.get("cluster"), group_id).to_json())
+
+    async def _sql(self, request: Request) -> Response:
+        """Show a query and its rows. One that another site asks for is run only once the reader wants it."""
+        site, parameters = request.headers.get("sec-fetch-site", "none"), request.query_params
+        if site not in {"none", "same-origin"} and parameters.get("run") != _NOT_RUN:
+            return RedirectResponse(f"sql?{urlencode([*parameters.multi_items(), ('run', _NOT_RUN)])}")
+        response: Response = await self._run_page(request)
+        return response
+
+    def _result(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
+        parameters = request.query_params
+        query, is_json = parameters.get("q", "").strip(), parameters.get("format") == "json"
+        found, problem = None, None
+        if query and parameters.get("run") != _NOT_RUN:
+            try:
+                found = self._run(query, snapshot.cluster, _JSON_LIMITS if is_json else _SQL_LIMITS)
+            except WarehouseError as error:
+                problem = str(error).partition(": raise --")[0]
+        status = HTTPStatus.BAD_REQUEST if problem else HTTPStatus.OK
+        if is_json:
+            shown = {"rows": found.rows, "is_cut": found.is_cut} if found else {"error": problem}
+            return Response(as_json(shown), status, media_type="application/json")
+        return self._html("sql.html", snapshot, now, status, query=query, found=found, problem=problem)
+
+    def _run(self, query: str, cluster: str, limits: SqlLimits) -> Result:
+        if not self._running.acquire(blocking=False):
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"{_QUERIES} queries run already: try again soon")
+        try:
+            return run_limited(self._source.location, cluster, query, limits)
+        finally:
+            self._running.release()
 
     async def _events(self, request: Request) -> Response:
         _, live = await self._cluster(request)
@@ -297,8 +353,15 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
     return group_id
 
 
-def _group_url(cluster: str | None, group_id: str) -> str:
-    return f"group?{group_query(group_id, cluster=cluster)}"
+def _linked(graph: Graph, cluster: str | None, group_id: str | None) -> Graph:
+    """Let each node of a picture, of a group or of all, lead to the page of its group, or to its rows."""
+    for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
+        table, column = _ROWS_OF.get(node.kind, (None, ""))
+        if node.kind == "group":
+            node.href = f"group?{group_query(node.name, cluster=cluster)}"
+        elif table and (sql := rows_of(table, group_id, **{column: node.name})):
+            node.href = sql_url(sql, cluster)
+    return graph
 
 
 def _opened_boxes(text: str | None) -> Callable[[str], bool]:

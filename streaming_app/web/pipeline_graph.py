@@ -9,19 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from streaming_app.health.verdict import BAD
+from streaming_app.health.verdict import BAD, UNKNOWN
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.queries.pipelines import Pipelines, Read, families
 from streaming_app.text import first_of
-from streaming_app.web.graph import MAX_NODES, Graph, Node, rate_text
-from streaming_app.web.lag import Lag, sum_of
-from streaming_app.web.words import NOTHING, health_meaning, label_text, number, short_name
+from streaming_app.web.graph import Graph, Node, rate_text
+from streaming_app.web.words import health_meaning, label_text, number, short_name
 
 SHOWN_TOPICS = 300
 SHOWN_GROUPS = 12
 _TITLE = 36  # characters of a name in a box
 _TONES = ("bad", "warning", "busy")
 """Those that a box is drawn with, the worst first."""
-Link = Callable[[str], str]
 Row = Mapping[str, Any]
 
 _NOTES = {
@@ -49,10 +48,8 @@ def pipelines_view(found: Pipelines, groups: Mapping[str, Row]) -> dict[str, Any
     }
 
 
-def pipelines_graph(
-    found: Pipelines, groups: Mapping[str, Row], group_url: Link, is_open: Callable[[str], bool]
-) -> Graph:
-    """Return the picture; `is_open` says which families are drawn group by group, `group_url` links to a group."""
+def pipelines_graph(found: Pipelines, groups: Mapping[str, Row], is_open: Callable[[str], bool]) -> Graph:
+    """Return the picture; `is_open` says which families are drawn group by group."""
     graph = Graph("pipelines", notes=_notes(found))
     box_of = {}
     for name, members in families(found.group_ids, partial(_label, groups)):
@@ -71,53 +68,29 @@ def pipelines_graph(
         for read in found.reads_of(topic):
             graph.connect(node, nodes[read.group_id], lag=_lag(read))
     graph = graph.folded(is_open, all_users=True)
-    for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
-        if node.kind == "group":
-            node.href = group_url(node.name)
-            node.facts = _group_facts(found, groups.get(node.name), node.name)
     if not graph.nodes:
         graph.problem = "No group is known to read or write a topic yet."
     return graph
 
 
 def _topic(graph: Graph, found: Pipelines, topic: str) -> Node:
-    writers, readers = found.writers(topic), [one.group_id for one in found.reads_of(topic)]
     rate = found.rates.get(topic)
-    node = graph.add("topic" if writers else "unwritten", topic, short_name(topic, _TITLE))
+    node = graph.add("topic" if found.writers(topic) else "unwritten", topic, short_name(topic, _TITLE))
     node.lines = [rate_text(rate) if rate is not None else "topic"]
-    node.facts = [
-        ("Name", short_name(topic, 250)),
-        ("Rate", NOTHING if rate is None else rate_text(rate)),
-        ("Written by", _names(writers) if writers else "no known writer"),
-        ("Read by", _names(readers) if readers else "no known reader"),
-    ]
     return node
-
-
-def _group_facts(found: Pipelines, summary: Row | None, group_id: str) -> list[tuple[str, str]]:
-    after, before = found.downstream(group_id), found.upstream(group_id)
-    needed_by = _names(after) if after else "no known group"
-    if group_id in found.undescribed and not after:
-        needed_by = "not known: no description of its topology is archived"
-    return [
-        ("Group", short_name(group_id, 250)),
-        *([("Why", short_name(summary["why"], 400))] if summary and summary["why"] else []),
-        ("Lag", Lag.of(summary).text if summary else NOTHING),
-        ("Waits for", _names(before) if before else "no known group"),
-        ("Needed by", needed_by),
-    ]
 
 
 def _family(graph: Graph, name: str, members: Sequence[str], groups: Mapping[str, Row]) -> Node:
     known = [groups[one] for one in members if one in groups]
     bad = [one["group_id"] for one in known if one["verdict"] in BAD]
     lag = sum_of(map(Lag.of, known))
-    trouble = f"{number(len(bad))} in trouble" if bad else "none in trouble"
+    is_known = len(known) == len(members) and all(one["verdict"] not in {None, UNKNOWN} for one in known)
+    none = "none in trouble" if is_known else "none known to be in trouble"
+    trouble = f"{number(len(bad))} in trouble" if bad else none
     return graph.add_box(
         name,
         short_name(name, _TITLE),
         lines=[trouble, f"lag {lag.text if lag else Lag().text}"],
-        facts=[("Groups", _names(members)), ("In trouble", _names(bad) if bad else "none")],
         tone=_tone([one["verdict"] for one in known]),
         counts="group",
     )

@@ -6,25 +6,31 @@ It escapes every value. Names, times and numbers go through the filters of this 
 from __future__ import annotations
 
 import gzip
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
-from streaming_app.queries.groups import TYPES
+from streaming_app.queries.output import cell
+from streaming_app.queries.overview import TYPES
 from streaming_app.queries.topology_diff import describe_topology
-from streaming_app.text import count, duration, utc, utc_iso
+from streaming_app.tables.reader import quote
+from streaming_app.text import EPOCH, count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
 _COMPRESS_LEVEL = 6
+_UTC_FORM = "%Y-%m-%d %H:%M:%S"
+_LAG_BY_TOPIC = "SELECT topic, group_id, sum(lag) AS lag FROM lag GROUP BY topic, group_id ORDER BY lag DESC NULLS LAST"
+_MAX_SQL = 1_000  # characters in a link
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
 _AGE = Markup('<time datetime="{}" data-age title="{}">{}</time>')
@@ -47,14 +53,15 @@ def render(
         text = duration((now - moment).total_seconds())
         return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    names = ("alerts", "events", "pipelines")
-    links = {"home": f"./{suffix}", **{f"{one}_url": f"{one}{suffix}" for one in names}}
+    names = ("alerts", "events", "pipelines", "sql")
+    links = {"home": f"./{suffix}", **{f"{one}_link": f"{one}{suffix}" for one in names}}
     links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
     return _ENVIRONMENT.get_template(template).render(
         age=age,
         now=now,
         group_query=partial(words.group_query, cluster=cluster_parameter),
         group_fields=partial(words.group_fields, cluster=cluster_parameter),
+        sql_url=partial(sql_url, cluster=cluster_parameter),
         cluster_parameter=cluster_parameter,
         **links,
         **values,
@@ -84,6 +91,19 @@ def name(text: str | None, limit: int = 96) -> Markup:
     return _NOTHING if text is None else _NAME.format(words.short_name(text, limit))
 
 
+def rows_of(name: str, group_id: str | None = None, order: str = "", **values: str) -> str | None:
+    """Return the query of the rows of a table or view with these values; None if it is too long for a URL."""
+    wanted = {**values, **({} if group_id is None else {"group_id": group_id})}
+    where = " AND ".join(f"{column} = {quote(value)}" for column, value in wanted.items())
+    sql = f"SELECT * FROM {name}{where and f' WHERE {where}'}{order and f' ORDER BY {order}'}"  # noqa: S608 - quoted
+    return sql if len(sql) < _MAX_SQL else None
+
+
+def sql_url(sql: str, cluster: str | None, **others: str) -> str:
+    """Return the URL that runs a query."""
+    return f"sql?{urlencode({**({} if cluster is None else {'cluster': cluster}), 'q': sql, **others})}"
+
+
 def short_text(text: str | None, limit: int = 400) -> str:
     """Return a sentence that may contain names from Kafka."""
     return "" if text is None else words.short_name(text, limit)
@@ -92,6 +112,20 @@ def short_text(text: str | None, limit: int = 400) -> str:
 def time(moment: datetime | None) -> Markup:
     """Return a time in UTC. The browser adds the local time as a title."""
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))
+
+
+def timed(text: str) -> Markup:
+    """Return a sentence with its times, as `text.utc` writes them, for the browser to show as local times."""
+    shown, begin = Markup(), 0
+    end = text.find("Z")
+    while end >= 0:
+        start = end + 1 - len(utc(EPOCH))
+        with suppress(ValueError):
+            moment = datetime.strptime(text[max(start, begin) : end], _UTC_FORM).replace(tzinfo=timezone.utc)
+            shown += escape(text[begin:start]) + time(moment)
+            begin = end + 1
+        end = text.find("Z", end + 1)
+    return shown + escape(text[begin:])
 
 
 _ENVIRONMENT = Environment(
@@ -107,6 +141,7 @@ _ENVIRONMENT.filters |= {
     "duration": duration,
     "time": time,
     "plain": short_text,
+    "timed": timed,
     "health_meaning": words.health_meaning,
     "event_text": words.event_text,
     "causes_text": words.causes_text,
@@ -114,7 +149,6 @@ _ENVIRONMENT.filters |= {
 _ENVIRONMENT.globals |= {
     "count": count,
     "instant": utc,
-    "CAUSE_KINDS": words.CAUSE_KINDS,
     "DESCRIPTIONS": words.DESCRIPTIONS,
     "NO_MEANING": words.NO_MEANING,
     "STATES": words.STATES,
@@ -123,6 +157,10 @@ _ENVIRONMENT.globals |= {
     "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
     "lag_text": pipeline_graph.lag_text,
     "topology_text": describe_topology,
+    "rows_of": rows_of,
+    "LAG_BY_TOPIC": _LAG_BY_TOPIC,
+    "COLUMNS": overview.COLUMNS,
+    "cell": cell,
     "rate_text": graph.rate_text,
     "ASCENDING": overview.ASCENDING,
     "RANGES": window.RANGES,

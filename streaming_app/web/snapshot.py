@@ -18,10 +18,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
+from streaming_app.alerts.problem import Problem
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.notify.mutes import Mute, Mutes
+from streaming_app.queries.overview import DELETED, LIVING, OTHERS, overview_sql
 from streaming_app.queries.warehouse import find_clusters, find_staleness
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
@@ -34,7 +35,6 @@ from streaming_app.web.words import group_key
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
 
-STREAMS = "streams"
 MAX_AGE = timedelta(minutes=1)
 """Of tables that count as up to date."""
 CHECK_SECONDS = 0.5
@@ -44,42 +44,15 @@ _FIRST_WAIT = 0.5  # seconds that the first page waits for the groups of other t
 _REREAD_AFTER = 3.0  # times the duration of a reading, so that large tables that change often keep no core busy
 _REREAD_OTHERS_AFTER = 10.0
 _WATCHED = (
-    "groups", "alerts", "group_health", "group_health_history", "group_events", "lag", "lag_history", "task_copies",
+    "groups", "alerts", "group_health_history", "group_events", "lag", "lag_history", "task_copies",
     "broker_facts", "topologies", "descriptions",
 )  # fmt: skip
 """The tables whose versions are asked for: all that pages read but `inputs` and `log_ends`, which each pass changes."""
 _WATCHED_OF_OTHERS = ("group_records", "offset_commits")
 _Versions = tuple[tuple[str, str, int], ...]
 
-_KEY = ("cluster", "group_id")
-_OVERVIEW = table("group_overview").names
-_GROUPS = """
-SELECT *, coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new
-FROM group_overview WHERE cluster = {cluster}
-"""
-
-
-def _shown_of(name: str) -> str:
-    """Return the columns of a table that `group_overview` has, too, without the key."""
-    return ", ".join(f"{name}.{one}" for one in table(name).names if one in _OVERVIEW and one not in _KEY)
-
-
-_OTHERS = f"""
-SELECT a.group_id, a.group_type, a.state, a.member_count, a.group_epoch, a.updated_at, a.offset_count, a.kafka_streams,
-       concat(a.protocol_type, CASE WHEN a.protocol IS NULL THEN '' ELSE ' ' END, coalesce(a.protocol, '')) AS protocol,
-       {_shown_of("group_health")}, {_shown_of("group_lag")}
-FROM all_groups a
-LEFT JOIN group_health ON group_health.cluster = a.cluster AND group_health.group_id = a.group_id
-LEFT JOIN group_lag ON group_lag.cluster = a.cluster AND group_lag.group_id = a.group_id
-WHERE a.cluster = {{cluster}} AND a.group_type <> '{STREAMS}'
-"""  # noqa: S608 - our own names
-NOTHING_KNOWN: Row = {
-    **dict.fromkeys((*_OVERVIEW, "cause", "protocol", "offset_count", "kafka_streams")),
-    "is_new": False,
-    "labels": (),
-    "alerts": (),
-}
-"""The columns of a group."""
+NOTHING_KNOWN: Row = {**dict.fromkeys(table("group_overview").names), "is_new": False, "labels": (), "alerts": 0}
+"""The columns of a group: those of `group_overview`, and `is_new` if it was created in the last 24 hours."""
 
 
 @dataclass
@@ -95,9 +68,7 @@ class Snapshot:
     problem: str | None = None
     """Why the tables could not be read, in one line. The other fields are then from the last successful reading."""
     groups: Mapping[str, Row] = field(default_factory=dict)
-    """Groups of every type, by id. `NOTHING_KNOWN` has the columns: those of `group_overview`, the `alerts` that fire,
-    the most severe first, the proven `cause` of the problem with its health, and `is_new` if the group was created
-    in the last 24 hours."""
+    """Groups of every type, by id, with the columns of `NOTHING_KNOWN`."""
     alerts: tuple[Problem, ...] = ()
     """Pending and firing alerts of groups, the cluster and the job."""
     mutes: tuple[Mute, ...] = ()
@@ -146,13 +117,12 @@ def read_snapshot(warehouse: Location, cluster: str, now: datetime) -> Snapshot:
     """Read all but the groups of other types, without heartbeat and tag. Raises WarehouseError."""
     reader = WarehouseReader(warehouse)
     alerts = tuple(read_problems(reader, f"cluster = {quote(cluster)} AND ended_at IS NULL"))
-    groups = _read(reader, _GROUPS, cluster)
     return Snapshot(
         cluster,
         "",
         now,
         reader,
-        groups={row["group_id"]: row for row in with_alerts(groups, alerts)},
+        groups={row["group_id"]: row for row in _read(reader, cluster, LIVING, DELETED)},
         alerts=alerts,
         clusters=tuple(find_clusters(reader, warehouse)),
     )
@@ -160,24 +130,14 @@ def read_snapshot(warehouse: Location, cluster: str, now: datetime) -> Snapshot:
 
 def read_other_groups(warehouse: Location, cluster: str) -> list[Row]:
     """Read the groups of other types. Raises WarehouseError."""
-    return list(_read(WarehouseReader(warehouse), _OTHERS, cluster))
+    return list(_read(WarehouseReader(warehouse), cluster, OTHERS))
 
 
-def _read(reader: WarehouseReader, sql: str, cluster: str) -> Iterator[Row]:
-    for row in reader.rows(sql.replace("{cluster}", quote(cluster))):
-        yield {**NOTHING_KNOWN, **row, "labels": tuple((row["labels"] or {}).items())}
-
-
-def with_alerts(groups: Iterable[Row], alerts: Iterable[Problem]) -> Iterator[Row]:
-    """Yield rows of groups with their firing alerts and the proven cause."""
-    firing: dict[str | None, list[Problem]] = {}
-    for alert in sorted(alerts, key=lambda one: severity_rank(one.severity)):
-        if alert.state == FIRING:
-            firing.setdefault(alert.group_id, []).append(alert)
-    for row in groups:
-        own = firing.get(row["group_id"], ())
-        cause = next((one.cause for one in own if one.subject == HEALTH), None)
-        yield {**row, "alerts": own, "cause": cause}
+def _read(reader: WarehouseReader, cluster: str, *kinds: str) -> Iterator[Row]:
+    names = table("group_overview").names
+    is_new = "coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new"
+    for row in reader.rows(overview_sql(cluster, [*names, is_new], kinds)):
+        yield {**row, "labels": tuple((row["labels"] or {}).items())}
 
 
 def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, Row]:
@@ -185,7 +145,7 @@ def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, R
     found = dict(streams)
     for row in others:
         known = found.get(row["group_id"])
-        if known is None or known["state"] == DEAD or known["group_type"] != STREAMS:
+        if known is None or known["state"] == DEAD:
             found[row["group_id"]] = row
     return found
 
@@ -261,6 +221,11 @@ class SnapshotSource:
         """How often the tables of streams groups were read."""
         return self._streams.count
 
+    @property
+    def location(self) -> Location:
+        """The warehouse."""
+        return self._location
+
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
         return SnapshotSource(self._location, cluster, self._clock)
@@ -297,7 +262,7 @@ class SnapshotSource:
         stale = find_staleness(heartbeat, self.cluster, self._clock(), MAX_AGE)
         tag = digest(repr((self._streams.versions, changes, behind, stale, self._mutes.all)), 16)
         if tag != self._snapshot.tag:
-            groups = all_groups(streams.groups, with_alerts(others, streams.alerts))
+            groups = all_groups(streams.groups, others)
             return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
         return self._snapshot if heartbeat == self._snapshot.heartbeat else replace(self._snapshot, heartbeat=heartbeat)
 

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
+from streaming_app.queries.lag import Lag
 from streaming_app.text import count, host_of
-from streaming_app.web.lag import Lag
 
 Row = Mapping[str, Any]
 MAX_COLUMNS, MAX_ROWS = 400, 400

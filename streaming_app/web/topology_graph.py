@@ -9,16 +9,15 @@ is a box with the topics that only it reads.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streaming_app.groups.description import PROCESSOR, SINK, SOURCE, STORE, TOPIC
 from streaming_app.groups.topology import is_internal_topic
-from streaming_app.queries.topics import BY_PATTERN, Topic
+from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.text import count
 from streaming_app.web.graph import Graph, Node
-from streaming_app.web.lag import lag_by, sum_of
-from streaming_app.web.words import NOTHING, number, short_name
+from streaming_app.web.words import short_name
 
 Row = Mapping[str, Any]
 _TITLE = 40  # characters of a name in a box
@@ -38,25 +37,21 @@ _NODES = (SOURCE, PROCESSOR, SINK)
 
 
 class TopologyGraph:
-    """Draws the topology of a group, from its row of `groups` and its rows of `lag`, if there are any."""
+    """Draws the topology of a group, from its row of `groups` and the lag of its topics, as far as it is known."""
 
     def __init__(
-        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Iterable[Row]
+        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]
     ) -> None:
-        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag_by(lag, "topic")
+        self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag
         self._tasks = defaultdict[str, list[Row]](list)
         for row in assignments:
             self._tasks[row["subtopology_id"]].append(row)
 
-    def map(self, topics: Iterable[Topic] = ()) -> Graph:
-        """Return the picture of subtopologies. `topics` are the current topics of the topology."""
-        graph, topics = Graph("map", notes=list(_NOTES)), list(topics)
+    def map(self) -> Graph:
+        """Return the picture of subtopologies."""
+        graph = Graph("map", notes=list(_NOTES))
         for row in self._parts:
-            self._add_subtopology(graph, row, topics)
-        texts = {one.name: one.text for one in topics if one.text}
-        for node in graph.nodes:
-            if node.name in texts and node.kind in _KINDS:
-                node.facts.append(("Has", texts[node.name] or ""))
+            self._add_subtopology(graph, row)
         if not graph.nodes:
             graph.problem = "The log has no topology of this group."
         return graph
@@ -72,14 +67,10 @@ class TopologyGraph:
                 title = f"Subtopology {short_name(part, _TITLE)}" if part else "Global stores"
                 shown = self._condition(known[part]) if part in known else {}
                 boxes[part] = graph.add_box(part or "global", title, **shown).id
-            node = graph.add(row["kind"], name, short_name(name, _TITLE), box=boxes[part], lines=[row["kind"]])
-            topics = "Writes" if row["kind"] == SINK else "Reads"
-            node.facts = [("Kind", row["kind"]), *_facts("Name", [name]), *_facts(topics, row["topics"])]
-            node.facts += _facts("Store", row["stores"])
-            nodes[part, name] = node
-        changelogs = {one["name"] for part in self._parts for one in part["state_changelog_topics"] or ()}
+            title = short_name(name, _TITLE)
+            nodes[part, name] = graph.add(row["kind"], name, title, box=boxes[part], lines=[row["kind"]])
         for key, row in rows.items():
-            self._connect(graph, row, nodes, key, changelogs)
+            self._connect(graph, row, nodes, key)
         if any(row["kind"] == SINK and not row["topics"] for row in rows.values()):
             graph.notes.append("A sink without a topic chooses the topic for each record.")
         if not graph.nodes:
@@ -104,20 +95,10 @@ class TopologyGraph:
         lines += [f"lag {total.text}"] if total else []
         return {"lines": lines, "tone": "warning" if unowned else "busy" if moving else ""}
 
-    def _add_subtopology(self, graph: Graph, row: Row, topics: Sequence[Topic]) -> None:
+    def _add_subtopology(self, graph: Graph, row: Row) -> None:
         own, sources = row["subtopology_id"], row["source_topics"] or ()
         changelogs = [topic["name"] for topic in row["state_changelog_topics"] or ()]
-        matched = [one.name for one in topics if one.kind == BY_PATTERN and one.subtopology_id == own]
-        facts = [
-            ("Tasks", number(len({one["partition"] for one in self._tasks[own]}))),
-            ("Hosts", ", ".join(_hosts(self._tasks[own])) or NOTHING),
-            *_facts("Reads", _read(row)),
-            *_facts("Pattern", row["source_topic_regex"] or ()),
-            *_facts("Writes", row["repartition_sink_topics"] or ()),
-            *_facts("Changelog", changelogs),
-            *_facts("Reads by pattern", matched),
-        ]
-        title, shown = f"Subtopology {short_name(own, _TITLE)}", {**self._condition(row), "facts": facts}
+        title, shown = f"Subtopology {short_name(own, _TITLE)}", self._condition(row)
         node = graph.add("subtopology", own, title, box=graph.add_box(own, title, **shown).id, **shown)
         for name in sources:
             graph.connect(self._topic(graph, "changelog" if name in changelogs else TOPIC, name), node)
@@ -137,7 +118,6 @@ class TopologyGraph:
         row: Row,
         nodes: Mapping[tuple[str | None, str], Node],
         key: tuple[str | None, str],
-        changelogs: set[str],
     ) -> None:
         node = nodes[key]
         for name in row["topics"]:
@@ -146,9 +126,6 @@ class TopologyGraph:
             graph.connect(*((node, topic) if row["kind"] == SINK else (topic, node)))
         for name in row["stores"]:
             store = graph.add(STORE, name, short_name(name, _TITLE), box=node.box, lines=[STORE], internal=True)
-            changelog = f"{self._group_id}-{name}-changelog"
-            logged = changelog if changelog in changelogs else "none in the log under its usual name"
-            store.facts = [("Kind", STORE), *_facts("Name", [name]), *_facts("Changelog", [logged])]
             graph.connect(node, store, "state")
         for name in row["successors"]:
             graph.connect(node, nodes[key[0], name])
@@ -160,7 +137,6 @@ class TopologyGraph:
         node = graph.add(kind, name, short_name(shown, _TITLE), internal=internal)
         lag = None if internal else self._lag.get(name)
         node.lines = [f"lag {lag.text}" if lag else _KINDS[kind]]
-        node.facts = [("Kind", _KINDS[kind]), *_facts("Name", [name]), *([("Lag", lag.text)] if lag else [])]
         return node
 
 
@@ -201,10 +177,6 @@ def _read(row: Row) -> Iterator[str]:
     """Yield the topics that a subtopology reads by name."""
     yield from row["source_topics"] or ()
     yield from sorted({topic["name"] for topic in row["repartition_source_topics"] or ()})
-
-
-def _facts(title: str, names: Iterable[str]) -> list[tuple[str, str]]:
-    return [(title, short_name(name, 250)) for name in names]
 
 
 def _hosts(tasks: Iterable[Row]) -> list[str]:

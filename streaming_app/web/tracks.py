@@ -1,6 +1,6 @@
-"""A group over time as six tracks over one axis. Pure.
+"""A group over time as five tracks over one axis. Pure.
 
-They are verdicts with alerts, time behind, members, assignments with deployments, restores, and the topology.
+They are verdicts with alerts, time behind, members, assignments with deployments, and the topology.
 A track is a list of shapes, which the template draws without arithmetic: x is in thousandths of the width of the
 window, y in pixels from the top of the track.
 """
@@ -14,18 +14,14 @@ from typing import Any, NamedTuple
 
 from streaming_app.alerts.problem import Problem
 from streaming_app.groups.deployments import DEPLOYMENT
-from streaming_app.groups.task_copies import RESTORING, TaskCopy, format_task
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
-from streaming_app.text import count, duration, host_of, utc
-from streaming_app.web.window import Window
-from streaming_app.web.words import CAUSES, event_text, health_meaning
+from streaming_app.tables.heartbeat_file import Gap
+from streaming_app.text import count, duration, utc
+from streaming_app.web.words import event_text, health_meaning
 
 Row = Mapping[str, Any]
-HeldSince = Mapping[tuple[str, str], datetime | None]
-"""Since when a member has a task as active, by task and member."""
 WIDTH = 1_000
-SHOWN_RESTORES = 4
 _ALERT_ROWS = 3
 _HEALTH_HEIGHT, _ROW_HEIGHT, _BEHIND_HEIGHT = 22, 11, 56
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -39,8 +35,7 @@ _OF_ASSIGNMENTS = ("assignment_epoch", "config_changed", DEPLOYMENT)
 _OF_MEMBERS = ("member_joined", "member_left")
 DRAWN_KINDS = (*_OF_MEMBERS, *_OF_ASSIGNMENTS, *_OF_TOPOLOGY)
 """The kinds of events that are drawn."""
-_NO_CAUSE = ("unknown", "no_task_moved")
-_KIND_OF_CAUSE = {"topics_changed": "topology", "topology_changed": "topology", "config_changed": "config"}
+_NOTHING: Row = {"measured": None, "most": None, "is_lower": False}
 
 
 class Shape(NamedTuple):
@@ -68,10 +63,14 @@ class Track(NamedTuple):
 
 
 class Scale:
-    """Positions of times in a window."""
+    """Positions of times in a window.
 
-    def __init__(self, begin: datetime, end: datetime) -> None:
+    In its `gaps` nothing was known of what the job judges and measures. What the log says is known of them, too.
+    """
+
+    def __init__(self, begin: datetime, end: datetime, gaps: Iterable[Gap] = ()) -> None:
         self.begin, self.end = begin, end
+        self._gaps = [(max(begin, since), min(end, until)) for since, until in gaps if until > begin and since < end]
 
     def x(self, time: datetime) -> float:
         """Return the position of a time, or of the nearest edge of the window."""
@@ -88,12 +87,29 @@ class Scale:
             x = self.x(begin)
             yield Shape(x, max(1.0, round(self.x(end) - x, 2)), kind, text, *place)
 
+    def known(self, begin: datetime, end: datetime, kind: str, text: str, *place: float) -> Iterator[Shape]:
+        """Yield a shape for each part of a time, or for a moment, in which it was known."""
+        is_moment = begin == end
+        for since, until in self._gaps:
+            if begin < until and since <= end:
+                if begin < since:
+                    yield from self.span(begin, since, kind, text, *place)
+                begin = until
+        if begin < end or (is_moment and begin == end):
+            yield from self.span(begin, end, kind, text, *place)
+
+    def unknown(self, *place: float) -> Iterator[Shape]:
+        """Yield a shape for each gap."""
+        for since, until in self._gaps:
+            text = f"Not known from {utc(since)} to {utc(until)}: the job did not read the log."
+            yield from self.span(since, until, "unknown gap", text, *place)
+
     def lasting(self, values: Sequence[tuple[datetime, str, str]], *place: float) -> Iterator[Shape]:
         """Yield a shape for each value, from its time to the time of the next; the last ends with the window."""
         ends = [at for at, _, _ in values[1:]] + [self.end]
         for (begin, kind, text), end in zip(values, ends, strict=False):
             if begin < end:
-                yield from self.span(begin, end, kind, text, *place)
+                yield from self.known(begin, end, kind, text, *place)
 
     def bars(
         self, values: Sequence[tuple[datetime, datetime, float, str]], kind: str, bottom: float, height: float
@@ -129,7 +145,7 @@ def verdict_track(
 ) -> Track:
     """Return the track of verdicts (from `merged_verdicts`), with the alerts and mutes of the group below."""
     values = [(one["at"], _health_kind(one["verdict"]), verdict_text(one)) for one in judged]
-    shapes = list(scale.lasting(values, 0, _HEALTH_HEIGHT))
+    shapes = [*scale.lasting(values, 0, _HEALTH_HEIGHT), *scale.unknown(0, _HEALTH_HEIGHT)]
     rows = _rows(list(_alerts(alerts, scale)))
     rows += [muted] if (muted := list(_mutes(mutes, scale))) else []
     for number, row in enumerate(rows):
@@ -155,14 +171,14 @@ def verdict_text(one: Row) -> str:
     return f"{one['verdict']} since {utc(one['since'])}: {one['why']}"
 
 
-def strip(judged: Sequence[Row], begin: datetime, end: datetime) -> list[Shape]:
+def strip(judged: Sequence[Row], scale: Scale) -> list[Shape]:
     """Return the verdicts of a period, each from its time on; nothing for times without a known verdict."""
     changes = [next(same) for _, same in groupby(judged, key=lambda one: one["verdict"])]
     named = [
-        (one["at"], _health_kind(one["verdict"]), f"{one['verdict']} from {utc(max(one['at'], begin))}")
+        (one["at"], _health_kind(one["verdict"]), f"{one['verdict']} from {utc(max(one['at'], scale.begin))}")
         for one in changes
     ]
-    return list(Scale(begin, end).lasting(named, 0, 10))
+    return list(scale.lasting(named, 0, 10))
 
 
 def _health_kind(verdict: str) -> str:
@@ -175,7 +191,7 @@ def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Shape]:
         how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "fires"
         text = f"{one.severity} {one.rule}, since {utc(begin)}, {how}: {one.summary}"
         kind = one.severity if one.opened_at else "pending"
-        yield from scale.span(begin, one.ended_at or scale.end, f"span alert-{kind}", text)
+        yield from scale.known(begin, one.ended_at or scale.end, f"span alert-{kind}", text)
 
 
 def _rows(shapes: Sequence[Shape]) -> list[list[Shape]]:
@@ -201,26 +217,47 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
 # --- Time behind ------------------------------------------------------------------------------------------------------
 
 
-def behind_track(scale: Scale, series: Mapping[int, Row], times: tuple[datetime, datetime]) -> Track:
-    """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`."""
+def behind_track(scale: Scale, series: Mapping[int, Row], times: Gap) -> Track:
+    """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`.
+
+    A bar is what was measured, and above it what it was at most between two measurements. Where it is hatched, there
+    was more of it that is not known.
+    """
     highs = {place: one["most"] for place, one in series.items() if one["most"] is not None}
     if not highs:
         return Track("behind", "", 0)
-    lower = {place for place, one in series.items() if one["is_lower"]}
     highest = max(highs, key=highs.__getitem__)
     most, height, part = highs[highest], _BEHIND_HEIGHT, (times[1] - times[0]) / BINS
-    bars, hatched = list[tuple[datetime, datetime, float, str]](), list[Shape]()
-    for (value, is_lower), run in groupby(range(BINS), key=lambda place: (highs.get(place), place in lower)):
+    shapes = list[Shape]()
+    for values, run in groupby(range(BINS), key=lambda place: _behind(series.get(place, _NOTHING))):
         places = [*run]
         begin, end = times[0] + places[0] * part, times[0] + (places[-1] + 1) * part
-        if value is not None:  # else there is a gap
-            bars.append((begin, end, value, f"at most {duration(value)} behind"))
+        measured, at_most, is_lower = values
+        for kind, value in (("lag-bar at-most", at_most), ("lag-bar", measured)):
+            if value is not None:  # else there is a gap
+                high = max(1.0, round(height * value / (most or 1), 1))
+                shapes += scale.known(begin, end, kind, behind_text(*values), height - high, high)
         if is_lower:
-            hatched += scale.span(begin, end, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
-    shapes = [*scale.bars(bars, "lag-bar", height, height), *hatched]
+            shapes += scale.known(begin, end, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
     words = f"At most {duration(most)} behind, about {utc(times[0] + highest * part)}"
-    words += "; where it is hatched, that is a lower bound." if lower else "."
-    return Track("behind", f"Behind ≤ {duration(most)}", height + 4, shapes, words)
+    words += "; where it is hatched, that is a lower bound." if any(one["is_lower"] for one in series.values()) else "."
+    return Track("behind", f"Behind ≤ {duration(most)}", height + 4, [*shapes, *scale.unknown(0, height)], words)
+
+
+def _behind(one: Row) -> tuple[float | None, float | None, bool]:
+    """Return what was measured in a part of the time, what it was at most if that is more, and if it lacks a part."""
+    measured, most = one["measured"], one["most"]
+    is_exact = measured is not None and most - measured < 1
+    return measured, None if is_exact else most, one["is_lower"]
+
+
+def behind_text(measured: float | None, at_most: float | None, is_lower: bool) -> str:  # noqa: FBT001 - of a row
+    """Return in words how far behind a group was, from what was measured, and what it was at most if that is more."""
+    known = "" if measured is None else f"{'at least ' if is_lower else ''}{duration(measured)} behind"
+    if at_most is None or (known and is_lower):
+        return known
+    limit = f"at most {duration(at_most)} behind" + (", where it is known" if is_lower else "")
+    return f"{known} when measured, {limit}" if known else limit
 
 
 # --- Members, assignments, topology -----------------------------------------------------------------------------------
@@ -271,51 +308,7 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
         text = f"deployment of {event['new']}, from {utc(begin)}, {took}"
         yield from scale.span(begin, event["at"], "span deployment", text, 4, 14)
     elif event["kind"] in _OF_ASSIGNMENTS:
-        cause = "config" if event["kind"] == "config_changed" else cause_kind(event["cause"])
-        yield from scale.marks([event], {event["kind"]: f"e-assignment c-{cause}"}, 3, 16)
-
-
-def cause_kind(causes: str | None) -> str:
-    """Return the kind of an assignment, a key of `CAUSE_KINDS`: by its first known cause."""
-    known = [one for one in (causes or "").split(",") if one in CAUSES and one not in _NO_CAUSE]
-    return _KIND_OF_CAUSE.get(known[0], "members") if known else "unknown"
-
-
-# --- Restores ---------------------------------------------------------------------------------------------------------
-
-
-def restore_track(scale: Scale, window: Window, copies: Iterable[TaskCopy], since: HeldSince) -> Track:
-    """Return the tasks that restore their state now, the largest rest first; none in a window of the past.
-
-    Each begins when its member got the task, by `since`.
-    """
-    found = [one for one in copies if one.role == RESTORING and window.selected]
-    found.sort(key=lambda one: (-(one.lag or 0), one.task))
-    shapes = [
-        shape for n, one in enumerate(found[:SHOWN_RESTORES]) for shape in _restore(scale, one, since, 15 * n + 2)
-    ]
-    more = f" (first {SHOWN_RESTORES} of {len(found)})" if len(found) > SHOWN_RESTORES else ""
-    return Track("restores", f"Restores{more}", 15 * min(len(found), SHOWN_RESTORES) + 4, shapes)
-
-
-def _restore(scale: Scale, copy: TaskCopy, since: HeldSince, y: int) -> Iterator[Shape]:
-    task_id = format_task(copy.task)
-    began = since.get((task_id, copy.member_id)) or copy.reported_at or scale.end - timedelta(seconds=1)
-    begin = max(began, scale.begin)
-    share = None
-    if copy.task_offset is not None and copy.task_end_offset:
-        share = min(1.0, max(0.0, copy.task_offset / copy.task_end_offset))
-    text = f"{task_id} restores its state on {host_of(copy.client_host) or copy.member_id}"
-    text += f": {share:.0%} of {copy.task_end_offset:,} offsets" if share is not None else ", how far is not known"
-    if copy.reported_at:
-        text += f", as of {utc(copy.reported_at)}"
-    if copy.rate:
-        text += f", {copy.rate:,.0f} a second"
-    if copy.ready_at:
-        text += f", done at about {utc(copy.ready_at)}"
-    for one in scale.span(begin, scale.end, "restore", text, y, 11):
-        yield one
-        yield one._replace(width=round(one.width * (share or 0.0), 2) or 0.01, kind="restored", text="")
+        yield from scale.marks([event], {event["kind"]: "e-assignment"}, 3, 16)
 
 
 # --- The axis ---------------------------------------------------------------------------------------------------------

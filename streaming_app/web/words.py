@@ -65,13 +65,6 @@ CAUSES = {
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
-CAUSE_KINDS = {
-    "members": "members",
-    "topology": "topology or topics",
-    "config": "configuration",
-    "unknown": "not known",
-}
-"""What an assignment is drawn as, by its first known cause."""
 
 
 def health_meaning(verdict: str) -> Meaning:
@@ -95,7 +88,8 @@ def event_text(event: Mapping[str, Any]) -> str:
     elif kind == "not_ready_reason":
         text = f"reason: {new}" if new else "reason no longer holds"
     else:
-        text = f"{name}: {old} → {new}" if old is not None else f"{name}: {new}"
+        ends = [NOTHING if one is None else one for one in (old, new)]
+        text = f"{name}: {' → '.join(ends if old is not None else ends[1:])}"
     causes = causes_text(event["cause"])
     return f"{text} ({causes})" if causes else text
 

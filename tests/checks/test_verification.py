@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.checks.verification import Report, Verification, VerifyError, WarehouseTables
+from streaming_app.checks.verification import Comparison, Verification, VerifyError, WarehouseTables
 from streaming_app.groups.partition import partition_of
 from streaming_app.tables.checkpoint_offsets import CheckpointOffsets
 
@@ -89,11 +89,11 @@ class VerifyHarness:
     def sleep(self, seconds: float) -> None:
         self.seconds += seconds
 
-    def verify(self, timeout: float = 30) -> Report:
+    def verify(self, timeout: float = 30) -> Comparison:
         return Verification(self, self, timeout, self.progress.append, self.now, self.sleep).run()
 
 
-def lines(report: Report) -> list[str]:
+def lines(report: Comparison) -> list[str]:
     return [
         *map(str, report.differences),
         *(f"{one.group_id} not compared: {one.reason}" for one in report.not_compared),
@@ -103,7 +103,7 @@ def lines(report: Report) -> list[str]:
 def test_equal_sides_agree_without_waiting_though_the_job_is_behind_in_other_partitions() -> None:
     harness = VerifyHarness(rows=[row()], descriptions=[description()])
     report = harness.verify()
-    assert report == Report(agreeing=1)
+    assert report == Comparison(agreeing=1)
     assert report.agrees
     assert harness.seconds == 0
 
@@ -189,7 +189,7 @@ def test_what_is_reported(values: dict[str, Any], timeout: float, found: str | N
 
 def test_a_state_that_a_4_1_log_does_not_contain_is_counted_and_is_not_a_difference() -> None:
     report = VerifyHarness(rows=[row(**UNKNOWN)], descriptions=[description(state="NotReady")]).verify()
-    assert report == Report(agreeing=1, stateless=1)
+    assert report == Comparison(agreeing=1, stateless=1)
 
 
 @pytest.mark.parametrize(

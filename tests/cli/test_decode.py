@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -65,17 +64,6 @@ def test_lines_are_printed_in_order_with_errors_between_them_and_the_exit_code_i
 def test_a_byte_order_mark_is_no_part_of_the_first_record() -> None:
     result = decode_here(stdin="\ufeff" + GOOD)
     assert (result.returncode, result.stdout) == (0, PRINTED)
-
-
-def test_the_dialect_determines_the_field_of_a_tag() -> None:
-    fields = {"shipped": "failedDescriptionTopologyEpoch", "kip-1331": "storedDescriptionTopologyEpoch"}
-    for dialect, field in fields.items():
-        result = decode_here("--dialect", dialect, stdin=f"{KEY_17}\t{VALUE_17}")
-        data: dict[str, Any] = json.loads(result.stdout)["value"]["data"]
-        assert data == {"epoch": 2, "metadataHash": 0, field: 5}
-    unknown = decode_here("--dialect", "kip-1332", stdin=GOOD)
-    assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert unknown.stderr.splitlines()[-1].endswith("unknown dialect 'kip-1332', known: shipped, kip-1331")
 
 
 def test_a_reader_that_closes_the_pipe_is_not_an_error(tmp_path: Path) -> None:

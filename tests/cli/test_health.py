@@ -13,10 +13,9 @@ from click.testing import CliRunner
 
 from streaming_app.alerts.problem import Line, Problem
 from streaming_app.cli.main import main
-from streaming_app.health.board import Change
 from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.alerts.examples import make_alert
@@ -50,9 +49,8 @@ ALERT = make_alert(
 @pytest.fixture
 def warehouse(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> Path:
     path = create_warehouse(tmp_path / "warehouse")
-    down = HealthRow("payments", DOWN_SINCE, ALERT.alert_id, None, {"team": "payments"})
-    ok = HealthRow("orders", Verdict(OK, NOW, NOW, "Offsets advance."), None, None)
-    HealthTables(path, "default").save([down, ok], (), NOW)
+    down = HealthRow("payments", DOWN_SINCE, DOWN_SINCE.at, {"team": "payments"})
+    HealthTable(path, "default").append([down, HealthRow("orders", Verdict(OK, NOW, NOW, "Offsets advance."), NOW)])
     save(path, ALERT)
     return path
 
@@ -83,7 +81,7 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         assert words in text
     result = CliRunner().invoke(main, ["why", "--group", "payments", "--json", "--warehouse", str(warehouse)])
     shown = json.loads(result.stdout)
-    assert (shown["verdict"], shown["labels"], shown["incident_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
+    assert (shown["verdict"], shown["labels"], shown["alert_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
     assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
     assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
 
@@ -117,7 +115,7 @@ def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
     warehouse: Path, now: Verdict, step: str, rule: str
 ) -> None:
     """Seen: "start the application" of a group whose members were back and did not move: it had been Down before."""
-    HealthTables(warehouse, "default").save([HealthRow("payments", now, ALERT.alert_id, None)], (), NOW)
+    HealthTable(warehouse, "default").append([HealthRow("payments", now, NOW)])
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
     assert last.startswith(f"  What to do: {step}")
     assert f"More: the runbook, StreamsGroup{rule};" in last
@@ -126,7 +124,8 @@ def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
 def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     append(warehouse, "groups", group_row("retired", "Dead", deleted_at=ago(minutes=2)))
     verdicts = [Verdict(OFF, at, at, why) for at, why in ((ago(minutes=9), "Nothing waits."), (NOW, "It was deleted."))]
-    HealthTables(warehouse, "default").append_changes([Change("retired", one, one.at) for one in verdicts])
+    rows = [HealthRow("retired", one, one.at, is_end=one is verdicts[-1]) for one in verdicts]
+    HealthTable(warehouse, "default").append(rows)
     save(warehouse, replace(ALERT, alert_id="old", group_id="retired", ended_at=ago(minutes=3), ended_by="planned"))
     lines = run(warehouse, "why", "retired").splitlines()[-4:]
     assert lines[:3] == [
@@ -202,7 +201,7 @@ def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pyte
     end = ("alerts", "end", ALERT.alert_id, "--reason")
     assert "has ended: retired" in run(warehouse, *end, "retired")
     assert EndedProblems(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
-    assert "No alerts are firing." in run(warehouse, "alerts")
+    assert "No alerts are open." in run(warehouse, "alerts")
     assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
     assert "No open alert" in run(warehouse, *end, "planned", code=1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming_app.health.verdict import OK, Verdict
-from streaming_app.tables.health_tables import HealthRow, HealthTables
+from streaming_app.tables.health_tables import HealthRow, HealthTable
 from streaming_app.tables.lag_tables import LagTables
 from tests.alerts.examples import make_alert
 from tests.cli.test_health import save
@@ -42,7 +42,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     append(path, "groups", group_row(GROUP))
     append(path, "group_events", {"group_id": GROUP, "at": NOW, "kind": "state", "new": GROUP, "offset": 7})
     LagTables(path, "default").replace_lag([row(group_id=GROUP, client_host="größe")])
-    HealthTables(path, "default").save([HealthRow(GROUP, Verdict(OK, NOW, NOW, "Ok."), None, None)], (), NOW)
+    HealthTable(path, "default").append([HealthRow(GROUP, Verdict(OK, NOW, NOW, "Ok."), NOW)])
     save(path, make_alert(cluster="default", group_id=GROUP, summary=f"{GROUP} is Down"))
     return path
 

@@ -64,7 +64,7 @@ def test_check_does_not_count_muted_alerts_unless_told_to_and_notices_a_dead_job
     mute(warehouse, *MUTE)
     result = run(warehouse, "alerts", "--check")
     assert result.exit_code == 0
-    assert result.stderr.splitlines()[-1] == "1 firing alert is muted and not counted: --muted counts all."
+    assert result.stderr.splitlines()[-1] == "1 open alert is muted and not counted: --muted counts all."
     assert "payments is NotReady" in result.stdout
     counted = run(warehouse, "alerts", "--check", "--muted")
     assert counted.exit_code == 1

@@ -22,19 +22,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield server
 
 
+_JUDGED = ("alerts", "group_health_history")
+
+
 @pytest.mark.parametrize(
     ("command", "tables", "lists"),
     [
-        ("list", ["group_health", "groups"], 0),
-        ("list --state", ["broker_facts", "group_health", "groups"], 0),
+        ("list", [*_JUDGED, "groups"], 0),
+        ("list --state", [*_JUDGED, "broker_facts", "groups"], 0),
         (
             "describe --group orders-enrichment",
-            ["group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits"],
+            [*_JUDGED, "group_events", "group_records", "groups", "inputs", "lag", "offset_commits"],
             0,
         ),
         (
             "describe --group orders-enrichment --state",
-            ["broker_facts", "group_events", "group_health", "group_records", "groups", "offset_commits"],
+            [*_JUDGED, "broker_facts", "group_events", "group_records", "groups", "offset_commits"],
             0,
         ),
         ("lag", ["inputs", "lag"], 0),
@@ -53,5 +56,5 @@ def test_a_command_opens_the_tables_that_it_reads_once(
     assert result.exit_code == 0, result.output
     requests = store.requests()[before:]
     opened = sorted(key.split("/")[1] for _, key in requests if key.endswith("/_last_checkpoint"))
-    assert opened == tables
+    assert opened == sorted(tables)
     assert sum(kind == "LIST" for kind, _ in requests) == len(tables) + lists

@@ -48,7 +48,6 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "bootstrap_server: a:0",
             ['bootstrap_server: must be HOST:PORT, or several separated by commas, not "a:0"'],
         ),
-        ("dialect: kip-1332", ["dialect: must be 'shipped' or 'kip-1331'"]),
         ("conf: {a: [1]}", ["conf.a: must be text; write it in quotes"]),
         ("metrics: {listen: '9464'}", ['metrics.listen: must be HOST:PORT, such as 127.0.0.1:9464 or [::]:9464, '
                                        'not "9464"']),

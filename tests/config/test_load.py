@@ -34,7 +34,6 @@ KEYS: dict[str, tuple[Any, ...]] = {
     "warehouse": ("/file", "/variable", "/flag"),
     "cluster": ("file", "variable", "flag"),
     "topic": ("file", "variable", "flag"),
-    "dialect": ("kip-1331", "kip-1331", "kip-1331"),
     "trigger": (1.0, 2.0, 3.0),
     "max_offsets_per_trigger": (1, 2, 3),
     "retention_days": (1.0, 2.5, 3.0),

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import definitions
-from offsets_decoder.layout import SHIPPED, FieldLayout, StructLayout, key_layout, value_layout
+from offsets_decoder.layout import FieldLayout, StructLayout, key_layout, value_layout
 
 if TYPE_CHECKING:
     from random import Random
@@ -30,13 +30,11 @@ def variant_id(variant: Variant) -> str:
     return f"{number}-{name}-v{version}" + (f"-{layout}" if layout else "")
 
 
-def random_record(
-    random: Random, variant: Variant, dialect: str = SHIPPED, *, max_length: int = 130
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def random_record(random: Random, variant: Variant, *, max_length: int = 130) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a key and a value with all of their fields, as `encode` takes them, up to `max_length` long."""
     number, version, layout = variant
     generator = RecordGenerator(random, max_length)
-    return generator.struct(key_layout(number)), generator.struct(value_layout(number, version, dialect, layout))
+    return generator.struct(key_layout(number)), generator.struct(value_layout(number, version, layout))
 
 
 def random_kafka_json(random: Random, schema: dict[str, Any], version: int) -> dict[str, Any]:

@@ -16,17 +16,14 @@ from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_reco
 Outcome = Any
 """A Record, or the class of a DecodeError and its arguments."""
 
-DIALECTS = st.sampled_from(["shipped", "kip-1331"])
 # One seed per example: `st.randoms` takes ten times as long as the decoding that is tested.
 RANDOM = st.builds(Random, st.integers(0, 2**64 - 1))
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS, ids=variant_id)
 
 
-def build_random(
-    random: Random, variant: Variant, dialect: str = "shipped", max_length: int = 130
-) -> tuple[bytes, bytes]:
-    key, value = random_record(random, variant, dialect, max_length=max_length)
-    return encode(variant[0], key, value, version=variant[1], dialect=dialect, layout=variant[2])
+def build_random(random: Random, variant: Variant, max_length: int = 130) -> tuple[bytes, bytes]:
+    key, value = random_record(random, variant, max_length=max_length)
+    return encode(variant[0], key, value, version=variant[1], layout=variant[2])
 
 
 def outcome(function: Callable[..., Record], *args: object, **kwargs: object) -> Outcome:
@@ -37,10 +34,10 @@ def outcome(function: Callable[..., Record], *args: object, **kwargs: object) ->
         return type(error), error.args
 
 
-def fast_path_reads(key: bytes, value: bytes | None, dialect: str) -> bool:
+def fast_path_reads(key: bytes, value: bytes | None) -> bool:
     """Return whether the generated readers read the record without the reference decoder."""
     try:
-        readers = decoder._readers[dialect][key[:2]]
+        readers = decoder._readers[key[:2]]
         readers.read_key(key, [])
         readers.values[value[:2]][1](value, [])
     except decoder._READ_ERRORS:
@@ -48,24 +45,20 @@ def fast_path_reads(key: bytes, value: bytes | None, dialect: str) -> bool:
     return True
 
 
-def common_outcome(key: bytes, value: bytes | None, dialect: str = "shipped") -> Outcome:
+def common_outcome(key: bytes, value: bytes | None) -> Outcome:
     """Return the outcome of both decoders, after asserting that it is the same."""
-    expected = outcome(reference_decode, key, value, dialect=dialect)
-    assert outcome(decode, key, value, dialect=dialect) == expected
+    expected = outcome(reference_decode, key, value)
+    assert outcome(decode, key, value) == expected
     in_current_layout = not isinstance(expected, tuple) and expected.layout is None
-    assert fast_path_reads(key, value, dialect) == in_current_layout
+    assert fast_path_reads(key, value) == in_current_layout
     return expected
 
 
-@given(random=RANDOM, variant=st.sampled_from(VARIANTS), dialect=DIALECTS)
-def test_an_encoded_record_decodes_to_the_fields_it_was_encoded_from(
-    random: Random, variant: Variant, dialect: str
-) -> None:
-    key, value = random_record(random, variant, dialect)
+@given(random=RANDOM, variant=st.sampled_from(VARIANTS))
+def test_an_encoded_record_decodes_to_the_fields_it_was_encoded_from(random: Random, variant: Variant) -> None:
+    key, value = random_record(random, variant)
 
-    record = common_outcome(
-        *encode(variant[0], key, value, version=variant[1], dialect=dialect, layout=variant[2]), dialect
-    )
+    record = common_outcome(*encode(variant[0], key, value, version=variant[1], layout=variant[2]))
 
     assert (record.record_type, record.value_version, record.layout) == variant
     assert record.key == key
@@ -73,14 +66,12 @@ def test_an_encoded_record_decodes_to_the_fields_it_was_encoded_from(
     assert not record.drift
 
 
-@given(random=RANDOM, variant=st.sampled_from(VARIANTS), dialect=DIALECTS)
-def test_corrupted_records_have_the_same_outcome_in_both_decoders(
-    random: Random, variant: Variant, dialect: str
-) -> None:
-    key, value = build_random(random, variant, dialect)
+@given(random=RANDOM, variant=st.sampled_from(VARIANTS))
+def test_corrupted_records_have_the_same_outcome_in_both_decoders(random: Random, variant: Variant) -> None:
+    key, value = build_random(random, variant)
 
-    common_outcome(key, corrupt(random, value), dialect)
-    common_outcome(corrupt(random, key), value, dialect)
+    common_outcome(key, corrupt(random, value))
+    common_outcome(corrupt(random, key), value)
 
 
 @given(
@@ -88,14 +79,11 @@ def test_corrupted_records_have_the_same_outcome_in_both_decoders(
     key=st.binary(max_size=40),
     version=st.sampled_from(range(-1, 6)),
     value=st.binary(max_size=80),
-    dialect=DIALECTS,
 )
 def test_arbitrary_bytes_have_the_same_outcome_in_both_decoders(
-    prefix: int, key: bytes, version: int, value: bytes | None, dialect: str
+    prefix: int, key: bytes, version: int, value: bytes | None
 ) -> None:
-    common_outcome(
-        prefix.to_bytes(2, "big", signed=True) + key, version.to_bytes(2, "big", signed=True) + value, dialect
-    )
+    common_outcome(prefix.to_bytes(2, "big", signed=True) + key, version.to_bytes(2, "big", signed=True) + value)
 
 
 @EVERY_VARIANT
@@ -152,4 +140,4 @@ def test_no_bytes_of_an_older_layout_fit_the_newer_one(random: Random, variant: 
     key, value = build_random(random, variant)
 
     assert decode(key, value).layout == variant[2]
-    assert not fast_path_reads(key, value, "shipped")
+    assert not fast_path_reads(key, value)

@@ -15,17 +15,6 @@ def test_a_record_type_can_be_given_by_name_or_number() -> None:
     assert encode("StreamsGroupTopology", {"group_id": "g"}, None) == encode(23, {"group_id": "g"}, None)
 
 
-def test_a_none_value_encodes_a_tombstone() -> None:
-    assert encode(17, {"group_id": "g"}, None) == (bytes.fromhex("0011 0001 67"), None)
-
-
-def test_the_newest_version_is_encoded_unless_another_is_given() -> None:
-    key = {"group": "g", "topic": "t", "partition": 0}
-
-    assert encode(1, key, {"offset": 1})[1][:2] == b"\0\4"
-    assert encode(1, key, {"offset": 1}, version=0)[1][:2] == b"\0\0"
-
-
 INVALID = {
     "an unknown name": (("NoSuchRecord", {}, None), "no record is called 'NoSuchRecord'"),
     "an unknown type": ((24, {}, None), "record type 24"),
@@ -59,10 +48,9 @@ def test_fields_that_cannot_be_encoded_are_an_encode_error_with_the_reason(
     ("options", "message"),
     [
         ({"version": 1}, "value version 1 is unknown"),
-        ({"dialect": "nonsense"}, "unknown dialect 'nonsense'"),
         ({"layout": "3.9"}, "no layout '3.9'"),
     ],
 )
-def test_an_unknown_version_dialect_or_layout_is_an_encode_error(options: dict[str, Any], message: str) -> None:
+def test_an_unknown_version_or_layout_is_an_encode_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(EncodeError, match=message):
         encode(17, {}, {}, **options)

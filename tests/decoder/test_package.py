@@ -36,12 +36,6 @@ def test_errors_can_be_pickled(error: Exception) -> None:
     assert (type(copy), copy.args, str(copy), vars(copy)) == (type(error), error.args, str(error), vars(error))
 
 
-def test_a_record_can_be_pickled() -> None:
-    record = decode(bytes.fromhex("0011 0001 67"), bytes.fromhex("0000 00000002 0000000000000000 01 09 01 aa"))
-
-    assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301
-
-
 def test_defaults_are_not_shared_between_records() -> None:
     first, second = (
         decode(bytes.fromhex("0011 0001 67"), bytes.fromhex("0000 00000002 0000000000000000 00")) for _ in "ab"

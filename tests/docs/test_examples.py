@@ -1,7 +1,6 @@
 """The SQL, the Python and the configuration files of the documents, on a warehouse without rows.
 
-`tests/tables/test_history_queries.py` checks the results of the example queries, `tests/deploy/test_runbook.py` the
-queries of the runbook.
+`tests/deploy/test_runbook.py` checks the queries of the runbook.
 """
 
 from __future__ import annotations

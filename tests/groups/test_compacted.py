@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, log, member, metadata
 
@@ -19,7 +19,7 @@ def row_of(folded: Any) -> dict[str, Any]:
     return to_row("c", folded.group)
 
 
-def history(first: Fold, second: Fold) -> list[Event]:
+def history(first: Fold, second: Fold) -> list[GroupEvent]:
     """What the table holds after two batches: retracted events are deleted by their key."""
     gone = {(event.kind, event.member_id, event.offset) for event in second.retracted}
     return [e for e in first.events if (e.kind, e.member_id, e.offset) not in gone] + second.events

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.description import MAX_NODES, Edge, Node, describe_topology, graph_of
+from streaming_app.groups.description import MAX_NODES, describe_topology, graph_of
 from tests.long.hostile import STORED, effective_characters
 from tests.support.ivy import NOT_PUBLISHED, resolve
 from tests.support.kafka_oracle import Oracle
@@ -29,33 +29,6 @@ def describe(*nodes: dict[str, Any], part: str = "0", **fields: Any) -> dict[str
 READS = node("read", SOURCE, source_topics=["orders"], successors=["count"])
 COUNTS = node("count", stores=["totals"], successors=["write"])
 WRITES = node("write", SINK, sink_topic="counted")
-
-
-def test_topics_and_stores_are_nodes_and_what_touches_them_is_an_edge() -> None:
-    graph = graph_of(describe(READS, COUNTS, WRITES))
-    assert [Node(**one) for one in graph["description_nodes"]] == [
-        Node("count", "processor", "0"),
-        Node("counted", "topic"),
-        Node("orders", "topic"),
-        Node("read", "source", "0"),
-        Node("totals", "store", "0"),
-        Node("write", "sink", "0"),
-    ]
-    assert [Edge(**one) for one in graph["description_edges"]] == [
-        Edge("count", "processor", "totals", "store", "0"),
-        Edge("count", "processor", "write", "sink", "0"),
-        Edge("orders", "topic", "read", "source", "0"),
-        Edge("read", "source", "count", "processor", "0"),
-        Edge("write", "sink", "counted", "topic", "0"),
-    ]
-    assert (graph["node_count"], graph["truncated"]) == (3, False)
-
-
-def test_a_global_store_has_no_subtopology() -> None:
-    stores = [{"source": node("all", SOURCE, source_topics=["rates"]), "processor": node("keep", stores=["rates"])}]
-    graph = graph_of(describe(part="0", global_stores=stores))
-    assert Node("rates", "store")._asdict() in graph["description_nodes"]
-    assert Edge("rates", "topic", "all", "source")._asdict() in graph["description_edges"]
 
 
 def test_of_more_nodes_than_are_kept_those_of_the_first_names_are() -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import SINCE, Event, Group, LogRecord
+from streaming_app.groups.group import SINCE, Group, GroupEvent, LogRecord
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import GROUP, M1, M2, TARGET, TOPOLOGY, at, current, fold, member, metadata
 
@@ -66,7 +66,7 @@ def logs(draw: st.DrawFn) -> list[LogRecord]:
     )
 
 
-def key(event: Event) -> tuple[Any, ...]:
+def key(event: GroupEvent) -> tuple[Any, ...]:
     """Return what identifies an event in the table."""
     return event.kind, event.member_id, event.offset
 
@@ -181,7 +181,7 @@ def test_where_batches_end_makes_no_difference(log: list[LogRecord], cuts: list[
     """The row is the same, and so are the events that are left when retracted ones are taken away."""
     whole = fold(log)
     state: Group | None = None
-    events: dict[tuple[Any, ...], Event] = {}
+    events: dict[tuple[Any, ...], GroupEvent] = {}
     ends = sorted({min(cut, len(log)) for cut in cuts} | {len(log)})
     for begin, end in pairwise([0, *ends]):
         part = fold(log[begin:end], state)

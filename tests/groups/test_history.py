@@ -10,7 +10,7 @@ import pytest
 from streaming_app.groups.budget import DEFAULT, OverBudgetError
 from streaming_app.groups.events import EVENTS_LEFT_OUT
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, current, fold, log, member, metadata
 from tests.groups.test_compacted import row_of
@@ -20,7 +20,7 @@ CLASSIC_KEY = {"group": "g"}
 LEAVES: list[Step] = [*((at(9), kind, M1, None) for kind in (22, 21, 19)), (at(9), 17, GROUP, metadata(3))]
 
 
-def said(events: list[Event]) -> list[tuple[Any, ...]]:
+def said(events: list[GroupEvent]) -> list[tuple[Any, ...]]:
     """Return of each event what it says, its cause, and the second of its time."""
     return [
         (one.at and int((one.at - at(0)).total_seconds()), one.kind, one.member_id, one.old, one.new, one.cause)

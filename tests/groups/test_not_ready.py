@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from streaming_app.groups.group import Group
-from streaming_app.groups.not_ready import not_ready_reason, reason_from_topics, required_topics
-from streaming_app.sandbox.member import internal_topic
+from streaming_app.groups.not_ready import not_ready_reason
 
 
 def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
@@ -23,63 +22,6 @@ def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
         "copartition_groups": [],
     }
     return {**empty, **lists}
-
-
-def test_valid_topics_give_no_reason() -> None:
-    parts = [
-        part("0", source_topics=["a"], repartition_sink_topics=["r"]),
-        part(
-            "1",
-            source_topics=["b"],
-            repartition_source_topics=[internal_topic("r")],
-            state_changelog_topics=[internal_topic("c")],
-            copartition_groups=[["b", "r"]],
-        ),
-    ]
-    assert reason_from_topics(parts, {"a": 4, "b": 2, "r": 2, "c": 2}) is None
-    assert required_topics(parts) == ["a", "b", "c", "r"]
-
-
-@pytest.mark.parametrize(
-    ("parts", "topics", "status", "detail"),
-    [
-        (
-            [part(source_topics=["b", "e", "a"]), part("1", source_topics=["d", "c"])],
-            {"e": 1},
-            "MISSING_SOURCE_TOPICS",
-            "Source topics a, b, c and 1 additional topics are missing.",
-        ),
-        (
-            [part(source_topics=["a", "b"], copartition_groups=[["a", "b"]])],
-            {"a": 1, "b": 2},
-            "INCORRECTLY_PARTITIONED_TOPICS",
-            "Following topics do not have the same number of partitions: [{a=1, b=2}]",
-        ),
-        (
-            [part(source_topics=["a"], state_changelog_topics=[internal_topic(name) for name in "zyxw"])],
-            {"a": 1},
-            "MISSING_INTERNAL_TOPICS",
-            "Internal topics are missing: w, x, y and 1 additional topics",
-        ),
-        (
-            [part(repartition_source_topics=[internal_topic("r")], repartition_sink_topics=["r"])],
-            {},
-            "STREAMS_INVALID_TOPOLOGY",
-            "Failed to compute number of partitions for all repartition topics: There may be loops in the topology "
-            "that cannot be resolved.",
-        ),
-        (  # a pattern matches nothing, as in the broker
-            [part(source_topics=["a"], source_topic_regex=["b.*", "("], copartition_groups=[["a", "b.*"]])],
-            {"b1": 2},
-            "MISSING_SOURCE_TOPICS",
-            "Source topics a are missing.",
-        ),
-    ],
-)
-def test_the_first_failed_check_is_the_reason(
-    parts: list[dict[str, Any]], topics: dict[str, int], status: str, detail: str
-) -> None:
-    assert reason_from_topics(parts, topics) == f"{status}: {detail}"
 
 
 def group(**changed: Any) -> Group:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import SINCE
 from streaming_app.groups.row import from_row
 from streaming_app.groups.task_copies import copies_of_row
 from streaming_app.groups.topology import sources_hash
@@ -63,22 +62,3 @@ def test_members_whose_time_is_not_known_are_left_out_of_since_when_there_are_me
 def test_only_a_member_that_is_there_is_asked_for_the_description(epoch: int, *, solicitable: bool) -> None:
     row = row_of(fold(log(*FIRST_JOIN, (at(9), 22, M1, current(epoch)))))
     assert row["solicitable"] is solicitable
-
-
-def test_an_operation_of_which_another_release_folded_the_first_part_is_undone_as_it_has_kept_it() -> None:
-    """0.2.0 kept since when a state held beside the state."""
-    steps = [(at(9), 22, M1, current(1)), (at(9), 22, M1, current(2, active=[0, 1]))]
-    whole = fold(log(*FIRST_JOIN, *steps))
-    row = row_of(fold(log(*FIRST_JOIN, steps[0])))
-    since = {"state": at(4)}
-    row["last_changes"] = [
-        {**change, "since": since.get(change["what"])}
-        for change in row["last_changes"]
-        if change["what"] not in SINCE.values()
-    ]
-    second = fold(log(steps[1], first=len(FIRST_JOIN) + 1), from_row(row))
-    assert (row["state_since"], row_of(second)["state_since"]) == (at(9), row_of(whole)["state_since"])
-    assert row_of(second)["state_since"] == at(4)
-    third = fold(log((at(9), 22, M1, current(1)), first=len(FIRST_JOIN) + 2), second.group)
-    fourth = fold(log(steps[1], first=len(FIRST_JOIN) + 3), from_row(row_of(third)))
-    assert (row_of(third)["state_since"], row_of(fourth)["state_since"]) == (at(9), at(4))

@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
-from streaming_app.groups.task_copies import Progress, Report, TaskCopy
+from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
 from streaming_app.health.history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
@@ -297,11 +297,11 @@ def test_a_restore_that_nothing_reports_has_five_minutes_before_short_retention_
         assert (found.verdict, found.severity) == (RESTORING, expected)
 
 
-def reported(fell: float) -> dict[str, Progress]:
+def reported(fell: float) -> dict[str, CopyProgress]:
     """Return the report of a task that restored 600 of 1,000 offsets in the hour that ended so many minutes ago."""
     copy = TaskCopy("g", "m", None, None, "restoring", "0", 0)
-    reports = Report(ago(minutes=fell + 60), 1_000), Report(ago(minutes=fell), 400)
-    return {"0_0": Progress(copy, reports, ends_at=ago(minutes=fell - 40))}
+    reports = LagReport(ago(minutes=fell + 60), 1_000), LagReport(ago(minutes=fell), 400)
+    return {"0_0": CopyProgress(copy, reports, ends_at=ago(minutes=fell - 40))}
 
 
 def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_when() -> None:

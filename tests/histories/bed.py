@@ -27,7 +27,7 @@ from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Event, Group, LogRecord
+from streaming_app.groups.group import Group, GroupEvent, LogRecord
 from streaming_app.groups.not_ready import set_reasons
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct_snapshot, group_snapshot
@@ -47,7 +47,7 @@ from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.traffic import Seen
 from tests.histories.world import Transform, World
-from tests.notify.kept import Told
+from tests.notify.kept import Told as Sink
 from tests.support.failed_rules import no_rule_fails
 
 RunningHoursLookup = Callable[[str], Sequence[TimeInterval]]
@@ -165,24 +165,29 @@ class LagPasses:
         return known[1]
 
 
-@dataclass(frozen=True)
-class Fired:
-    """An alert that fired, with the seconds since the start at which it did and was resolved."""
+class Told(NamedTuple):
+    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
 
-    rule: str
     group_id: str | None
-    at: float
-    resolved_at: float | None
-    summary: str
-    severity: str = ""
-    ended_by: str | None = None
+    rule: str
+    severity: str
+    opened_at: float
+    ended_at: float | None
+    ended_by: str | None
+    since: float
+    why: str = ""
+    """The texts of its timeline."""
+
+    @property
+    def what(self) -> tuple[str | None, str]:
+        """Group and rule."""
+        return self.group_id, self.rule
 
 
 @dataclass
 class Outcome:
     """What an on-call person heard."""
 
-    fired: list[Fired] = field(default_factory=list)
     rules: set[str] = field(default_factory=set)
     """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
@@ -196,13 +201,19 @@ class Outcome:
     moments: Mapping[float, Moment] = field(default_factory=dict)
     """Time -> what was stored then, for the times that were asked for."""
 
+    @property
+    def fired(self) -> list[Told]:
+        """The problems that were open, in the order in which they opened."""
+        found = (_told(one) for one in self.all_problems if one.opened_at)
+        return sorted(found, key=lambda one: (one.opened_at, *one[:2]))
+
 
 @dataclass
 class _Tables:
     """What survives a restart of the job."""
 
     states: dict[str, Group] = field(default_factory=dict)
-    events: dict[str, list[Event]] = field(default_factory=dict)
+    events: dict[str, list[GroupEvent]] = field(default_factory=dict)
     problems: dict[str, Problem] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
@@ -258,7 +269,7 @@ class _Job:
             **declared,
         )
         self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
-        self.outbox = Outbox(Told(_PAGER), self.engine.lifecycle)
+        self.outbox = Outbox(Sink(_PAGER), self.engine.lifecycle)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
         self._copies: dict[str, GroupCopies] = {}
@@ -320,8 +331,10 @@ class _Job:
         if (lag := self._lag.next_at()) is not None:
             yield lag
 
-    def _fold(self, records: list[tuple[str, LogRecord]], at: float) -> dict[str, tuple[list[Event], list[Event]]]:
-        changed: dict[str, tuple[list[Event], list[Event]]] = {}
+    def _fold(
+        self, records: list[tuple[str, LogRecord]], at: float
+    ) -> dict[str, tuple[list[GroupEvent], list[GroupEvent]]]:
+        changed: dict[str, tuple[list[GroupEvent], list[GroupEvent]]] = {}
         tables = self._tables
         for group_id, those in groupby(sorted(records, key=lambda one: one[0]), key=lambda one: one[0]):
             state = tables.states.get(group_id)
@@ -498,7 +511,6 @@ def _outcome(tables: _Tables) -> Outcome:
     assert not failed, f"verdicts failed: {failed}"
     problems = [*tables.problems.values()]
     return Outcome(
-        sorted(_fired(tables), key=attrgetter("at")),
         tables.rules,
         tables.notifications,
         [one for one in problems if one.subject == HEALTH],
@@ -544,13 +556,17 @@ def _row(group: Group) -> dict[str, Any]:
     return to_row("default", few) | counts
 
 
-def _fired(tables: _Tables) -> Iterator[Fired]:
-    for alert in tables.problems.values():
-        if alert.opened_at is not None:
-            resolved = (alert.ended_at - START).total_seconds() if alert.ended_at else None
-            at = (alert.opened_at - START).total_seconds()
-            yield Fired(alert.rule, alert.group_id, at, resolved, alert.summary, alert.severity, alert.ended_by)
+def _told(one: Problem) -> Told:
+    assert one.opened_at
+    ended_at = seconds(one.ended_at) if one.ended_at else None
+    times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
+    return Told(one.group_id, one.rule, one.severity, *times, "; ".join(line.why for line in one.timeline))
 
 
-def _time(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
+def seconds(time: datetime) -> float:
+    """Return a time as seconds since the start of a history."""
+    return (time - START).total_seconds()
+
+
+def _time(at: float) -> datetime:
+    return START + timedelta(seconds=at)

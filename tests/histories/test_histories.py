@@ -85,30 +85,30 @@ def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) ->
     ],
 )
 def test_each_of_three_applications_has_an_alert_of_its_own_death(name: str, deaths: Mapping[str, float]) -> None:
-    fired = {one.group_id: one.at for one in outcome_of(name).fired}
+    fired = {one.group_id: one.opened_at for one in outcome_of(name).fired}
     assert fired.keys() == deaths.keys()
     assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in deaths.items())
 
 
 def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:
     back, gone = (outcome_of(name).fired for name in ("lost is ignored, the", "lost is ignored for a while"))
-    assert [(one.resolved_at, one.ended_by) for one in back] == [(IGNORED_AT, "ignored")]
-    again = [(one.at, one.resolved_at) for one in gone[1:]]
-    assert ((gone[0].ended_by, gone[0].resolved_at), again) == (("ignored", IGNORED_AT), [(COUNTED_AGAIN_AT, None)])
+    assert [(one.ended_at, one.ended_by) for one in back] == [(IGNORED_AT, "ignored")]
+    again = [(one.opened_at, one.ended_at) for one in gone[1:]]
+    assert ((gone[0].ended_by, gone[0].ended_at), again) == (("ignored", IGNORED_AT), [(COUNTED_AGAIN_AT, None)])
 
 
 def test_groups_that_lack_a_description_are_not_resolved_because_others_change() -> None:
     fired = outcome_of("Five groups").fired
-    assert {one.group_id: one.at > ONE_MORE for one in fired} == {f"app-{n}": n == 5 for n in range(6)}
-    ((mended, resolved_at),) = [(one.group_id, one.resolved_at or 0.0) for one in fired if one.resolved_at]
+    assert {one.group_id: one.opened_at > ONE_MORE for one in fired} == {f"app-{n}": n == 5 for n in range(6)}
+    ((mended, ended_at),) = [(one.group_id, one.ended_at or 0.0) for one in fired if one.ended_at]
     assert mended == "app-0"
-    assert MENDED <= resolved_at <= MENDED + 6 * MINUTE
+    assert MENDED <= ended_at <= MENDED + 6 * MINUTE
 
 
 def test_who_stops_at_night_without_saying_so_is_told_how_to_say_it() -> None:
     fired = outcome_of("declares nothing").fired
     assert len(fired) == 5  # one for each time without members while records come
-    assert all("if this is meant, add running_hours for it" in one.summary for one in fired)
+    assert all("if this is meant, add running_hours for it" in one.why for one in fired)
 
 
 def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_once_it_does() -> None:
@@ -116,13 +116,13 @@ def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_o
         outcome = outcome_of(what)
         (fired,) = outcome.fired
         assert (fired.severity, len(outcome.notifications)) == (severity, messages)
-        assert fired.at <= BEGINS + 6 * MINUTE
-        assert all(word in fired.summary for word in ("NotReady", "log"))
+        assert fired.opened_at <= BEGINS + 6 * MINUTE
+        assert all(word in fired.why for word in ("NotReady", "log"))
 
 
 def test_a_push_that_nobody_asked_for_and_the_plugin_rejects_is_an_alert() -> None:
     fired = outcome_of("rejects all others").fired
-    assert [(one.rule, one.at >= BEGINS) for one in fired] == [
+    assert [(one.rule, one.opened_at >= BEGINS) for one in fired] == [
         ("StreamsGroupDescriptionFailed", False),
         ("StreamsGroupUnsolicitedDescription", True),
     ]
@@ -136,7 +136,7 @@ def test_an_application_that_never_commits_is_stalled_which_is_critical() -> Non
 def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning() -> None:
     (fired,) = outcome_of("An unclean election").fired
     assert fired.severity == "warning"
-    assert "beyond the end of the log" in fired.summary
+    assert "beyond the end of the log" in fired.why
 
 
 @pytest.mark.parametrize("name", PACED)
@@ -176,12 +176,12 @@ def test_an_alert_says_how_often_how_long_and_why() -> None:
     (down,) = run(replace(missing, seconds=missing.begins + HOUR)).fired
     assert down.severity == "critical"
     for words in ("it does not stay up", "was started ", "in between it was Empty ", "MISSING_SOURCE_TOPICS"):
-        assert words in down.summary
+        assert words in down.why
 
 
 def test_an_alert_about_a_stuck_member_names_it_its_process_and_host_and_the_tasks() -> None:
     (fired,) = OUTCOMES["A member is stuck in revocation, with a poll interval of an hour"].fired
-    assert "i0-thread-0 (10.63.242.189, process i0-1) has not revoked task 0_11 since" in fired.summary
+    assert "i0-thread-0 (10.63.242.189, process i0-1) has not revoked task 0_11 since" in fired.why
 
 
 def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_up() -> None:
@@ -189,8 +189,8 @@ def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_u
     outcome = run(replace(crashing, seconds=crashing.seconds + 2 * HOUR))
     (fired,) = outcome.fired
     last_start = crashing.operations[-1].at
-    assert fired.resolved_at is not None
-    assert 10 * MINUTE <= fired.resolved_at - last_start <= 25 * MINUTE
+    assert fired.ended_at is not None
+    assert 10 * MINUTE <= fired.ended_at - last_start <= 25 * MINUTE
     (problem,) = outcome.problems
     assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Unknown")  # of its lag nothing is known
 

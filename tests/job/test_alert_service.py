@@ -24,10 +24,9 @@ from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.old_problems import OLD_PROBLEMS
-from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthTables
+from streaming_app.tables.health_tables import EndedProblems, HealthTable
 from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.a_job import a_job
@@ -166,7 +165,7 @@ def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness:
         harness.restart()
         harness.groups.snapshots = {"g": failed_group()}  # of which the service before has sent nothing
         harness.service.finish(600)
-        (row,) = HealthTables(harness.path, "default").rows()
+        (row,) = HealthTable(harness.path, "default").rows()
         assert row.labels == harness.alert().labels == labels
     assert harness.sink.events() == [FIRING]
 
@@ -219,42 +218,6 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
     harness.start()
     mute("0s")
     assert wait_until(lambda: harness.sink.events() == [FIRING])
-
-
-def test_alerts_of_one_rule_come_in_one_message_whose_results_are_stored_in_one_commit(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alert_service, "Outbox", Outbox)
-    monkeypatch.setattr(Outbox, "wait", 600.0)
-    harness.restart()
-    harness.groups.snapshots = {name: failed_group(name) for name in ("a", "b", "c")}
-    assert wait_until(lambda: len(harness.stored()) == 3)
-    table = DeltaTable(harness.path / "alerts")
-    before = table.version()
-    harness.service.finish(600)
-    ((_, alerts),) = harness.sink.sent
-    assert [alert.group_id for alert in alerts] == ["a", "b", "c"]
-    sent = []  # the alerts that were sent, at each version of the table
-    table.update_incremental()
-    for version in range(before, table.version() + 1):
-        table.load_as_version(version)
-        rows = table.to_pyarrow_table().to_pylist()
-        sent.append(sum(any(one["sent_at"] for one in row["deliveries"]) for row in rows))
-    assert set(sent) == {0, 3}
-
-
-def test_nothing_fires_before_the_job_has_caught_up_and_what_fires_when_it_ends_is_stored_and_sent(
-    harness: Harness,
-) -> None:
-    harness.job = replace(harness.job, caught_up=False)
-    harness.groups.snapshots = {"g": failed_group()}
-    harness.service.finish(600)
-    assert harness.stored() == []
-    harness.job = replace(harness.job, caught_up=True)
-    harness.start()
-    harness.service.finish(600)
-    assert harness.sink.events() == [FIRING]
-    assert harness.alert().deliveries[0].sent_at is not None
 
 
 def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_stored_meanwhile_and_goes_on(
@@ -327,7 +290,7 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
         begun = [("alert.firing", OLD_PROBLEMS, None)]
         assert told(then=1) == told(then=1) == begun
         data = machine.bodies[0]["data"]
-        assert data["summary"].startswith("200 groups have had problems since long before the job first started (200 ")
+        assert data["summary"].startswith("200 groups have had alerts since long before the job first started (200 ")
         assert len(data["details"]["StreamsGroupDown"]) == 51
         assert data["details"]["StreamsGroupDown"][-1] == "and 150 more"
         assert "streams-groups alerts end --match PATTERN --reason retired" in people.bodies[0]["message"]

@@ -242,26 +242,3 @@ def test_an_overdue_transaction_on_the_offsets_topic_is_a_fact_and_one_line_unti
     monkeypatch.setattr(asked, "open_transactions", lambda *_: [])
     rig.service.tick()
     assert (rig.rows("transaction"), len(lines)) == ([], 1)
-
-
-def test_a_pass_asks_for_the_producer_where_groups_wait_for_long(
-    rig: Rig, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    topic, name = unique("input"), unique("upstream")
-    client.create_topic(topic)
-    job = a_job(rig.warehouse, pytest.fail, server=rig.server, groups=lambda: rig.groups, now=lambda: rig.now)
-    rig.service = BrokerFacts(job, lambda: [(topic, 0), (unique("gone"), 0)])
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, transactional_id=name) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(topic, b"x", partition=0).get(300)
-        rig.service.tick()
-        producer.abort_transaction()
-    found = rig.service.transactions()
-    assert found
-    assert found.first.keys() == {(topic, 0)}
-    first = found.first[topic, 0]
-    assert (first.starts_at, first.of and (first.of.transactional_id, first.of.producer_id)) == (
-        0,
-        (name, first.producer_id),
-    )

@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 
 import streaming_app
 from streaming_app.config.settings import JobConfig
-from streaming_app.job import services, streams, supervisor
+from streaming_app.job import services
 from streaming_app.job.given_session import derived_session
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
-from streaming_app.stream.read_check import require_records
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
-from tests.support.offsets_topic import appending, describe_offsets_topic, epoch_records
+from tests.support.offsets_topic import epoch_records
 from tests.support.waiting import thread_names, wait_until
 
 if TYPE_CHECKING:
@@ -128,33 +127,6 @@ def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_
     with pytest.raises(streaming_app.JobError, match=line):
         run_in(once=True, conf={FETCHING: False})
     assert group not in stored(empty_warehouse)
-
-
-@pytest.mark.usefixtures("group")
-def test_a_source_that_has_read_nothing_is_compared_with_a_direct_fetch(
-    run_in: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "require_partitions", lambda *_: None)
-    monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
-    with pytest.raises(streaming_app.JobError, match=r"returned no record of __consumer_offsets, but the brokers do"):
-        run_in(conf={FETCHING: False})
-
-
-def test_a_source_that_returns_no_record_of_a_range_in_which_the_brokers_have_some_is_an_error(
-    spark: SparkSession, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    topic = unique("offsets")
-    client.create_topic(topic, 2)
-    with appending(broker.bootstrap_server) as append:
-        append(topic, *epoch_records("g", 2), *epoch_records("g", 3), partition=1)
-    properties = {"bootstrap.servers": broker.bootstrap_server}
-    described = describe_offsets_topic(spark, properties, topic)
-    with pytest.raises(streaming_app.JobError, match=r"but the brokers do: the first is at offset 3 of partition 1"):
-        require_records(properties, described, {1: 3}, described.end_offsets)
-    for starts, ends in (({}, {0: 0, 1: 0}), ({1: 4}, {0: 0, 1: 4})):
-        require_records(properties, described, starts, ends)
-    client.delete_records({TopicPartition(topic, 1): 4})
-    require_records(properties, described, {}, described.end_offsets)  # none is left
 
 
 def test_settings_of_the_session_are_copied_and_those_of_the_job_come_after_them(plain: SparkSession) -> None:

@@ -203,7 +203,7 @@ def test_a_deleted_group_is_dead_for_one_refresh_and_then_removed(
 
 
 def test_a_deleted_group_with_a_stored_verdict_is_dead_once_after_a_start(warehouse: Path, cache: GroupCache) -> None:
-    replace_rows(warehouse, "group_health", {"cluster": "default", "group_id": "a", "verdict": "Down"})
+    replace_rows(warehouse, "group_health_history", {"group_id": "a", "at": NOW, "verdict": "Down"})
     store(warehouse, row("a", 2, "Dead", group_type="classic"), row("b", 1), row("without a verdict", 1, "Dead"))
     assert states(cache) == {"a": "Dead", "b": "Stable"}
     cache.on_bulk_change()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from streaming_app.alerts.facts import DescriptionSupport
 from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from tests.support.a_job import a_job
+from tests.support.heartbeats import write_heartbeat
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 
@@ -35,6 +38,21 @@ def test_a_job_is_alive_from_its_first_heartbeat_until_it_stops_and_tells_the_ne
     assert not last_heartbeat(tmp_path).is_alive(datetime.now(timezone.utc))
     assert last_heartbeat(tmp_path).ended_by is None
     assert last_heartbeat(tmp_path).descriptions_since == last_heartbeat(tmp_path).descriptions_removed_at == AT
+
+
+def test_when_nothing_was_known_is_kept_over_restarts_and_a_reader_adds_what_lasts(tmp_path: Path) -> None:
+    facts = JobStatus(AT, caught_up=True, caught_up_at=AT)
+    record = write_heartbeat(tmp_path, at=AT, facts=facts)
+    for minutes, known in ((0.5, []), (30, [(0.5, 30)]), (31, [(0.5, 30)]), (50, [(0.5, 30), (31, 50)])):
+        at = AT + timedelta(minutes=minutes)
+        gaps = record.gaps_until(at)
+        assert [tuple((one - AT).total_seconds() / 60 for one in gap) for gap in gaps] == known
+        record = write_heartbeat(tmp_path, at=at, facts=replace(facts, caught_up_at=at), gaps=gaps)
+    assert record.gaps_until(None) == record.gaps  # still reading, for the first time
+    one = Heartbeat(a_job(tmp_path, pytest.fail), DescriptionSupport("auto"), record)
+    one.tick()
+    assert last_heartbeat(tmp_path).gaps == record.gaps
+    assert record.gaps_until(AT + timedelta(days=40)) == ((record.facts.caught_up_at, AT + timedelta(days=40)),)
 
 
 def test_a_file_that_cannot_be_written_is_an_error_while_the_job_runs_and_not_when_it_ends(tmp_path: Path) -> None:

@@ -148,21 +148,6 @@ def test_a_topic_that_was_created_again_is_recreated(
     assert cluster.rows(group_id)[topic, 0].offset_status == "OK"
 
 
-def test_records_that_were_deleted_before_they_were_read_are_lost(
-    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
-) -> None:
-    client = cluster.client
-    produce(topic, 100)
-    client.commit_offsets(group_id, {(topic, 0): 10})
-    cluster.read_log(group_id)
-    assert cluster.rows(group_id)[topic, 0].lost_offsets == 0
-    client.delete_records({TopicPartition(topic, 0): 60})
-
-    row = cluster.rows(group_id, 301)[topic, 0]  # starts are asked for every five minutes
-
-    assert (row.offset_status, row.lag, row.lost_offsets, row.log_start_offset) == ("LOST", 40, 50, 60)
-
-
 def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(
     cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str
 ) -> None:
@@ -352,14 +337,3 @@ def test_what_came_before_the_start_of_the_job_waits_for_members_that_never_comm
     assert second.stalled is not None
     assert (second.stalled.offsets, cluster.now - second.stalled.since) == (3, pytest.approx(660, abs=1))
     assert [(one.committed_offset, one.lag, one.lag_seconds_is_lower_bound) for one in rows] == [(None, 3, True)]
-
-
-def test_the_lag_of_a_repartition_topic_without_a_commit_counts_from_the_start_of_its_log_as_in_kafkas_tool(
-    cluster: LagCluster, produce: Callable[..., None], group_id: str
-) -> None:
-    name = f"{group_id}-by-key-repartition"
-    cluster.client.create_topic(name)
-    produce(name, 46)
-    cluster.client.delete_records({TopicPartition(name, 0): 6})
-    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row("0", repartition=[name])])])
-    assert [(one.lag, one.is_unknown) for one in cluster.rows(group_id).values()] == [(40, False)]

@@ -13,23 +13,17 @@ import pytest
 from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.config.sections import LagSettings
 from streaming_app.job import lag_ends
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
 from streaming_app.kafka import connection, topic_reader
-from streaming_app.kafka.log_records import _READ_BYTES
 from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, DescribedTopic, Offset, TopicReader
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
-from streaming_app.lag.partition_progress import STALLED_SECONDS
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
-from streaming_app.tables.location import Location
-from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import RustTable
 from tests.support.a_job import AtTheEnd, a_job
 from tests.support.lag_harness import row, work_of
 from tests.support.rows import group_row, subtopology_row
@@ -156,18 +150,6 @@ def test_rows_that_could_not_be_written_to_the_history_are_written_after_the_nex
     assert len(passes.query("SELECT 1 FROM lag_history")) == 1
 
 
-def test_old_history_is_deleted_and_files_are_compacted(passes: Passes) -> None:
-    for number in range(5):
-        passes.run([row(log_end_offset=number, lag=number)], 60)
-    LagTables(passes.path, "default").append_history([row(observed_at=1_000_000.0)])
-    assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 6
-
-    MaintainedTable(RustTable(Location.of(passes.path / "lag_history"), "default"), 7).maintain()
-
-    assert len(DeltaTable(str(passes.path / "lag_history")).file_uris()) == 1
-    assert [one["lag"] for one in passes.query("SELECT lag FROM lag_history ORDER BY observed_at")] == list(range(5))
-
-
 def test_a_line_comes_for_what_is_new_of_what_brokers_do_not_tell_and_none_when_a_part_of_it_is_over(
     passes: Passes,
 ) -> None:
@@ -289,8 +271,3 @@ def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_
 
     assert days[-1] in asked
     assert days[0] not in asked
-
-
-def test_a_megabyte_of_aborted_records_is_read_before_the_group_would_count_as_stalled() -> None:
-    passes = STALLED_SECONDS / LagSettings().interval - 2  # the first two find that it rests
-    assert passes * _READ_BYTES >= 2**20

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,14 +15,12 @@ from deltalake import DeltaTable
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, OtherOwnerError
 from streaming_app.job import owner
-from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, Owner, owner_location, owning, state_directory
+from streaming_app.job.owner import SIGN_SECONDS, SILENT_SECONDS, ClusterOwner, owner_location, owning, state_directory
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.kept_table import table_to_write
 from streaming_app.tables.location import Location
-from tests.support.fencing import CLUSTER, claimed
-from tests.support.heartbeats import write_heartbeat
+from tests.support.fencing import CLUSTER, claimed, race
 from tests.support.s3_server import s3_server
-from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
 STORE = Location.of("s3a://bucket/warehouse")
@@ -67,7 +63,7 @@ class Job:
         config = config_of(self.warehouse, self.directory, once=once)
         return owning(config, self.lines.append, passing, self.waited_for.append, lambda: passing.now)
 
-    def is_killed(self) -> Owner:
+    def is_killed(self) -> ClusterOwner:
         """Own the cluster, and leave it as a job that is killed does."""
         with self.owns() as mine:
             mine.end = lambda: None
@@ -196,19 +192,6 @@ def test_a_job_that_waits_lives_through_a_warehouse_that_is_away(job: Jobs, monk
         second.owns().__enter__()
 
 
-def test_an_owner_whose_record_is_lost_is_known_by_its_heartbeats(job: Jobs, tmp_path: Path) -> None:
-    write_heartbeat(tmp_path, host="old", pid=7)
-    second, passing = job("two"), Passing(every=lambda: write_heartbeat(tmp_path, host="old", pid=7), times=2)
-    with second.owns(passing):
-        assert passing.now >= 2 * SIGN_SECONDS + SILENT_SECONDS
-    assert second.lines[0] == "Waiting: cluster default is written by old (pid 7), which may have ended"
-    shutil.rmtree(tmp_path / "_jobs")
-    write_heartbeat(tmp_path, stopped=True)
-    passing = Passing()
-    with job("two").owns(passing):
-        assert passing.now == 0
-
-
 @pytest.fixture(params=["in a directory", "in a store"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
     if request.param == "in a directory":
@@ -222,30 +205,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 def test_of_jobs_that_take_it_at_the_same_moment_one_gets_it(warehouse: Location, tmp_path: Path) -> None:
-    jobs = 6
-
-    def race() -> list[int]:
-        begin, waiting = threading.Barrier(jobs), list[Event]()
-
-        def take(number: int) -> int | None:
-            stop = Event()
-
-            def give_up(_: str) -> None:
-                waiting.append(stop)
-                stop.set()
-
-            begin.wait()
-            try:
-                with owning(config_of(warehouse, tmp_path / str(number)), give_up, stop) as mine:
-                    assert wait_until(lambda: len(waiting) == jobs - 1)
-                    return mine.term
-            except StopRequestedError:
-                return None
-
-        with ThreadPoolExecutor(jobs) as threads:
-            return [term for term in threads.map(take, range(jobs)) if term is not None]
-
-    assert [race() for _ in range(3)] == [[1], [2], [3]]
+    assert [race(warehouse, tmp_path, jobs=6) for _ in range(3)] == [[1], [2], [3]]
 
 
 def test_a_paused_owner_learns_who_has_taken_over_before_it_does_anything(job: Jobs, tmp_path: Path) -> None:

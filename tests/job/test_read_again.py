@@ -25,29 +25,29 @@ def warehouse(tmp_path: Path) -> Path:
 def test_groups_of_another_release_are_tried_once_and_released_ones_until_they_are_read(warehouse: Path) -> None:
     job, requests = a_job(warehouse, pytest.fail), ReleaseRequests(Location.of(warehouse), "default")
     groups = GroupsToReadAgain(job)
-    assert groups.due() == {"bad", "other"}
+    assert groups.requested() == {"bad", "other"}
     requests.add("bad")
-    assert groups.due() == {"bad", "other"}
+    assert groups.requested() == {"bad", "other"}
     groups.done({"bad", "other"})
-    assert (groups.due(), requests.group_ids()) == (set(), [])
+    assert (groups.requested(), requests.group_ids()) == (set(), [])
     requests.add("other")
     groups.done(set())
-    assert groups.due() == {"other"}
-    assert GroupsToReadAgain(job).due() == {"bad", "other"}  # the job was killed before it read them
+    assert groups.requested() == {"other"}
+    assert GroupsToReadAgain(job).requested() == {"bad", "other"}  # the job was killed before it read them
 
 
 def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: Path) -> None:
     now = [0.0]
     groups = GroupsToReadAgain(a_job(warehouse, pytest.fail), lambda: now[0])
-    groups.done(groups.due())
-    assert groups.ask(["good"]) == {"good"} == groups.due()
-    groups.done(groups.due())
+    groups.done(groups.requested())
+    assert groups.request(["good"]) == {"good"} == groups.requested()
+    groups.done(groups.requested())
     now[0] = 3599.0
-    assert groups.ask(["good", "bad"]) == {"bad"} == groups.due()
+    assert groups.request(["good", "bad"]) == {"bad"} == groups.requested()
     now[0] = 3601.0
-    assert groups.ask(["good"]) == {"good"}
-    assert groups.due() == {"good", "bad"}
+    assert groups.request(["good"]) == {"good"}
+    assert groups.requested() == {"good", "bad"}
     for hour in range(2, 100):
         now[0] = hour * 3601.0
-        groups.ask([f"group-{hour}"])
+        groups.request([f"group-{hour}"])
     assert len(groups._differing) == 1

@@ -30,7 +30,7 @@ class Ticks(Service):
     def is_ready(self) -> bool:
         return self.ready
 
-    def leave(self) -> None:
+    def on_end(self) -> None:
         self.left = True
 
     def next_ticks(self, number: int = 2) -> bool:

@@ -18,8 +18,11 @@ stopping.STOP_SECONDS = stopping._TERMINATE_SECONDS + 0.1
 stop = threading.Event()
 
 class Jvm:
+    killed = threading.Event()
     def terminate(self): print("terminated", flush=True)
-    def kill(self): print("killed", flush=True)
+    def kill(self):
+        print("killed", flush=True)
+        self.killed.set()
 
 def until_stopped():
     print("running", flush=True)
@@ -32,6 +35,22 @@ def in_this_thread():
     stop.wait(600)
     print("ended", flush=True)
 
+def fail():
+    print("running", flush=True)
+    stop.wait()
+    raise OSError("of a job that is ending")
+
+def fail_at_the_signal():
+    # As when the signal ends the JVM, too: the main thread notices both at once.
+    stop.wait(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    raise OSError("before anything has noticed the signal")
+
+def end_when_killed():
+    print("running", flush=True)
+    Jvm.killed.wait()
+    print("ended", flush=True)
+
 def for_ever():
     print("running", flush=True)
     time.sleep(600)
@@ -39,6 +58,7 @@ def for_ever():
 def for_ever_in_a_pool():
     in_parallel(lambda _: for_ever(), [1], 2)
 
+stopping._KILLED_SECONDS = 600.0 if {job} is end_when_killed else 0.1
 stopping.run_until_signal({job}, stop, lambda line: print(line, flush=True), Jvm())
 print("returned", flush=True)
 """
@@ -69,12 +89,23 @@ def test_a_signal_that_the_kernel_gives_to_another_thread_ends_the_job() -> None
     assert run("in_this_thread") == (0, ["Stopping ...", "ended", "returned"])
 
 
+def test_an_error_of_a_job_that_is_ending_is_not_reported() -> None:
+    assert run("fail", signal.SIGTERM) == (0, ["running", "Stopping ...", "Stopped.", "returned"])
+    code, lines = run("fail_at_the_signal")
+    assert (code, lines[-2:]) == (0, ["Stopped.", "returned"])
+
+
 @pytest.mark.parametrize("job", ["for_ever", "for_ever_in_a_pool"])
 def test_a_job_that_does_not_end_is_abandoned_with_its_jvm(job: str) -> None:
     lines = run(job, signal.SIGTERM, patience=IMPATIENT)
-    assert lines == (0, ["running", "Stopping ...", "terminated", "killed"])
+    assert lines == (0, ["running", "Stopping ...", "terminated", "killed", "Stopped."])
+
+
+def test_a_job_that_ends_with_its_jvm_says_so_itself() -> None:
+    lines = run("end_when_killed", signal.SIGTERM, patience=IMPATIENT)
+    assert lines == (0, ["running", "Stopping ...", "terminated", "killed", "ended"])
 
 
 def test_a_second_signal_ends_the_job_at_once() -> None:
     lines = run("for_ever", signal.SIGTERM, signal.SIGTERM)
-    assert lines == (0, ["running", "Stopping ...", "killed"])  # without the time to terminate
+    assert lines == (0, ["running", "Stopping ...", "killed", "Stopped."])  # without the time to terminate

@@ -94,7 +94,7 @@ class SupervisorHarness:
         if step:
             raise step
 
-    def look_at(self, _query: Query) -> None: ...
+    def poll(self, _query: Query) -> None: ...
 
     def begin(self, *, once: bool = False, is_second: bool = False) -> None:
         self.config, self.name = SimpleNamespace(once=once), "offsets" if is_second else None

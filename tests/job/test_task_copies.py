@@ -186,25 +186,6 @@ def test_a_group_is_asked_for_once_a_minute_and_at_each_pass_after_it_changed_an
     assert asked(12) == 2
 
 
-def test_groups_that_do_not_run_are_not_asked_for_and_their_rows_and_sums_are_removed(harness: Harness) -> None:
-    harness.poll()
-    harness.groups["g"] = replace(harness.groups["g"], state="Empty", member_count=0)
-    harness.groups["n"] = replace(harness.groups["g"], group_id="n", state="NotReady", member_count=1)
-    harness.poll()
-    assert (harness.brokers.asked, harness.table.rows, harness.poller.sums()) == ([["g"]], [], {})
-
-
-def test_a_stateless_group_is_asked_for_again_only_when_it_has_changed(harness: Harness) -> None:
-    harness.groups["s"] = replace(harness.groups["g"], group_id="s")
-    harness.brokers.stateless = {"s"}
-    harness.poll()
-    harness.poll()
-    harness.groups["s"] = replace(harness.groups["s"], assignment_epoch=8)
-    harness.poll()
-    assert harness.brokers.asked == [["g", "s"], ["g"], ["g", "s"]]
-    assert len(harness.table.rows) == 4
-
-
 def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so(harness: Harness) -> None:
     harness.brokers.failures = {"g": GroupError(30, "not authorized")}
     harness.poll()

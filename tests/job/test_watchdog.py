@@ -33,21 +33,21 @@ def test_heartbeats_come_while_alerts_are_evaluated_and_one_that_is_missing_or_r
         job = StatusOfTest()
         settings = {"cluster": "prod", "alerts": {"interval": "40s"}}
         service = watchdog(a_job(tmp_path, lines.append, settings, health=job, now=lambda: job.now), sink)
-        assert (service.turn(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
+        assert (service.tick_if_due(), receiver.requests) == (service.poll_seconds, [])  # nothing has been evaluated
         job.evaluated_at = job.now
         for _ in range(3):
-            assert service.turn() == 60
+            assert service.tick_if_due() == 60
             job.now += timedelta(seconds=60)
         assert [(one.path, one.body) for one in receiver.requests] == [("/ping/5e", b"prod: caught up\n")] * 3
         assert lines == []
         for _ in range(3):  # the thread of the alerts hangs
-            service.turn()
+            service.tick_if_due()
         assert len(receiver.requests) == 3
         assert lines == ["watchdog watchdog: no heartbeat is sent: alerts were last evaluated 180 s ago"]
         job.evaluated_at = job.now
-        service.turn()
+        service.tick_if_due()
         assert len(receiver.requests) == 4
         receiver.default = Response(404)
         for _ in range(2):
-            service.turn()
+            service.tick_if_due()
         assert lines[1:] == [f"watchdog watchdog: {receiver.url} responded with status 404: check the URL"]  # no path

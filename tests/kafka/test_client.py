@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from kafka.errors import KafkaError
@@ -16,7 +16,6 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.kafka.protocol import build
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.sandbox.process import reserve_port
@@ -118,45 +117,6 @@ def test_members_and_client_survive_a_crash_of_the_broker(start_broker: Callable
         assert member.epoch == epoch
         assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]
     gc.collect()
-
-
-@pytest.mark.broker
-def test_many_groups_are_described_in_few_requests_and_in_the_order_given(
-    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[f"{group_id}-gone"]))).join()
-    sizes = []
-
-    def build_and_count(message: Any, fields: Any) -> Any:
-        sizes.append(len(fields["group_ids"]))
-        return build(message, fields)
-
-    monkeypatch.setattr("streaming_app.kafka.client.build", build_and_count)
-    requested = [*(f"{group_id}-none-{number}" for number in range(249)), group_id, f"{group_id}-none-3"]
-    described = client.describe(requested)
-    assert [group["group_id"] for group in described] == requested
-    assert [index for index, group in enumerate(described) if not group["error_code"]] == [249]
-    assert sizes == [100, 100, 50]
-
-
-@pytest.mark.broker
-def test_only_the_group_whose_coordinator_is_busy_is_described_again(
-    client: StreamsGroupClient, group_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send, requests = client.send_to_coordinators, []
-
-    def send_with_one_busy_coordinator(group_ids: list[str], *rest: Any) -> list[Any]:
-        responses = send(group_ids, *rest)
-        requests.append(list(group_ids))
-        if len(requests) == 1:
-            responses[0][1].groups[1].error_code = 14
-        return responses
-
-    monkeypatch.setattr(client, "send_to_coordinators", send_with_one_busy_coordinator)
-    requested = [f"{group_id}-{number}" for number in range(3)]
-    assert {group["error_code"] for group in client.describe(requested)} == {69}
-    assert requests[0] == requested
-    assert [len(ids) for ids in requests] == [3, 1]
 
 
 @pytest.mark.broker

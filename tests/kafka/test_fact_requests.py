@@ -95,24 +95,6 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
     assert {fact.group_id for fact in facts} == {"app"}
 
 
-def test_retention_and_replicas_of_a_topic_are_facts_and_one_that_does_not_exist_has_none(
-    client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    topic, gone = unique("orders"), unique("gone")
-    client.create_topic(topic, partitions=2, configs={"retention.ms": "3600000", "min.insync.replicas": "2"})
-    found = topic_facts(client, [topic, gone])
-    facts = [fact for fact in found if fact.kind == "retention"]
-    assert by_name(facts) == {
-        "cleanup.policy": ("delete", "default"),
-        "retention.bytes": ("-1", "default"),
-        "retention.ms": ("3600000", "topic"),
-    }
-    assert {(fact.kind, fact.subject, fact.group_id) for fact in facts} == {("retention", topic, None)}
-    assert [fact for fact in found if fact.kind == "isr"] == [
-        BrokerFact("isr", f"{topic}-{partition}", "isr", "1 of 1, min.insync.replicas 2") for partition in (0, 1)
-    ]
-
-
 def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_each_partition(
     start_broker: Callable[..., LocalBroker],
 ) -> None:

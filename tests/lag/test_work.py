@@ -61,11 +61,6 @@ def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None
     assert (stalled.unowned, len(stalled.tasks)) == (2, 12)
 
 
-def test_it_is_stalled_also_while_the_group_rebalances() -> None:
-    some = [owned(log_end_offset=100 + n) for n in range(12)]
-    assert passes(some, {GROUP: replace(RUNS, rebalancing_since=T0)})[GROUP].stalled
-
-
 def test_one_that_moves_is_not_stalled_and_where_no_record_waits_there_is_no_work() -> None:
     moving = [owned(committed_offset=90 + n, log_end_offset=100 + n) for n in range(20)]
     assert passes(moving)[GROUP].stalled is None

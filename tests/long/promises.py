@@ -45,8 +45,8 @@ PROMISES = (
         "Of two jobs for one cluster one is active, and the other one waits until it is gone.",
         "tests/job/test_owner.py::test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one",
         "streaming_app/job/owner.py",
-        "            self._sign, self._seen_at = sign, now",
-        "            self._sign = sign",
+        "            self._version, self._seen_at = version, now",
+        "            self._version = version",
     ),
     Promise(
         "History of records that the brokers lost is marked as void.",

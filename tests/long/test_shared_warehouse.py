@@ -31,14 +31,14 @@ import sys, time
 import pyarrow as pa
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import BatchId, RustTable
 
 uri, cluster, until = sys.argv[1], sys.argv[2], time.monotonic() + float(sys.argv[3])
 table, number = RustTable(Location.of(uri), cluster), 0
 while time.monotonic() < until:
     rows = table.to_table([{"group_id": f"{cluster}-{number}", "source_partition": 0, "last_offset": number}])
-    table.append(rows, Batch([cluster], number))
-    table.append(rows, Batch([cluster], number))  # as after a crash
+    table.append(rows, BatchId([cluster], number))
+    table.append(rows, BatchId([cluster], number))  # as after a crash
     number += 1
     if number % 5 == 0:
         table.replace(rows, f"group_id = '{cluster}-{number - 1}'")

@@ -127,20 +127,6 @@ def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_af
     assert sorted(accepted) == [("a", FIRING), ("a", RESOLVED), ("b", FIRING)]
 
 
-def test_people_hear_that_a_problem_is_over_before_they_hear_of_the_next_one_also_where_that_waits() -> None:
-    sending, over = Sending(GROUPED), {"resolved": True, "deliveries": (*SENT, Delivery("chat", RESOLVED))}
-    sending.offer(0, of("x", **over))
-    sending.run_until(20)
-    sending.offer(20, of("a", **over), replace(of("a"), alert_id="another one"), of("b"))
-    sending.run_until(1_000)
-    assert [one[:2] + one[2] for one in sending.given] == [
-        (10, RESOLVED, "x"),
-        (30, FIRING, "b"),
-        (70, RESOLVED, "a"),
-        (90, FIRING, "a"),
-    ]
-
-
 def test_what_comes_while_a_notification_is_sent_waits_for_the_interval() -> None:
     sending = Sending(GROUPED)
     sending.offer(0, of("a"))
@@ -270,7 +256,7 @@ def test_problems_that_are_older_than_the_job_are_one_message_that_names_them_an
     assert (first[1:], second) == ((FIRING, ("new",)), (301, FIRING, (None,)))
     (text,) = sending.texts
     assert text == (
-        "301 groups have had problems since long before the job first started (150 lag, 151 not-ready): "
+        "301 groups have had alerts since long before the job first started (150 lag, 151 not-ready): "
         "old0, old10, old100, old102, old104 and 296 more"
     )
     assert sending.outbox.status.waiting == 0

@@ -10,14 +10,13 @@ from typing import cast
 
 import pytest
 
-from streaming_app.cli.groups import _BY as BY
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.statuses import LEFT_OVER, STATUSES, UNKNOWN
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
 from streaming_app.queries.health import explain, lag_times, read_verdicts
-from streaming_app.queries.lag import find_lag, to_row
+from streaming_app.queries.lag import BY, find_lag, to_row
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import Row, WarehouseReader
 from tests.support.lag_harness import row
@@ -87,14 +86,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
 def test_a_sum_says_of_how_many_partitions_the_lag_is_not_known(
     reader: WarehouseReader, fields: Row, *, is_unknown: bool
 ) -> None:
-    (found,) = find_lag(reader, "default", [str(fields)], BY["group"])
+    (found,) = find_lag(reader, "default", [str(fields)], "group")
     assert (found["lag"], found["unknown_partitions"], found["is_lower_bound"]) == (10, int(is_unknown), is_unknown)
 
 
 @pytest.mark.parametrize("by", BY)
 def test_every_sum_is_over_the_same_lag_and_the_largest_comes_first(reader: WarehouseReader, by: str) -> None:
     groups = sorted({one.group_id for one in ROWS})
-    sums = find_lag(reader, "default", groups, BY[by])
+    sums = find_lag(reader, "default", groups, by)
     in_tasks = by in {"subtopology", "task", "member", "process", "host"}
     expected = [one for one in ROWS if one.offset_status != LEFT_OVER and (one.task_id is not None or not in_tasks)]
     assert sum(one["lag"] or 0 for one in sums) == sum(one.lag or 0 for one in expected)
@@ -108,7 +107,7 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
     reader: WarehouseReader,
 ) -> None:
     groups = sorted({one.group_id for one in ROWS if one.offset_status != LEFT_OVER})
-    sums = find_lag(reader, "default", groups, BY["group"])
+    sums = find_lag(reader, "default", groups, "group")
     assert len(sums) == len(groups)
     for one in sums:
         those = [each for each in ROWS if each.group_id == one["group_id"] and each.offset_status != LEFT_OVER]
@@ -137,7 +136,7 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
 @pytest.mark.parametrize("by", ["group", "topic", "partition"])
 def test_metrics_are_the_same_sums(reader: WarehouseReader, by: str) -> None:
     scrape = LagScrape(ROWS, MetricsSettings.model_validate({"lag_by": by}))
-    sums = find_lag(reader, "default", sorted({one.group_id for one in ROWS}), BY[by])
+    sums = find_lag(reader, "default", sorted({one.group_id for one in ROWS}), by)
     values = {
         metric.name: {sample.labels: sample.value for sample in cast("Iterable[Sample]", metric.read(scrape))}
         for metric in LAG_METRICS[:4]
@@ -170,14 +169,16 @@ def test_why_list_page_and_lag_say_the_same_age_of_the_lag_of_a_group(rows: list
     long_ago, known_until = now - timedelta(days=3), now - timedelta(seconds=5)
     LagTables(path, "default").replace_lag(rows)
     replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in _KNOWN))
-    times = {"since": long_ago, "judged_at": long_ago, "inputs_at": long_ago}
-    replace_rows(path, "group_health", {"group_id": "payments", "verdict": "Ok", "why": "Offsets advance.", **times})
+    times = {"since": long_ago, "judged_at": long_ago, "at": long_ago, "inputs_at": long_ago}
+    replace_rows(
+        path, "group_health_history", {"group_id": "payments", "verdict": "Ok", "why": "Offsets advance.", **times}
+    )
     replace_rows(path, "groups", group_row(group_id="payments"))
     reader = WarehouseReader(path, "default")
     (verdict,) = read_verdicts(reader, "default", ["payments"]).values()
     lines = list(explain(verdict, None, None, now, lag_times(reader, "default", "payments")))
     assert [one.strip() for one in lines if "Its lag" in one] == ["Its lag was known 5 s ago."]
-    (sums,) = find_lag(reader, "default", ["payments"], ["group_id"])
-    assert to_row(sums, ["group_id"], now)["KNOWN"] == "5 s ago"
-    (shown,) = reader.rows("SELECT inputs_at FROM group_overview")  # which `list`, `describe` and the page read
-    assert shown["inputs_at"] == known_until
+    (sums,) = find_lag(reader, "default", ["payments"], "group")
+    assert to_row(sums, now)["KNOWN"] == "5 s ago"
+    (shown,) = reader.rows("SELECT known_until FROM group_overview")  # which the page reads
+    assert shown["known_until"] == known_until

@@ -150,6 +150,12 @@ def check(bins: Mapping[int, Row], samples: list[Row], gone: set[int], instants:
         times = [at, begin, end - LOOK, *(time - LOOK for time in turns if begin < time < end)]
         known = [found for found, _ in (behind_at(samples, gone, time) for time in times) if found is not None]
         assert one["most"] == pytest.approx(max(known, default=None), abs=0.01), (at, one)
+        rows = [row for time in (begin, *turns) if begin <= time < end for row, _ in rows_at(samples, gone, time)]
+        of_rows = [0.0 if row["lag"] == 0 else row["lag_seconds"] for row in rows if row["observed_at"] >= begin]
+        kept = [0.0 for row in rows if row["lag"] == 0]  # does not grow, so it is measured as long as it holds
+        least = [one for one in of_rows if one is not None]
+        assert one["measured"] in {None, *least, *kept}
+        assert max(least, default=0.0) <= (one["measured"] or 0.0) <= (one["most"] or 0.0) + 0.01
 
 
 INSTANTS = st.lists(st.floats(0, 1, exclude_max=True), min_size=30, max_size=30)

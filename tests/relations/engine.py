@@ -15,14 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.problem import Problem
-from tests.histories.bed import Outcome, run
-from tests.histories.clients import START
+from tests.histories.bed import Outcome, Told, run, seconds
 from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
 from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
 from tests.histories.history import HOUR, History
@@ -82,49 +79,9 @@ def play(history: History, *, start: float | None = None, transform: Transform |
     return run(begun, transform=transform, **how)
 
 
-class Told(NamedTuple):
-    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
-
-    group_id: str | None
-    rule: str
-    severity: str
-    opened_at: float
-    ended_at: float | None
-    ended_by: str | None
-    since: float
-    why: str = ""
-    """The texts of its timeline."""
-
-    @property
-    def what(self) -> tuple[str | None, str]:
-        """Group and rule."""
-        return self.group_id, self.rule
-
-
 def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
     """Return the problems that were open after a time, in the order in which they opened."""
-    found = [_told(one) for one in outcome.all_problems if one.opened_at is not None]
-    return sorted(
-        (one for one in found if one.ended_at is None or one.ended_at > after),
-        key=lambda one: (one.opened_at, *one[:2]),
-    )
-
-
-def _told(one: Problem) -> Told:
-    assert one.opened_at
-    ended_at = seconds(one.ended_at) if one.ended_at else None
-    times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)
-    return Told(one.group_id, one.rule, one.severity, *times, "; ".join(line.why for line in one.timeline))
-
-
-def seconds(time: datetime) -> float:
-    """Return a time as seconds since the start of a history."""
-    return (time - START).total_seconds()
-
-
-def time(at: float) -> datetime:
-    """Return seconds since the start of a history as a time."""
-    return START + timedelta(seconds=at)
+    return [one for one in outcome.fired if one.ended_at is None or one.ended_at > after]
 
 
 class Spell(NamedTuple):

@@ -10,10 +10,10 @@ import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import PENDING
-from tests.histories.bed import STEP, Outcome
+from tests.histories.bed import STEP, Outcome, seconds
 from tests.histories.history import History, do
 from tests.histories.judged import INCIDENTS, OUTCOMES, name_of
-from tests.relations.engine import differences, excepted, play, random_of, seconds, told
+from tests.relations.engine import differences, excepted, play, random_of, told
 
 pytestmark = pytest.mark.slow
 

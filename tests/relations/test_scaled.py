@@ -131,7 +131,7 @@ def test_pipelines_of_separate_groups_are_drawn_and_searched_in_proportion(prefi
         def draw() -> None:
             found = _pairs(size, prefix)
             found.roots(found.group_ids)
-            pipelines_graph(found, {}, str, lambda _: False).to_json()
+            pipelines_graph(found, {}, lambda _: False).to_json()
 
         return draw
 

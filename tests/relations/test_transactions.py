@@ -31,11 +31,11 @@ def test_a_transaction_that_nobody_ends_is_one_critical_alert_after_its_limit_an
     outcome = play(ordinary("", working(2)), transform=held, restarts=restarts)
     (found,) = outcome.fired
     assert (found.rule, found.severity) == ("StreamsGroupStalled", "critical")
-    assert _BEGAN + 20 * 60 <= found.at <= _BEGAN + 22 * 60
-    assert found.resolved_at is not None
-    assert found.resolved_at - (_BEGAN + LONG) <= 120
+    assert _BEGAN + 20 * 60 <= found.opened_at <= _BEGAN + 22 * 60
+    assert found.ended_at is not None
+    assert found.ended_at - (_BEGAN + LONG) <= 120
     assert outcome.problems[0].cause == "open_transaction"
-    assert "12 partitions held by an open transaction since 2026-03-02 02:00:" in found.summary
+    assert "12 partitions held by an open transaction since 2026-03-02 02:00:" in found.why
 
 
 def test_transactions_of_ten_minutes_do_not_fill_the_history_of_verdicts() -> None:

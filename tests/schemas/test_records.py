@@ -53,30 +53,9 @@ def test_one_line_in_a_definition_adds_a_field() -> None:
     assert (field.tag, field.default, field.since, field.kip) == (0, -1, "9.10", 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "snake", "camel"),
-    [
-        ("GroupId", "group_id", "groupId"),
-        ("group", "group", "group"),
-        ("leaderEpoch", "leader_epoch", "leaderEpoch"),
-        ("RebalanceTimeoutMs", "rebalance_timeout_ms", "rebalanceTimeoutMs"),
-        ("StandbyTasksPendingRevocation", "standby_tasks_pending_revocation", "standbyTasksPendingRevocation"),
-    ],
-)
-def test_names_are_derived_from_kafkas(name: str, snake: str, camel: str) -> None:
-    loaded = load_definition(key={"fields": [{"name": name, "type": "string", "about": "It."}]})
-
-    assert (loaded.key.fields[0].snake, loaded.key.fields[0].camel) == (snake, camel)
-
-
 def test_an_unknown_key_of_a_field_is_an_error() -> None:
     with pytest.raises(TypeError, match="defualt"):
         load_definition(key={"fields": [{"name": "X", "type": "int32", "about": "It.", "defualt": 1}]})
-
-
-def test_a_dialect_with_an_unknown_field_is_an_error() -> None:
-    with pytest.raises(DefinitionError, match=r"Example, dialect other: no such fields: \['Epok'\]"):
-        load_definition(dialects={"other": {"about": "Other tags.", "tags": {"Epok": 3}}})
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "1..2", "1+2"])

@@ -21,11 +21,10 @@ from streaming_app.job.run import run_with
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import client_properties
 from streaming_app.kafka.topic_reader import PartitionCounts
-from streaming_app.stream.source import WANTED_RECORDS
+from streaming_app.stream.source import WANTED_RECORDS, source_options
 from streaming_app.tables.reader import WarehouseReader
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, USER, SecurityHarness
-from tests.support.frames import read_once
 from tests.support.job_runner import run_once
 from tests.support.offsets_topic import describe_offsets_topic
 
@@ -124,12 +123,13 @@ def test_every_mechanism_works_for_job_topic_metadata_and_verify_and_no_secret_i
     assert lines[-1] == "Done: all available records are processed."
     properties = client_properties(address, config)
     topic = describe_offsets_topic(spark, properties, TOPIC)
-    assert 0 < read_once(spark, properties, topic).where(WANTED_RECORDS).count() <= topic.offsets
+    records = spark.read.format("kafka").options(**source_options(properties, topic)).load()
+    assert 0 < records.where(WANTED_RECORDS).count() <= topic.offsets
 
     with closing(SharedConnection(properties, Admin)) as connection:
         assert PartitionCounts(connection, lines.append)(["missing"]) == {}
     result = verify(address, config, warehouse)
-    assert (result.exit_code, result.output) == (0, "1 groups agree, 0 differ\n")
+    assert (result.exit_code, result.output) == (0, "1 group agrees, 0 differ\n")
 
     contents = [path.read_bytes() for path in warehouse.rglob("*") if path.is_file()]
     contents += [spark_log(spark).read_bytes(), *(line.encode() for line in lines)]

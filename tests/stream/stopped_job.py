@@ -20,7 +20,7 @@ from streaming_app.stream.stream_state import StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch
+from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse
@@ -81,12 +81,12 @@ class Stopped:
         appended, _ = batch_writers(self.writer.cluster, query)
         for name, of_history in (("group_events", event), ("quarantine", kept)):
             table = self.writer.table(name)
-            table.append(table.to_table([of_history]), Batch([f"{appended}-{name}"], WHOLE[0].version(number)))
+            table.append(table.to_table([of_history]), BatchId([f"{appended}-{name}"], WHOLE[0].version(number)))
         TableVersions(self.writer, self.checkpoint, self.state()).write()
         (self.checkpoint / "commits").path.mkdir(exist_ok=True)
         (self.checkpoint / "commits" / str(number)).path.write_text("v1\n{}\n", "utf-8")
 
-    def append_event(self, offset: int, batch: Batch | None = None) -> None:
+    def append_event(self, offset: int, batch: BatchId | None = None) -> None:
         table = self.writer.table("group_events")
         event = {"group_id": "g", "kind": "state", "at": AT + HOUR, "source_partition": 0, "offset": offset}
         table.append(table.to_table([event]), batch)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from offsets_decoder import encode
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
 from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
@@ -132,7 +132,7 @@ def test_times_out_of_order_or_missing_change_neither_state_nor_history() -> Non
         (row,) = folded["groups"]
         wanted = {"state": "Stable", "description_status": "CURRENT", "unsolicited_pushes": 1, "member_count": 1}
         assert {name: row[name] for name in wanted} == wanted
-        events = [Event(**{name: one[name] for name in Event._fields}) for one in folded[EVENTS]]
+        events = [GroupEvent(**{name: one[name] for name in GroupEvent._fields}) for one in folded[EVENTS]]
         assert list(gaps("g", events, row)) == []
         states = [event.new for event in sorted(events, key=lambda one: one.offset) if event.kind == "state"]
         assert states == ["Assigning", "Reconciling", "Stable"]

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-import streaming_app
-from offsets_decoder import SHIPPED, encode
+from offsets_decoder import encode
 from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
 from streaming_app.tables import group_rows
-from streaming_app.tables.definitions import tables, views
+from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
@@ -56,7 +55,7 @@ ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) i
 
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:
     on_done = settings.pop("on_done", lambda *_: None)
-    options = FoldOptions("default", "topic", settings.pop("dialect", SHIPPED))
+    options = FoldOptions("default", "topic")
     return GroupsBatchWriter(TableWriter(spark, str(path), "default"), options, on_done, **settings)
 
 
@@ -97,6 +96,16 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
+
+
+def test_what_spark_sorts_is_divided_where_it_is_much_whatever_the_session_sets(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 50)
+    session, usual = spark.newSession(), spark.sparkContext.defaultParallelism
+    settings = session._jsparkSession.sessionState().conf().settings()  # type: ignore[attr-defined]
+    settings.put("spark.sql.shuffle.partitions", "auto")  # as on a platform that decides the number itself
+    assert [sorted_parts(session, rows) for rows in (0, 50 * usual, 50 * usual + 1)] == [usual, usual, usual + 1]
 
 
 @pytest.mark.parametrize("records", [20_000, 0], ids=["few", "many"])
@@ -221,25 +230,6 @@ def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
     assert [row["group_id"] for row in content(empty_warehouse)["groups"]] == ["g"]
 
 
-def test_spark_sql_sees_every_table_and_view_as_the_shell_does(spark: SparkSession, few: Path) -> None:
-    streaming_app.open_warehouse(spark, few)
-    for definition in (*tables(), *views()):
-        seen = spark.sql(f"SELECT * FROM {definition.name}")
-        without = {"group_id"} if definition.name in {"log_ends", "incidents"} else set()  # of partitions, and causes
-        assert set(definition.names) <= set(seen.columns)
-        assert {"cluster", "group_id"} - set(seen.columns) <= without
-        (own,) = WarehouseReader(few).rows(f"SELECT count(*) AS n FROM {definition.name}")
-        assert not own["n"] or seen.count() == own["n"], definition.name  # what has no rows is only analyzed
-    joined = spark.sql(
-        "SELECT a.partition FROM assignments a JOIN members m USING (cluster, group_id, member_id) "
-        "WHERE group_id = 'one' AND m.client_id = 'c' AND a.current ORDER BY a.partition"
-    )
-    assert [row[0] for row in joined.collect()] == [0, 1, 2]
-    key, value = encode(17, {"group_id": "four"}, {"epoch": 2})
-    batch_writer(spark, few)(batch(spark, [(1000, START, key, value)]), 1000)
-    assert spark.sql("SELECT group_epoch FROM groups WHERE group_id = 'four'").collect()[0][0] == 2
-
-
 @pytest.mark.parametrize("few_records", [0, 20_000])
 def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
@@ -264,12 +254,10 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     assert events == [{"new": reason}] * 3
 
 
-def test_the_dialect_decides_what_tags_mean_and_unknown_tags_are_counted(
-    spark: SparkSession, empty_warehouse: Path
-) -> None:
+def test_unknown_tags_are_counted(spark: SparkSession, empty_warehouse: Path) -> None:
     outcomes: list[BatchCounts] = []
-    write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one), dialect="kip-1331")
-    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 03 04 00000005 09 01 00")  # tag 3 is 5, tag 9 unknown
+    write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one))
+    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 02 04 00000005 09 01 00")  # tag 2 is 5, tag 9 unknown
     write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
     assert (outcomes[0].written["decoded"], outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
     (row,) = content(empty_warehouse)["groups"]

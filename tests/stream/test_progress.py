@@ -44,7 +44,7 @@ def reading(records: DataFrame, checkpoint: Path, times: int = 1) -> Iterator[tu
         progress.on_done(batch_id, BatchCounts(written={"decoded": counts[0], "groups": 0}))
 
     def has_caught_up() -> bool:
-        progress.look_at(query)
+        progress.poll(query)
         return health.status.caught_up
 
     query = StreamQuery(Location.of(checkpoint), Event(), _NAME).start(records, write, _TRIGGER_SECONDS)
@@ -109,7 +109,7 @@ def test_a_batch_is_read_with_few_calls_of_the_jvm_as_each_waits_for_a_busy_mach
     try:
         assert wait_until(lambda: len(query.recentProgress) > 0)
         monkeypatch.setattr(JavaClient, "send_command", counted)
-        progress.look_at(query)
+        progress.poll(query)
         monkeypatch.undo()
     finally:
         stop_query(query)

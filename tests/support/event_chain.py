@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from streaming_app.groups.group import Event
+from streaming_app.groups.group import GroupEvent
 
 _COLUMNS = (
     "state",
@@ -32,12 +32,12 @@ _SUBJECTS = {
 _COMPARED_BY_PRESENCE = ("group", "member")  # the value may change: a later record may have another client id
 
 
-def event_key(event: Event) -> tuple[Any, ...]:
+def event_key(event: GroupEvent) -> tuple[Any, ...]:
     """Return the key of an event within its group, as in the key of `group_events`."""
     return event.kind, event.member_id, event.offset
 
 
-def gaps(group_id: str, events: Iterable[Event], row: Mapping[str, Any] | None) -> Iterator[str]:
+def gaps(group_id: str, events: Iterable[GroupEvent], row: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield duplicate events, events that do not continue the previous one, and last events unlike the row."""
     events = sorted(events, key=lambda event: event.offset)
     for key, count in Counter(map(event_key, events)).items():

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from streaming_app.config.settings import JobConfig
+from streaming_app.job.owner import owning
+from streaming_app.job.stopping import StopRequestedError
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, application_of
 from streaming_app.tables.location import Location
+from tests.support.waiting import wait_until
 
 CLUSTER = "default"
 OLD, NEW = 1, 2
 """The terms of the jobs."""
+
+
+def race(warehouse: Location, directory: Path, jobs: int) -> list[int]:
+    """Return the terms of those of the jobs, which start at the same moment and have no lock in common, that own it."""
+    begin, waiting = threading.Barrier(jobs), list[threading.Event]()
+
+    def start(number: int) -> int | None:
+        stop = threading.Event()
+
+        def give_up(_: str) -> None:
+            waiting.append(stop)
+            stop.set()
+
+        values = {"bootstrap_server": "h:1", "warehouse": warehouse, "state_dir": directory / str(number)}
+        begin.wait()
+        try:
+            with owning(JobConfig.model_validate(values), give_up, stop) as owner:
+                assert wait_until(lambda: len(waiting) == jobs - 1)
+                return owner.term
+        except StopRequestedError:
+            return None
+
+    with ThreadPoolExecutor(jobs) as threads:
+        return [term for term in threads.map(start, range(jobs)) if term is not None]
 
 
 def claimed(warehouse: Path, term: int) -> Fence:

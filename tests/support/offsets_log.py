@@ -12,7 +12,7 @@ from typing_extensions import Self
 from offsets_decoder import decode
 from streaming_app.checks.compare import Difference, Row, differences
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Event, LogRecord
+from streaming_app.groups.group import GroupEvent, LogRecord
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.kafka.protocol import Fields
@@ -100,7 +100,7 @@ class FoldedLog:
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[GroupEvent]] = {}
 
     def add(self, records: Iterable[RawRecord]) -> None:
         folds: dict[str, Fold] = {}

@@ -30,7 +30,7 @@ _KEYS = re.compile(rb"<Key>(.*?)</Key>")
 _PAGE = 1_000  # keys per page, as in S3
 _DIRECTORY = ".directory"  # the file of a key that ends in "/", with which Hadoop's client marks directories
 _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
-_HELD, _LATE = "held", "late"
+_HELD = "held"
 _POLL_SECONDS = 0.02  # while a request is held
 
 
@@ -82,10 +82,6 @@ class S3Server:
     def holding(self, requests: str) -> AbstractContextManager[None]:
         """Answer the requests that match a regex, such as `DELETE .*/alerts/`, only when the block has ended."""
         return self._in_mode(f"{_HELD} {requests}")
-
-    def answering_after(self, seconds: float) -> AbstractContextManager[None]:
-        """Answer each request that late, as a slow store does. For figures; a test uses `holding`."""
-        return self._in_mode(f"{_LATE} {seconds}")
 
     @contextmanager
     def _in_mode(self, mode: str) -> Iterator[None]:
@@ -248,11 +244,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Note a request, and let it wait in the modes that say so."""
         with self.lock, self.log.open("a", encoding="utf-8") as file:
             file.write(f"{kind} {key}\n")
-        mode, _, value = self._current_mode().partition(" ")
-        if mode == _LATE:
-            time.sleep(float(value))  # noqa: TID251 - this is the server
+        _, _, value = self._current_mode().partition(" ")
         while self._current_mode() == f"{_HELD} {value}" and re.search(value, f"{kind} {key}"):
-            time.sleep(_POLL_SECONDS)  # noqa: TID251 - as above
+            time.sleep(_POLL_SECONDS)  # noqa: TID251 - this is the server
 
     def _delete(self, keys: list[str]) -> None:
         self._note("DELETE", ",".join(keys))

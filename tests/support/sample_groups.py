@@ -30,8 +30,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     rows = [*_named(now), *(_hostile(now) if hostile else ()), *(_ordinary(number, now) for number in range(more))]
     append(path, "groups", *rows)
     append(path, "alerts", *_alerts(now))
-    append(path, "group_health", *_health(now))
-    append(path, "group_health_history", *_health_history(now))
+    append(path, "group_health_history", *_health(now), *_health_history(now))
     append(path, "task_copies", *_copies(now))
     append(path, "group_events", *_events(now))
     append(path, "topologies", *_topologies(now))
@@ -204,10 +203,10 @@ def _ordinary(number: int, now: datetime) -> Row:
 def _health(now: datetime) -> Iterator[Row]:
     def health(group_id: str, verdict: str, minutes: float, why: str, **columns: Any) -> Row:
         at = now - timedelta(minutes=minutes)
-        times = {"since": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
+        times = {"since": at, "at": at, "judged_at": at, "inputs_at": now - timedelta(seconds=40)}
         return {"cluster": "default", "group_id": group_id, "verdict": verdict, "why": why, **times, **columns}
 
-    down = {"severity": "critical", "evidence": '{"not_over": "it is not ready"}', "incident_id": "down-1a2b3c4d"}
+    down = {"severity": "critical", "evidence": '{"not_over": "it is not ready"}'}
     why = (
         "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics card-transactions "
         "are missing."
@@ -216,11 +215,10 @@ def _health(now: datetime) -> Iterator[Row]:
     yield health("ledger-reconciler", "Stalled", 9, "no offset of 2 partitions has moved", severity="critical")
     yield health("price-feed", "Behind", 55, "the oldest record that waits is 2 hours old", severity="warning")
     yield health("nightly-settlement", "Off", 412, "It has no members, and nothing waits.")
-    yield health(RICH, "Restoring", 4, "tasks came to another member")
     yield health("payments-enrichment", "Ok", 9_900, "Offsets advance.")
     yield health("clickstream-sessions", "Idle", 6_012, "Nothing waits.")
     for name in (*HOSTILE[:2], HOSTILE[4]):
-        yield health(name, "Down", 70, f"{name} waits", severity="warning", incident_id=name or None)
+        yield health(name, "Down", 70, f"{name} waits", severity="warning")
 
 
 def _health_history(now: datetime) -> Iterator[Row]:
@@ -235,8 +233,6 @@ def _health_history(now: datetime) -> Iterator[Row]:
         at = now - timedelta(minutes=minutes)
         row = {"cluster": "default", "group_id": RICH, "at": at, "verdict": verdict, "why": why, "evidence": "{}"}
         yield {**row, "severity": "critical" if verdict == "Down" else None, "since": at - timedelta(minutes=5)}
-    name, at = HOSTILE[0], now - timedelta(minutes=70)
-    yield {"cluster": "default", "group_id": name, "at": at, "verdict": "Down", "why": f"{name} waits", "since": at}
 
 
 def _copies(now: datetime) -> Iterator[Row]:

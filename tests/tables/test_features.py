@@ -15,7 +15,7 @@ from streaming_app.checks.result import FAILED
 from streaming_app.checks.warehouse import check_format
 from streaming_app.cli.main import main
 from streaming_app.errors import JobError
-from streaming_app.job.owner import Owner, owner_location
+from streaming_app.job.owner import ClusterOwner, owner_location
 from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.features import WRITABLE
 from streaming_app.tables.fence import Fence
@@ -78,7 +78,7 @@ def test_a_feature_that_is_added_while_the_job_runs_fails_the_write_with_the_nam
 
 def test_an_owner_whose_heartbeats_cannot_be_committed_says_so_and_does_not_try_for_ever(tmp_path: Path) -> None:
     place = owner_location(Location.of(tmp_path), "default")
-    owner = Owner(place, "default", 1, lambda: 0.0, Event())
+    owner = ClusterOwner(place, "default", 1, lambda: 0.0, Event())
     owner.sign()
     add(of_feature("rowTracking"), place.path)
     with pytest.raises(JobError, match=r"Cannot read or write .*_jobs: .*RowTracking"):

@@ -30,7 +30,7 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import COMMITS, NewestTables
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import BatchId, RustTable
 from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.tables.writer import TableWriter
@@ -71,7 +71,7 @@ def without_spark(warehouse: Path, fence: Fence) -> TableWriter:
 ALERT = make_alert(cluster=CLUSTER)
 COPY = TaskCopy("g", "m", "p", "10.0.0.1", "standby", "0", 3, True, 40, 100, 60, 10_000, AT)  # noqa: FBT003 - a tuple
 WRITES: Mapping[str, Write] = {
-    "append": lambda path, fence: own("group_events")(path, fence).append(events(), Batch(["b"], 1)),
+    "append": lambda path, fence: own("group_events")(path, fence).append(events(), BatchId(["b"], 1)),
     "replace": lambda path, fence: own("group_events")(path, fence).replace(events(), "kind = 'state'"),
     "delete": lambda path, fence: own("group_events")(path, fence).delete("kind = 'state'"),
     "delete_rows": lambda path, fence: own("group_events")(path, fence).delete_rows(
@@ -184,7 +184,9 @@ def expire(writer: TableWriter, name: str) -> None:
 
 
 SPARK_WRITES: Mapping[str, SparkWrite] = {
-    "append": lambda writer: writer.table("group_events").append([encode_file(events())], Batch(["b-group_events"], 1)),
+    "append": lambda writer: writer.table("group_events").append(
+        [encode_file(events())], BatchId(["b-group_events"], 1)
+    ),
     "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS, TableFiles(writer.table(COMMITS))),
     "expired events": lambda writer: expire(writer, "group_events"),
     "expired records": lambda writer: expire(writer, "quarantine"),
@@ -254,6 +256,6 @@ def test_what_is_appended_by_spark_is_there_once_whichever_job_repeats_it(spark:
     for term in (OLD, NEW):
         writer = spark_writer(spark, warehouse, claimed(warehouse, term))
         SPARK_WRITES["append"](writer)
-        writer.table("group_events").append(events(), Batch(["b-group_events"], 1))
+        writer.table("group_events").append(events(), BatchId(["b-group_events"], 1))
     assert writer.last_append("group_events", ["b"]) == 1
     assert WarehouseReader(warehouse).query("SELECT * FROM group_events").num_rows == 1

@@ -19,7 +19,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, RustTable
+from streaming_app.tables.rust_table import BatchId, RustTable
 from streaming_app.tables.table_files import TableFiles
 from tests.support.warehouses import make_warehouse
 
@@ -283,7 +283,7 @@ def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(empty_ware
     for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
         values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
         row = pa.Table.from_pylist([values], schema)
-        RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, Batch(["app"], number))
+        RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, BatchId(["app"], number))
     own = RustTable(Location.of(empty_warehouse / "quarantine"), "default")
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
         assert own.select('max("offset")', where).column(0)[0].as_py() == 5

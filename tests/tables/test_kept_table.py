@@ -20,7 +20,7 @@ from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
-from streaming_app.tables.rust_table import Batch, CommitOptions, RustTable
+from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
 from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
@@ -93,7 +93,7 @@ def test_a_write_reads_only_what_is_new_whatever_was_committed_before(
     table, counts = RustTable(place, "default", Fence("default", 1), is_checked=is_checked), []
     for number in range(30):
         with store.counted() as requests:
-            table.append(rows(f"{number}"), Batch(["app"], number))
+            table.append(rows(f"{number}"), BatchId(["app"], number))
         counts.append(requests)
     assert counts[1] == counts[-1] == {"PUT": 2, "LIST": 2, "GET": 5}
     assert len(topics(place)) == 30
@@ -105,12 +105,12 @@ def test_a_write_reads_only_what_is_new_whatever_was_committed_before(
 @pytest.mark.parametrize("others", [1, 2])
 def test_a_batch_that_another_process_has_written_meanwhile_is_not_written_again(place: Location, others: int) -> None:
     table = RustTable(place, "default")
-    assert table.append(rows("a"), Batch(["app"], 1)) == 2
+    assert table.append(rows("a"), BatchId(["app"], 1)) == 2
     append_as_other(place, "b", Transaction("app", 2))
     for _ in range(others - 1):
         append_as_other(place, "c")
-    table.append(rows("again"), Batch(["app"], 2))
-    table.append(rows("d"), Batch(["app"], 3))
+    table.append(rows("again"), BatchId(["app"], 2))
+    table.append(rows("d"), BatchId(["app"], 3))
     assert topics(place) == ["a", "b", *"c" * (others - 1), "d"]
 
 
@@ -187,14 +187,14 @@ def test_a_table_that_was_created_again_is_written_as_it_is(
 ) -> None:
     table = RustTable(place, "default")
     for number in range(2):
-        table.append(rows("lost"), Batch(["app"], number))
+        table.append(rows("lost"), BatchId(["app"], number))
     newest_table(place)
     shutil.rmtree(directory)
     create(directory, tmp_path / "again")
     for _ in range(commits):
         append_as_other(place, "new")
     assert newest_table(place).version() == 1 + commits
-    table.append(rows("own"), Batch(["app"], 1))
+    table.append(rows("own"), BatchId(["app"], 1))
     assert topics(place) == [*["new"] * commits, "own"]
     assert versions(directory) == list(range(commits + 3))
 
@@ -203,12 +203,12 @@ def test_a_table_that_was_restored_from_a_copy_is_written_as_it_is(
     directory: Path, place: Location, tmp_path: Path
 ) -> None:
     table = RustTable(place, "default")
-    table.append(rows("a"), Batch(["app"], 1))
+    table.append(rows("a"), BatchId(["app"], 1))
     shutil.copytree(directory, tmp_path / "copy")
-    table.append(rows("b"), Batch(["app"], 2))
+    table.append(rows("b"), BatchId(["app"], 2))
     shutil.rmtree(directory)
     shutil.copytree(tmp_path / "copy", directory)
-    table.append(rows("b, repeated"), Batch(["app"], 2))
+    table.append(rows("b, repeated"), BatchId(["app"], 2))
     assert topics(place) == ["a", "b, repeated"]
     assert versions(directory) == [0, 1, 2, 3]
 
@@ -218,14 +218,14 @@ def test_a_batch_whose_commit_failed_is_written_once(
     is_written: bool, store: S3Server, directory: Path, place: Location
 ) -> None:
     table = RustTable(place, "default", Fence("default", 1))
-    table.append(rows("a"), Batch(["app"], 1))
+    table.append(rows("a"), BatchId(["app"], 1))
     with (
         store.refusing_commits(but_written=is_written),
         pytest.raises(OSError, match="as the test wants it"),
     ):
-        table.append(rows("b"), Batch(["app"], 2))
-    table.append(rows("b"), Batch(["app"], 2))
-    table.append(rows("c"), Batch(["app"], 3))
+        table.append(rows("b"), BatchId(["app"], 2))
+    table.append(rows("b"), BatchId(["app"], 2))
+    table.append(rows("c"), BatchId(["app"], 3))
     assert topics(place) == ["a", "b", "c"]
     assert versions(directory) == [0, 1, 2, 3, 4]
 

@@ -7,20 +7,22 @@ import os
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.tables import maintenance, table_creation
+from streaming_app.tables import group_rows, maintenance, newest_tables, reader, table_creation
 from streaming_app.tables.expiry import delete_expired
+from streaming_app.tables.group_files import group_files, spans_of
 from streaming_app.tables.maintenance import MaintainedTable, maintain_all, maintained_tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.frames import Pair, Row, batch, expect_few_records
+from tests.support.warehouses import make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,6 +89,30 @@ def test_expired_events_and_deleted_groups_are_removed_and_files_are_compacted(
 
     newest = spark.sql(f"DESCRIBE DETAIL delta.`{empty_warehouse}/groups`").collect()[0]
     assert newest["numFiles"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "filled", "per_key"), [("offset_commits", "metadata", 4), ("groups", "client_host", 1)]
+)
+def test_a_table_is_compacted_in_less_memory_than_its_rows_take(
+    name: str, filled: str, per_key: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "SORT_MEMORY", "24M")
+    monkeypatch.setattr(group_rows, "_AT_A_TIME", 1)  # files with ids of the whole range are many
+    monkeypatch.setattr(newest_tables, "_FILE_BYTES", 1 << 20)
+    writer = TableWriter(cast("Any", None), make_warehouse(tmp_path, as_the_job=True), "default")
+    own, count = writer.table(name), 20_000
+    row = {"topic": "t", "partition": 0, "committed_offset": 1, filled: "x" * 1_000}
+    for part in range(4):
+        numbers = range(part, count, 4)
+        own.append(own.to_table(row | {"group_id": f"g{one // per_key}", "last_offset": part} for one in numbers))
+    (table,) = (one for one in maintained_tables(writer, 30, 30) if one.own is own)
+    let_all_be_due([table])
+    table.maintain()
+    found = own.select("group_id", f"last_offset >= {per_key - 1}")
+    assert len({*found["group_id"].to_pylist()}) == found.num_rows == own.count_rows() == count // per_key
+    files = group_files(own.open(), "default")
+    assert len(spans_of(files)) == len(files) > 4, "a reader of one group reads one file"
 
 
 def test_expired_events_are_kept_if_their_state_still_held(

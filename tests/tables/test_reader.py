@@ -74,7 +74,7 @@ def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read
     assert opened == ["groups"]
     reader.rows("SELECT * FROM groups g JOIN alerts ON true")
     assert opened == ["groups", "alerts"]
-    reader.rows("SELECT count(*) FROM group_lag")
+    reader.rows("SELECT count(*) FROM lag_sums")
     assert sorted(opened[2:]) == ["inputs", "lag"]
 
 
@@ -82,7 +82,7 @@ def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read
     ("ahead", "sql"),
     [
         (("groups", "alerts"), "SELECT count(*) AS n FROM groups"),
-        ((), "SELECT count(*) AS n FROM group_lag"),
+        ((), "SELECT count(*) AS n FROM lag_sums"),
     ],
 )
 def test_tables_in_a_store_are_opened_at_the_same_time(
@@ -98,6 +98,27 @@ def test_tables_in_a_store_are_opened_at_the_same_time(
     reader = WarehouseReader(Location.of("s3a://bucket/w"))
     reader.open_ahead(*ahead)
     assert reader.rows(sql) == [{"n": 0}]
+
+
+@pytest.mark.parametrize(
+    ("query", "instead"),
+    [
+        ("SELECT * FROM incidents", "incidents went with 0.4: use alerts, with"),
+        (
+            "SELECT 1 FROM groups g JOIN task_lag t ON true",
+            "task_lag went with 0.4: use lag_sums WHERE summed_by",
+        ),
+        (
+            "SELECT h.incident_id FROM group_health h",
+            "the column incident_id of group_health went with 0.4: use alert_id",
+        ),
+    ],
+)
+def test_for_a_removed_view_or_column_the_one_that_replaces_it_is_named(
+    query: str, instead: str, tmp_path: Path
+) -> None:
+    with pytest.raises(WarehouseError, match=f"^The query failed: {instead}"):
+        WarehouseReader(make_warehouse(tmp_path)).check_is_query(query)
 
 
 def test_every_table_and_view_can_be_the_first_that_a_query_names(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from streaming_app.tables import rust_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.rust_table import Batch, CommitOptions, RustTable
+from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
 from tests.support.locks import WatchedLock
 from tests.support.warehouses import arrow_schema, make_warehouse
 
@@ -59,10 +59,10 @@ def overtaken(monkeypatch: pytest.MonkeyPatch, warehouse: Path) -> list[DeltaTab
 
 
 def test_a_batch_is_appended_once(table: RustTable, warehouse: Path) -> None:
-    versions = [table.append(rows(f"batch {number}"), Batch(["app"], number)) for number in (4, 4, 3, 5)]
+    versions = [table.append(rows(f"batch {number}"), BatchId(["app"], number)) for number in (4, 4, 3, 5)]
     assert versions == [2, 2, 2, 3]
-    table.append(rows("a"), Batch(["first", "second"], 4))  # it is noted for each of its writers
-    table.append(rows("b"), Batch(["second"], 4))
+    table.append(rows("a"), BatchId(["first", "second"], 4))  # it is noted for each of its writers
+    table.append(rows("b"), BatchId(["second"], 4))
     assert topics(warehouse) == ["a", "batch 4", "batch 5"]
 
 

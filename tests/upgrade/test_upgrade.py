@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
@@ -25,7 +26,7 @@ from streaming_app.cli.main import main
 from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables import definitions, file_moves, reshape, upgrade
+from streaming_app.tables import definitions, file_moves, reshape, upgrade, verdict_moves
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
@@ -48,11 +49,13 @@ from tests.upgrade.record import extract
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES = [one.name for one in tables()]
+HISTORY = "group_health_history"
+NAMES = [one.name for one in tables() if one.name != HISTORY]
+"""The tables that keep their columns."""
 IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
 """How many files of each table 0.3.0 wrote into its root."""
 _LAG = "offset_status offset_status_since waits_since unmoved_since late_since slow_since owner_since"
-NEW = {"lag": _LAG.split(), "lag_history": ["offset_status"]}
+NEW = {"lag": _LAG.split(), "lag_history": ["offset_status"], HISTORY: ["judged_at"]}
 """The columns of each table that 0.4.0 brings."""
 
 
@@ -108,9 +111,25 @@ def values(table: pa.Table, name: str) -> Any:
     return sorted(found, key=lambda row: (row["cluster"] or "", repr(row)))
 
 
+def verdicts(warehouse: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the verdicts, from the table of 0.3.0 or the view of this release; and the changes that 0.3.0 wrote."""
+    changes = DeltaTable(warehouse / HISTORY).to_pyarrow_table()
+    if "judged_at" in changes.column_names:
+        changes = changes.filter(pc.field("judged_at").is_null())
+    changes = changes.select(["group_id", "at", "verdict", "severity", "since", "why", "evidence"]).sort_by("at")
+    if (warehouse / "group_health").exists():
+        found = DeltaTable(warehouse / "group_health").to_pyarrow_table().to_pylist()
+    else:
+        found = WarehouseReader(warehouse).rows("SELECT * FROM group_health")
+    kept = ("group_id", "verdict", "severity", "since", "judged_at", "why", "evidence", "losing_at", "inputs_at")
+    judged = sorted(({name: row[name] for name in kept} for row in found), key=lambda row: row["group_id"])
+    return judged, changes.to_pylist()
+
+
 def check_is_upgraded(warehouse: Path, recorded: Path) -> None:
     assert {format_of(one) for one in opened(warehouse).values()} == {WAREHOUSE_FORMAT}
     assert (in_root(warehouse), rows(warehouse)) == ({}, rows(recorded))
+    assert verdicts(warehouse) == verdicts(recorded)
 
 
 def identity(table: DeltaTable) -> Any:
@@ -137,7 +156,7 @@ def test_tables_stay_what_they_are(recorded: Path, upgraded: Path) -> None:
         assert (one.protocol().min_reader_version, one.protocol().min_writer_version) == (1, 2)
         actions = [pa.table(table.get_add_actions()) for table in (before[name], one)]
         known = [sorted(map(repr, found.select(found.column_names[3:]).to_pylist())) for found in actions]
-        assert known[0] == known[1] or name in RESHAPES, "the same statistics"
+        assert known[0] == known[1] or name in {*RESHAPES, HISTORY}, "the same statistics"
 
 
 def test_checkpoints_stay_valid(recorded: Path, upgraded: Path, tmp_path: Path) -> None:
@@ -187,7 +206,7 @@ def test_what_offsets_prove_follows_from_the_statuses_of_0_3(
 
 def test_an_upgrade_is_done_once(warehouse: Path, recorded: Path) -> None:
     first, *_, last = start(warehouse)
-    assert first == "Upgrading the warehouse from 0.3 to 0.4, once: 6 files (0 MB) of 16 tables"
+    assert first == "Upgrading the warehouse from 0.3 to 0.4, once: 6 files (0 MB) of 15 tables"
     assert last.startswith("The warehouse is upgraded to 0.4: ")
     versions = {name: one.version() for name, one in opened(warehouse).items()}
     assert start(warehouse) == []
@@ -200,7 +219,7 @@ def test_the_check_says_before_what_the_job_will_do_and_how_long_it_takes(wareho
     result = check_format(Location.of(warehouse))
     assert (result.status, result.text) == (
         WARNING,
-        "of 0.3: the job upgrades them at its start, 6 files (0 MB) of 16 tables, in about 1 s",
+        "of 0.3: the job upgrades them at its start, 6 files (0 MB) of 15 tables, in about 1 s",
     )
     assert in_root(warehouse) == IN_ROOT, "it has changed nothing"
 
@@ -220,6 +239,7 @@ WRITES: list[tuple[Any, str]] = [
     (TableAlterer, "set_table_properties"),
     (TableAlterer, "add_columns"),
     (reshape, "write_deltalake"),
+    (verdict_moves, "write_deltalake"),
 ]
 
 
@@ -240,8 +260,8 @@ def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
     is_done: bool, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
-    claims, copies_and_commits, formats = len(NAMES), 2 * sum(IN_ROOT.values()), len(NAMES)
-    every = claims + copies_and_commits + formats + len(NEW)
+    claims, copies_and_commits, formats = len(tables()), 2 * sum(IN_ROOT.values()), len(tables())
+    every = claims + copies_and_commits + formats + len(NEW) + 1  # the verdicts move
     for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
         warehouse = copy_warehouse(recorded, tmp_path / str(killed_at))
 
@@ -266,7 +286,7 @@ def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
 def test_an_error_of_any_write_is_one_line_and_the_next_start_goes_on(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for failed_at in range(len(NAMES), len(NAMES) + 12, 3):
+    for failed_at in range(len(tables()), len(tables()) + 12, 3):
         warehouse = copy_warehouse(recorded, tmp_path / str(failed_at))
 
         def write(number: int, do: Callable[[], Any], failed_at: int = failed_at) -> Any:

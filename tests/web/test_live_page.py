@@ -125,7 +125,7 @@ def test_a_change_keeps_what_is_open_selected_and_scrolled(
         seen.open("/group?id=fraud-detection")
         seen.wait_for_picture()
         seen.page.locator("details summary").first.click()
-        seen.page.locator("#picture .node").first.click()
+        seen.page.locator("#picture .node a").first.focus()
         seen.page.evaluate("scrollTo(0, 200)")
         drawn = seen.page.evaluate_handle("document.querySelector('#picture svg')")
         replace_group(sample, group("fraud-detection", "Stable", NOW, 0))

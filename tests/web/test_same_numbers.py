@@ -88,20 +88,22 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     shell = {row["group_id"]: row for row in _shell(warehouse, "lag", "--by", "group")}
     firing = Counter(row["group_id"] for row in _shell(warehouse, "alerts"))
     deployed = deployment_lines(reader, "default", [row["group_id"] for row in rows])
-    listed = {row["group"]: row for row in _shell(warehouse, "list", "--state")}
+    listed = {row["group"]: row for row in _shell(warehouse, "list", "--type", "all", "--state", "--health")}
     page = Page(SnapshotSource(warehouse, "default", clock), Access(), clock)
     client = TestClient(page.app, base_url="http://localhost")
     cells = _cells(client)
     assert len(rows) == len(listed)
     for row in rows:
         group_id = row["group_id"]
-        assert (listed[group_id]["state"], listed[group_id]["health"]) == (row["state"], row["verdict"])
+        same = {"state": "state", "verdict": "health", "pending_verdict": "pending", "protocol_type": "protocol"}
+        assert {name: row[name] for name in same} == {name: listed[group_id][one] for name, one in same.items()}
         assert row["alerts"] == firing[group_id]
         if row["deployed_at"] is None:
             assert group_id not in deployed
         else:
             assert f" at {utc(row['deployed_at'])}," in deployed[group_id]
-        if group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60:
+        is_plain = group_id.isascii() and group_id.isprintable() and 0 < len(group_id) < 60
+        if is_plain and row["group_type"] == "streams":
             verdict, _, _, state, lag, seconds, members, tasks, *_ = cells[group_id]
             assert (verdict.split(" ")[0], state) == (row["verdict"], row["state"])
             assert members.split(" ")[0] == f"{row['member_count']:,}"

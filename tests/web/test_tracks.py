@@ -11,11 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.problem import Problem
-from streaming_app.groups.task_copies import RESTORING, TaskCopy
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
-from streaming_app.text import duration, utc
+from streaming_app.text import duration
 from streaming_app.web.tracks import (
     Scale,
     Shape,
@@ -23,7 +22,7 @@ from streaming_app.web.tracks import (
     behind_track,
     event_tracks,
     merged_verdicts,
-    restore_track,
+    strip,
     verdict_track,
 )
 from streaming_app.web.window import Window
@@ -99,22 +98,12 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
     assert group_at(events, at(6))["unowned"] == ["1_0"]
 
 
-# --- Alerts, mutes, deployments, restores -----------------------------------------------------------------------------
+# --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
 
 
 def alert(begin: float, end: float | None) -> Problem:
     opened = at(begin)
     return make_alert(severity="critical", since=opened, opened_at=opened, ended_at=None if end is None else at(end))
-
-
-@given(st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=6), st.floats(0, 60))
-def test_an_alert_is_drawn_exactly_while_it_is_open(times: list[tuple[float, float | None]], minute: float) -> None:
-    times = [(begin, end if end is None or end >= begin else None) for begin, end in times]
-    found = verdict_track(SCALE, [], [alert(begin, end) for begin, end in times])
-    is_open = any(begin <= minute and (end is None or minute <= end) for begin, end in times)
-    near = any(abs(edge - minute) < 0.1 for pair in times for edge in pair if edge is not None)
-    assert near or covers(found.shapes, minute) == is_open
-    assert len(found.shapes) == sum(begin <= 60 and (end is None or end >= 0) for begin, end in times)
 
 
 @given(MINUTES, MINUTES, st.floats(0, 60))
@@ -128,58 +117,73 @@ def test_a_mute_and_a_deployment_are_drawn_exactly_while_they_last(begin: float,
         assert near or (spans is assignments.shapes and end > 60) or covers(spans, minute) == (begin <= minute <= end)
 
 
-def test_a_restore_lasts_since_the_member_got_the_task_and_says_how_far_it_is() -> None:
-    offsets: dict[str, Any] = {"task_offset": 250, "task_end_offset": 1_000, "lag": 750}
-    offsets |= {"reported_at": at(50), "rate": 2.5, "ready_at": at(70)}
-    copy = TaskCopy("g", "m1", None, "/10.0.0.1", RESTORING, "1", 0, **offsets)
-    since = {("1_0", "m1"): at(30), ("1_0", "other"): at(40)}
-    found = restore_track(SCALE, HOUR, [copy, copy._replace(role="standby")], since)
-    (whole,), (done,) = of_kind(found, "restore")[:1], of_kind(found, "restored")
-    assert (whole.x, whole.width, done.width) == (500, 500, 125)
-    assert whole.text.startswith("1_0 restores its state on 10.0.0.1: 25% of 1,000 offsets")
-    assert whole.text.endswith(f", 2 a second, done at about {utc(at(70))}")
-    late = restore_track(SCALE, HOUR, [copy], {("1_0", "other"): at(30)})
-    assert late.shapes[0].x == pytest.approx(833.33)
-    assert restore_track(SCALE, Window(*TIMES), [copy], {}).shapes == []  # only the present is known
-    assert restore_track(SCALE, HOUR, [copy] * 9, {}).label == "Restores (first 4 of 9)"
+# --- Relation A: at one instant every track says what the tables say of it -------------------------------------------
+
+LATER = st.lists(st.floats(-30, 59).map(lambda one: round(one, 1)), max_size=6, unique=True).map(sorted)
+GAPS = st.lists(st.floats(-5, 65).map(lambda one: round(one, 1)), max_size=4, unique=True).map(sorted)
+BAR = st.tuples(st.sampled_from([None, 0.0, 9.0, 700.0]), st.sampled_from([0.0, 0.4, 60.0]), st.booleans())
 
 
-# --- Of the records: verdicts, states, members ------------------------------------------------------------------------
-
-LATER = st.lists(st.floats(-30, 59).map(lambda one: round(one, 1)), max_size=8, unique=True).map(sorted)
-
-
-def text_at(shapes: Sequence[Shape], minute: float) -> str | None:
+def text_at(shapes: Sequence[Shape], minute: float) -> str:
     x = 1_000 * minute / 60
-    return next((one.text for one in reversed(shapes) if one.x <= x < one.x + one.width - 0.001), None)
+    return next((one.text for one in reversed(shapes) if one.x <= x < one.x + one.width - 0.001), "")
 
 
-@given(LATER, st.floats(0, 59.99), st.data())
-def test_verdicts_and_members_are_at_each_moment_those_of_the_rows(
-    minutes: list[float], minute: float, data: st.DataObject
+@given(LATER, GAPS, st.lists(st.tuples(MINUTES, st.none() | MINUTES), max_size=4), st.floats(0, 59.99), st.data())
+def test_at_each_moment_every_track_says_what_the_tables_say_or_that_it_is_not_known(
+    minutes: list[float], edges: list[float], alerts: list[tuple[float, float | None]], minute: float, data: Any
 ) -> None:
-    assume(all(abs(minute - one) > 0.1 for one in minutes))
+    alerts = [(begin, end if end is None or end >= begin else None) for begin, end in alerts]
+    moments = [*minutes, *edges, *(one for pair in alerts for one in pair if one is not None)]
+    assume(all(abs(minute - one) > 0.1 for one in moments))
+    assume(0.1 < minute * BINS / 60 % 1 < 0.9)
+    gaps = [(at(begin), at(end)) for begin, end in zip(edges[::2], edges[1::2], strict=False)]
+    scale = Scale(*TIMES, gaps)
+    is_gap = any(begin < at(minute) < end for begin, end in gaps)
+
     judged, events = list[dict[str, Any]](), list[dict[str, Any]]()
     verdict_then, members_then, members = "", 10, 10
     for when in minutes:
-        verdict, kind = data.draw(
-            st.tuples(st.sampled_from(["Ok", "Down", "Behind"]), st.sampled_from(["joined", "left"]))
-        )
+        verdict, kind = data.draw(st.sampled_from([("Ok", "joined"), ("Down", "left"), ("Behind", "joined")]))
         judged.append({"at": at(when), "verdict": verdict, "severity": None, "since": at(when), "why": "w"})
-        event = {"at": at(when), "client_host": None, "cause": None, "old": None, "new": None}
-        events.append({**event, "kind": f"member_{kind}"})
+        common = {"at": at(when), "client_host": None, "cause": None, "old": None, "new": None}
+        events.append({**common, "kind": f"member_{kind}"})
         members += 1 if kind == "joined" else -1
         if when <= minute:
             verdict_then, members_then = verdict, members
-    shown = text_at(verdict_track(SCALE, merged_verdicts(judged)).shapes, minute)
-    assert (shown or "").split(" ")[0] == verdict_then
-    track, *_ = event_tracks(SCALE, [one for one in events if one["at"] >= HOUR.begin], members)
-    assert int((text_at(of_kind(track, "members"), minute) or "0").split(" ")[0]) == members_then
+    track = verdict_track(scale, merged_verdicts(judged), [alert(*pair) for pair in alerts])
+    verdicts = [*of_kind(track, "health"), *of_kind(track, "gap")]
+    assert text_at(verdicts, minute).split(" ")[0] == ("Not" if is_gap else verdict_then)
+    assert text_at(strip(judged, scale), minute).split(" ")[0] == ("" if is_gap else verdict_then)
+    is_open = any(begin <= minute and (end is None or minute <= end) for begin, end in alerts)
+    assert covers(of_kind(track, "alert-"), minute) == (is_open and not is_gap)
+
+    seen, *_ = event_tracks(scale, [one for one in events if one["at"] >= HOUR.begin], members)  # the log has them all
+    assert int((text_at(of_kind(seen, "members"), minute) or "0").split(" ")[0]) == members_then
+
+    measured, more, is_lower = data.draw(BAR)
+    most = None if measured is None else measured + more
+    place = int(minute * BINS / 60)
+    series = {place: {"measured": measured, "most": most, "is_lower": is_lower}, (place + 7) % BINS: KNOWN}
+    behind = behind_track(scale, series, TIMES)
+    bars = [text_at(of_kind(behind, kind), minute) for kind in ("lag-bar", "at-most", "unknown")]
+    if is_gap:
+        assert bars[:2] == ["", ""]
+        assert bars[2].startswith("Not known from")
+        return
+    exact = measured is None or more < 1
+    assert bars[1] == ("" if exact else bars[0])
+    assert bool(bars[2]) == is_lower
+    expected = "" if measured is None else f"{'at least ' if is_lower else ''}{duration(measured)} behind"
+    assert bars[0] == (expected if exact or is_lower else f"{expected} when measured, at most {duration(most)} behind")
+
+
+KNOWN = {"measured": 5.0, "most": 5.0, "is_lower": False}
 
 
 @given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
-def test_the_bars_are_how_far_behind_the_group_was_in_each_part(values: dict[int, float | None]) -> None:
-    series = {n: {"most": one, "is_lower": one is None} for n, one in values.items()}
+def test_the_bars_are_as_high_as_the_group_was_behind(values: dict[int, float | None]) -> None:
+    series = {n: {"measured": one, "most": one, "is_lower": one is None} for n, one in values.items()}
     track = behind_track(SCALE, series, TIMES)
     known = {number: one for number, one in values.items() if one is not None}
     bars, hatched = of_kind(track, "lag-bar"), of_kind(track, "unknown")

@@ -35,6 +35,7 @@ function load(url) {
 }
 
 async function refresh() {
+  if (document.querySelector("form.sql")) return; // a query runs when the reader wants it
   if (loading) {
     again = true;
     return;

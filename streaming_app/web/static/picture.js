@@ -1,11 +1,9 @@
-// Draws a picture: layout in a worker, own SVG, keyboard and pointer, boxes that open and close, and a link that reopens
-// the view.
-// Names become text nodes and attributes only.
+// Shows a picture that Graphviz draws in a worker: names and colours, keyboard and pointer, boxes that open and close,
+// and a link that reopens the view. Nodes are links. Names become text nodes and attributes only.
 
 import { chosenInstant } from "./timeline.js";
-import { workerUrl } from "./workers.js";
+import { parseDrawing, workerUrl } from "./workers.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEVELS = { map: "Subtopologies", processors: "Processors" };
 const PADDING = 12;
 const LINE = 16;
@@ -20,11 +18,8 @@ function element(name, attributes = {}, text = "") {
   return made;
 }
 
-function draw(name, attributes = {}, text = "") {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text) made.textContent = text;
-  return made;
+function textIn(node, text) {
+  if (node.textContent !== text) node.textContent = text;
 }
 
 const canvas = document.createElement("canvas").getContext("2d");
@@ -66,14 +61,6 @@ function sizeOf(node) {
   };
 }
 
-// The middle of a line of cubic curves: its ends and their control points.
-function middleOf(points) {
-  if (points.length < 4) return [0, 0];
-  const at = 3 * ((points.length - 1) / 3 >> 1);
-  const [a, b, c, d] = points.slice(at, at + 4);
-  return [0, 1].map((axis) => (a[axis] + 3 * (b[axis] + c[axis]) + d[axis]) / 8);
-}
-
 export class Picture {
   #host;
   #worker = null;
@@ -81,7 +68,7 @@ export class Picture {
   #waiting = new Map();
   #graph = null;
   #layoutKey = null;
-  #layout = null;
+  #drawing = null;
   #elements = new Map();
   #view = { x: 0, y: 0, k: 1 };
   #state;
@@ -143,14 +130,12 @@ export class Picture {
     const shown = this.#shown();
     const key = `${graph.key} ${this.#state.internal}`;
     if (key !== this.#layoutKey) {
-      let layout;
       try {
-        layout = await this.#layOut(shown);
+        this.#drawing = parseDrawing(await this.#layOut(shown));
       } catch (error) {
         this.#say(`The picture could not be laid out: ${error.message}`);
         return;
       }
-      this.#layout = layout;
       const first = this.#layoutKey === null;
       this.#layoutKey = key;
       this.#draw(shown);
@@ -189,13 +174,6 @@ export class Picture {
     this.#open(kind === "folded" ? [...names, name] : names.filter((other) => other !== name), name);
   }
 
-  // Enter or a click.
-  #activate(id) {
-    const node = id && this.#elements.get(id).node;
-    if (node && isBox(node)) this.#toggle(node);
-    else this.#select(id === this.selected ? null : id);
-  }
-
   #shown() {
     const { nodes, edges, boxes } = this.#graph;
     if (this.#state.internal) return { nodes, edges, boxes };
@@ -222,14 +200,15 @@ export class Picture {
       };
     }
     const job = (this.#job += 1);
-    this.sizes = new Map([...nodes, ...boxes.map(frameOf)].map((node) => [node.id, sizeOf(node)]));
+    const hasTexts = this.#graph.level === "pipelines";
     const message = {
       job,
-      nodes: nodes.map((node) => ({ id: node.id, box: node.box, ...this.sizes.get(node.id) })),
-      edges: edges.map(([from, to]) => [from, to]),
-      boxes: boxes.map(({ id }) => ({ id, ...this.sizes.get(id) })),
+      nodes: nodes.map((node) => ({ id: node.id, box: node.box, kind: node.kind, rows: 1 + node.lines.length, ...sizeOf(node) })),
+      edges: edges.map(([from, to, kind]) => [from, to, kind]),
+      boxes: boxes.map((box) => ({ id: box.id, ...sizeOf(frameOf(box)) })),
+      hasTexts,
       direction: this.#host.clientWidth < 600 ? "TB" : "LR",
-      gap: this.#graph.level === "pipelines" ? 2 : 0.55, // inches; there the edges have texts
+      gap: hasTexts ? 2 : 0.55, // inches
     };
     return new Promise((resolve, reject) => {
       this.#waiting.set(job, { resolve, reject, sent: performance.now() });
@@ -276,9 +255,8 @@ export class Picture {
     );
     bar.append(this.levels, this.find, this.internalButton, this.boxesButton, zoom, button("Download SVG", "Save the picture", () => this.#download()));
     this.stage = element("div", { class: "picture-stage" });
-    this.facts = element("dl", { class: "picture-facts", "aria-live": "polite" });
     this.notes = element("ul", { class: "picture-notes" });
-    this.#host.append(bar, this.stage, this.facts, this.notes);
+    this.#host.append(bar, this.stage, this.notes);
     this.#say("Drawing …");
   }
 
@@ -286,7 +264,6 @@ export class Picture {
     this.#elements.clear();
     this.stage.style.height = "";
     this.stage.replaceChildren(element("p", { class: "picture-message" }, text));
-    this.facts.replaceChildren();
     this.notes.replaceChildren();
     this.#press();
   }
@@ -296,90 +273,68 @@ export class Picture {
     this.internalButton.setAttribute("aria-pressed", this.#state.internal);
   }
 
+  // Names, links and colours for what Graphviz has drawn.
   #draw({ nodes, edges, boxes }) {
-    const { width, height } = this.#layout;
-    this.svg = draw("svg", { role: "group", "aria-label": `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} nodes. Arrow keys follow the arrows, Enter selects, and opens and closes boxes.` });
-    const marker = draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" });
-    marker.append(draw("path", { class: "arrow", d: "M0 0 8 4 0 8Z" }));
-    const definitions = draw("defs");
-    definitions.append(marker);
-    this.scene = draw("g");
-    const frames = boxes.filter(({ id }) => this.#layout.boxes[id]).map((box) => {
-      const { x, y, width: boxWidth, height: boxHeight } = this.#layout.boxes[box.id];
-      this.scene.append(draw("rect", { class: `box ${box.tone ? `t-${box.tone}` : ""}`, x, y, width: boxWidth, height: boxHeight, rx: 6 }));
-      const frame = frameOf(box);
-      const { width: own, height: ownHeight } = this.sizes.get(box.id);
-      if (box.is_open) this.#layout.nodes[box.id] = [x + 4 + own / 2, y + 4 + ownHeight / 2];
-      else this.scene.append(draw("text", { class: "box-title", x: x + 10, y: y + 17 }, box.title));
-      return frame;
-    }).filter(isBox);
-    this.edges = edges.map(([from, to, kind, text], index) => {
-      const points = this.#layout.edges[index];
-      const [first, ...rest] = points;
-      const d = points.length ? `M${first} C${rest.join(" ")}` : "";
-      const path = draw("path", { class: `edge ${kind === "state" ? "state" : ""}`, d, ...(kind === "state" ? {} : { "marker-end": "url(#arrow)" }) });
-      this.scene.append(path);
-      const [x, y] = middleOf(points);
-      const label = draw("text", { class: "edge-text", x, y: y - 4, "text-anchor": "middle" }, text);
-      return { from, to, path, label };
-    });
-    this.#elements.clear();
-    for (const node of [...frames, ...nodes]) this.#drawNode(node);
-    this.scene.append(...this.edges.map(({ label }) => label));
-    this.svg.append(definitions, this.scene);
+    this.svg = document.importNode(this.#drawing, true);
+    const { width, height } = this.svg.viewBox.baseVal;
+    this.size = { width, height };
+    for (const one of this.svg.querySelectorAll("title")) one.remove();
+    for (const name of ["viewBox", "width"]) this.svg.removeAttribute(name);
+    this.svg.setAttribute("role", "group");
+    this.svg.setAttribute("aria-label", `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} nodes. Arrow keys follow the arrows, Enter opens and closes boxes, and follows links.`);
+    this.scene = document.createElementNS(this.svg.namespaceURI, "g");
+    this.scene.append(...this.svg.childNodes);
+    this.svg.append(this.scene);
     const stageWidth = this.#host.clientWidth || 900;
     const scale = Math.min(1, Math.max(READABLE, stageWidth / (width + 40)));
-    this.stage.replaceChildren(this.svg);
     this.svg.setAttribute("height", Math.round(Math.min(Math.max(140, height * scale + 40), innerHeight * 0.72)));
+    this.stage.replaceChildren(this.svg);
+    const { e, f } = this.scene.querySelector(".graph").transform.baseVal.consolidate().matrix;
+    const drawn = new Map([...this.scene.querySelectorAll("[id]")].map((one) => [one.id, one]));
+    this.edges = edges.map(([from, to, kind], index) => {
+      const group = drawn.get(`e${index}`);
+      group.setAttribute("class", `edge ${kind}`);
+      return { from, to, group, label: group.querySelector("text") };
+    });
+    this.#elements.clear();
+    for (const node of [...boxes.map(frameOf), ...nodes]) {
+      const group = drawn.get(node.id);
+      if (!group) continue; // an empty box
+      const link = group.querySelector("a");
+      const texts = [...group.querySelectorAll("text")];
+      for (const name of ["href", "title"]) link.removeAttributeNS("http://www.w3.org/1999/xlink", name);
+      texts[0].setAttribute("class", "title");
+      this.#name(group, texts, node);
+      if (node.kind === "label") continue;
+      link.setAttribute("href", node.href ?? `#${new URLSearchParams({ node: node.name.slice(0, 300) })}`);
+      if (isBox(node)) link.setAttribute("aria-expanded", node.kind === "frame");
+      const box = (node.kind === "frame" ? texts[0] : group).getBBox();
+      this.#elements.set(node.id, { group, link, texts, node, place: [box.x + box.width / 2 + e, box.y + box.height / 2 + f] });
+    }
+    this.#relabel({ nodes, edges, boxes });
     this.#listen();
     this.#press();
-    const selected = [...nodes, ...frames].find((node) => node.name === this.#state.node) ?? null;
-    if (selected) this.#select(selected.id, false);
-    else this.facts.replaceChildren();
-    this.#setTabStop(selected?.id ?? nodes[0]?.id);
+    const found = [...this.#elements.values()].find(({ node }) => node.name === this.#state.node);
+    this.selected = null;
+    if (found) this.#select(found.node.id, false);
+    this.#setTabStop(found?.node.id ?? nodes[0]?.id);
   }
 
-  #drawNode(node) {
-    const [x, y] = this.#layout.nodes[node.id];
-    const { width, height } = this.sizes.get(node.id);
-    const group = draw("g", { class: "node", transform: `translate(${x - width / 2} ${y - height / 2})`, role: "button", tabindex: "-1", "data-id": node.id });
-    if (node.kind === "store") {
-      const d = `M0 7 C0 -2 ${width} -2 ${width} 7 V${height - 7} C${width} ${height + 2} 0 ${height + 2} 0 ${height - 7} Z M0 7 C0 16 ${width} 16 ${width} 7`;
-      group.append(draw("path", { d }));
-    } else {
-      if (node.kind === "folded") group.append(draw("rect", { class: "behind", x: 4, y: 4, width, height, rx: 4 }));
-      const rounded = ["topic", "unwritten", "pattern", "repartition", "changelog"].includes(node.kind);
-      group.append(draw("rect", { width, height, rx: rounded ? height / 2.4 : 4 }));
-    }
-    const offset = node.kind === "store" ? 10 : 0;
-    if (isBox(node)) group.setAttribute("aria-expanded", node.kind === "frame");
-    const texts = [titleOf(node), ...node.lines].map((_, index) =>
-      draw("text", { class: index ? "line" : "title", x: width / 2, y: PADDING / 2 + 12 + index * LINE + offset, "text-anchor": "middle" }));
-    group.append(...texts);
-    this.scene.append(group);
-    this.#elements.set(node.id, { group, texts, node });
-    this.#label(node);
-  }
-
-  #label(node) {
-    const entry = this.#elements.get(node.id);
-    if (!entry) return;
-    entry.node = node;
-    [titleOf(node), ...node.lines].forEach((text, index) => {
-      const spoken = `${text} `; // a blank between the lines in the name of the button
-      if (entry.texts[index] && entry.texts[index].textContent !== spoken) entry.texts[index].textContent = spoken;
-    });
-    entry.base = `node k-${node.kind}${node.tone ? ` t-${node.tone}` : ""}`;
-    entry.group.setAttribute("class", entry.base);
+  #name(group, texts, node) {
+    // A blank between the lines in the name of the link.
+    [titleOf(node), ...node.lines].forEach((text, index) => texts[index] && textIn(texts[index], `${text} `));
+    group.setAttribute("class", `${node.kind === "label" ? "box" : "node"} k-${node.kind}${node.tone ? ` t-${node.tone}` : ""}`);
   }
 
   #relabel({ nodes, edges, boxes }) {
-    for (const node of [...nodes, ...boxes.map(frameOf)]) this.#label(node);
-    edges.forEach(([, , , text], index) => {
-      const { label } = this.edges[index];
-      if (label.textContent !== text) label.textContent = text;
-    });
-    if (this.selected) this.#showFacts();
+    for (const node of [...boxes.map(frameOf), ...nodes]) {
+      const entry = this.#elements.get(node.id);
+      if (!entry) continue;
+      entry.node = node;
+      this.#name(entry.group, entry.texts, node);
+      entry.base = entry.group.getAttribute("class");
+    }
+    edges.forEach(([, , , text], index) => this.edges[index].label && textIn(this.edges[index].label, text));
   }
 
   // Selection, search and keyboard
@@ -400,7 +355,7 @@ export class Picture {
     return seen;
   }
 
-  #highlight() {
+  #highlight(around = this.selected) {
     if (!this.#elements.size) return;
     const text = this.#state.find.trim().toLowerCase();
     let kept = null;
@@ -410,56 +365,39 @@ export class Picture {
         const names = [node.name, node.title, ...(node.holds ?? [])];
         if (names.some((name) => name.toLowerCase().includes(text))) kept.add(id);
       }
-    } else if (this.selected && this.#elements.get(this.selected)?.node.kind !== "frame") kept = new Set([...this.#reach(this.selected, 1), ...this.#reach(this.selected, -1)]);
-    for (const [id, { group, base }] of this.#elements) {
+    } else if (around && this.#elements.get(around)?.node.kind !== "frame") kept = new Set([...this.#reach(around, 1), ...this.#reach(around, -1)]);
+    for (const [id, { group, link, base }] of this.#elements) {
       const classes = [base];
       if (kept && !kept.has(id)) classes.push("dim");
       if (text && kept.has(id)) classes.push("match");
       if (id === this.selected) classes.push("selected");
       group.setAttribute("class", classes.join(" "));
-      if (!group.hasAttribute("aria-expanded")) group.setAttribute("aria-pressed", id === this.selected);
+      link.setAttribute("aria-current", id === this.selected);
     }
-    for (const { from, to, path, label } of this.edges) {
-      const isDim = Boolean(kept) && !(kept.has(from) && kept.has(to));
-      path.classList.toggle("dim", isDim);
-      label.classList.toggle("dim", isDim);
-    }
+    for (const { from, to, group } of this.edges) group.classList.toggle("dim", Boolean(kept) && !(kept.has(from) && kept.has(to)));
   }
 
   #select(id, save = true) {
     this.selected = id;
     this.#state.node = id ? this.#elements.get(id).node.name : null;
-    this.#showFacts();
     this.#highlight();
     if (save) this.#save();
   }
 
-  #showFacts() {
-    const { facts = [], href = null } = this.selected ? this.#elements.get(this.selected).node : {};
-    this.facts.replaceChildren(...facts.flatMap(([title, text]) => [element("dt", {}, title), element("dd", {}, text)]));
-    if (!href) return;
-    const link = element("dd");
-    link.append(element("a", { href }, "Open"));
-    this.facts.append(element("dt", {}, "Page"), link);
-  }
-
   #setTabStop(id) {
-    for (const [other, { group }] of this.#elements) group.setAttribute("tabindex", other === id ? "0" : "-1");
+    for (const [other, { link }] of this.#elements) link.setAttribute("tabindex", other === id ? "0" : "-1");
   }
 
   #focus(id) {
     if (!id) return;
     this.#setTabStop(id);
-    this.#elements.get(id).group.focus({ preventScroll: true });
+    this.#elements.get(id).link.focus({ preventScroll: true });
     this.#reveal(id);
   }
 
   #focusMatch() {
     const matches = [...this.#elements].filter(([, { group }]) => group.classList.contains("match")).map(([id]) => id);
-    if (matches.length) {
-      this.#focus(matches[0]);
-      this.#select(matches[0]);
-    }
+    this.#focus(matches[0]);
   }
 
   #neighbour(id, key) {
@@ -468,12 +406,12 @@ export class Picture {
     const inside = () => [...this.#elements].find(([, one]) => node.kind === "frame" && one.node.box === id)?.[0];
     if (key === "ArrowRight") return ids("from", "to")[0] ?? inside();
     if (key === "ArrowLeft") return ids("to", "from")[0] ?? (this.#elements.has(node.box) ? node.box : undefined);
-    const [x, y] = this.#layout.nodes[id];
+    const [x, y] = this.#elements.get(id).place;
     const sign = key === "ArrowDown" ? 1 : -1;
     let best;
     let distance = Infinity;
     for (const other of this.#elements.keys()) {
-      const [ox, oy] = this.#layout.nodes[other];
+      const [ox, oy] = this.#elements.get(other).place;
       const down = (oy - y) * sign;
       const cost = down + 2 * Math.abs(ox - x);
       if (other !== id && down > 1 && cost < distance) [best, distance] = [other, cost];
@@ -496,16 +434,30 @@ export class Picture {
       }
       if (from.moved) this.#move({ ...from.view, x: from.view.x + dx, y: from.view.y + dy });
     });
-    const end = (event) => {
-      if (from && !from.moved && event.type === "pointerup") {
-        const id = event.target.closest?.(".node")?.dataset.id ?? null;
-        if (id) this.#setTabStop(id);
-        this.#activate(id);
-      } else if (from?.moved) this.#save();
+    let isDragged = false;
+    const end = () => {
+      isDragged = Boolean(from?.moved);
+      if (isDragged) this.#save();
       from = null;
     };
     this.svg.addEventListener("pointerup", end);
     this.svg.addEventListener("pointercancel", end);
+    this.svg.addEventListener("dragstart", (event) => event.preventDefault());
+    const idOf = (event) => {
+      const id = event.target.closest?.("a")?.closest("[id^=n], [id^=b]")?.id;
+      return this.#elements.has(id) ? id : undefined;
+    };
+    this.svg.addEventListener("focusin", (event) => this.#select(idOf(event)));
+    this.svg.addEventListener("pointerover", (event) => this.#highlight(idOf(event)));
+    this.svg.addEventListener("click", (event) => {
+      const id = idOf(event);
+      const node = id && this.#elements.get(id).node;
+      if (isDragged || (node && !node.href && !event.ctrlKey && !event.metaKey)) event.preventDefault();
+      if (isDragged) return;
+      if (node && isBox(node)) this.#toggle(node);
+      else if (node && !node.href) this.#focus(id);
+      else if (!node) this.#select(null);
+    });
     this.svg.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
       event.preventDefault();
@@ -513,9 +465,8 @@ export class Picture {
       this.#zoom(Math.exp(-event.deltaY / 300), event.clientX - box.x, event.clientY - box.y);
     }, { passive: false });
     this.svg.addEventListener("keydown", (event) => {
-      const id = event.target.closest?.(".node")?.dataset.id;
+      const id = idOf(event);
       if (event.key.startsWith("Arrow") && id) this.#focus(this.#neighbour(id, event.key));
-      else if ((event.key === "Enter" || event.key === " ") && id) this.#activate(id);
       else if (event.key === "Escape") this.#select(null);
       else if (event.key === "+" || event.key === "=") this.#zoom(1.3);
       else if (event.key === "-") this.#zoom(1 / 1.3);
@@ -540,7 +491,7 @@ export class Picture {
   }
 
   #fit(everything = false) {
-    const { width, height } = this.#layout;
+    const { width, height } = this.size;
     const [w, h] = [this.svg.clientWidth, this.svg.clientHeight];
     let k = Math.min(1.15, (w - 24) / width, (h - 24) / height);
     if (!everything) k = Math.max(k, Math.min(READABLE, 1));
@@ -555,17 +506,17 @@ export class Picture {
   // Where a picture that is larger than its stage opens: where trouble is or tasks move, else at the first box.
   #opening({ nodes }) {
     const moving = ["bad", "warning", "busy"].map((tone) => nodes.find((node) => node.tone === tone)).find(Boolean);
-    const leftmost = (one, other) => (this.#layout.nodes[other.id][0] < this.#layout.nodes[one.id][0] ? other : one);
+    const leftmost = (one, other) => (this.#elements.get(other.id).place[0] < this.#elements.get(one.id).place[0] ? other : one);
     return (moving ?? nodes.reduce(leftmost)).id;
   }
 
   #reveal(id) {
-    const [x, y] = this.#layout.nodes[id];
+    const [x, y] = this.#elements.get(id).place;
     const at = [x * this.#view.k + this.#view.x, y * this.#view.k + this.#view.y];
     const [w, h] = [this.svg.clientWidth, this.svg.clientHeight];
     if (at[0] > 60 && at[0] < w - 60 && at[1] > 30 && at[1] < h - 30) return;
     // The node is in the middle, but for a node at an edge: a part of the stage would be empty.
-    const { width, height } = this.#layout;
+    const { width, height } = this.size;
     const k = this.#view.k;
     const within = (wanted, size, stage, now) =>
       size * k + 24 <= stage ? now : Math.min(12, Math.max(stage - size * k - 12, wanted));
@@ -606,7 +557,7 @@ export class Picture {
   }
 
   #download() {
-    if (!this.#layout || !this.#elements.size) return;
+    if (!this.#elements.size) return;
     const copy = this.svg.cloneNode(true);
     const kept = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "opacity"];
     const originals = this.svg.querySelectorAll("*");
@@ -614,12 +565,13 @@ export class Picture {
       const style = getComputedStyle(originals[index]);
       for (const name of kept) made.setAttribute(name, style.getPropertyValue(name));
     });
-    const { width, height } = this.#layout;
+    const { width, height } = this.size;
     copy.setAttribute("viewBox", `-12 -12 ${width + 24} ${height + 24}`);
     copy.setAttribute("width", width + 24);
     copy.setAttribute("height", height + 24);
     copy.lastChild.removeAttribute("transform");
-    const ground = draw("rect", { x: -12, y: -12, width: width + 24, height: height + 24, fill: getComputedStyle(this.stage).backgroundColor });
+    const ground = document.createElementNS(copy.namespaceURI, "rect");
+    for (const [name, value] of Object.entries({ x: -12, y: -12, width: width + 24, height: height + 24, fill: getComputedStyle(this.stage).backgroundColor })) ground.setAttribute(name, value);
     copy.insertBefore(ground, copy.firstChild);
     const url = URL.createObjectURL(new Blob([new XMLSerializer().serializeToString(copy)], { type: "image/svg+xml" }));
     element("a", { href: url, download: "topology.svg" }).click();

@@ -92,7 +92,7 @@ class Timeline {
       const isOver = !found || x > Number(found.getAttribute("x")) + Number(found.getAttribute("width")) + 0.1;
       return isOver ? "" : found.textContent;
     };
-    const kinds = [".health", '[class*="alert-"]', ".deployment", ".members", ".lag-bar", ".restore"];
+    const kinds = [".gap", ".health", '[class*="alert-"]', ".deployment", ".members", ".lag-bar"];
     return kinds.map(at).filter(Boolean).join("; ");
   }
 

@@ -273,17 +273,6 @@ def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
     return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
 
 
-def test_members_with_an_older_topology_are_one_alert_though_the_broker_asks_none_for_a_description() -> None:
-    stale = replace(group(group_id="g"), stale_member_count=2, stale_members_since=OLD, solicitable=False)
-    stale = replace(stale, description_status="STALE", description_since=OLD, description_stale_since=OLD)
-    rig = Rig()
-    rig.cycle(0, stale)
-    assert rig.open_rules() == {"StreamsGroupMembersStale"}
-    rig.cycle(80, replace(stale, stale_member_count=0, updated_at=at(80)))
-    assert rig.open_rules() == {"StreamsGroupDescriptionMissing"}
-    assert rig.sent == [(FIRING, "g"), (RESOLVED, "g")]
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("error", [None, SinkError("down", retry=True)], ids=["well", "down before"])
 def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkError | None, restarts: bool) -> None:

@@ -14,6 +14,7 @@ from streaming_app.alerts.problem import (
     CRITICAL,
     FIRING,
     HEALTH,
+    INFO,
     RESOLVED,
     WARNING,
     Delivery,
@@ -23,7 +24,7 @@ from streaming_app.alerts.problem import (
     ProblemKey,
     end_of,
 )
-from streaming_app.alerts.problems import CALM, Problems
+from streaming_app.alerts.problems import Problems
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -114,6 +115,20 @@ def test_the_health_of_a_group_is_one_problem_with_the_rule_and_severity_of_its_
     assert [line.verdict for line in better.timeline] == ["Behind", "Down", "Behind"]
 
 
+def test_a_severity_is_at_most_that_of_the_settings_and_a_restart_with_lower_ones_tells_nobody() -> None:
+    problems = make()
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    stored = sent(open_one(problems))
+    lower = make((stored,), {**SETTINGS, DOWN: make_rule(WARNING, 300.0)})
+    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
+    lower.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(1))
+    assert (open_one(lower).severity, due_of(open_one(lower))) == (WARNING, [])
+    for most, case, expected in ((CRITICAL, WARNING, WARNING), (INFO, WARNING, INFO), (WARNING, CRITICAL, WARNING)):
+        mild = make(settings={**SETTINGS, DOWN: make_rule(most, 300.0)})
+        mild.take(OF_HEALTH, found("gone", case, "Down"), at(0))
+        assert open_one(mild).severity == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "by"),
     [pytest.param({}, "ignored", id="the group"), pytest.param({OTHER: SETTINGS[OTHER]}, "not enabled", id="the rule")],
@@ -194,6 +209,16 @@ def test_a_problem_ends_at_once_unless_another_one_of_its_kind_has_ended_within_
     problems.take(OF_HEALTH, GONE, at(begins + 40))
     stored, _ = changes(problems)
     assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]
+
+
+def test_a_person_ends_the_problem_with_the_health_of_a_group_and_no_other() -> None:
+    problems = make()
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_RULE, found(since=-5), at(0))
+    ids = {key: one.alert_id for key, one in problems.open.items()}
+    assert problems.end({ids[OF_RULE]: "retired"}, at(1)) == []
+    assert problems.end({ids[OF_HEALTH]: "retired"}, at(1)) == [("payments", "retired")]
+    assert set(problems.open) == {OF_RULE}
 
 
 def test_a_sink_that_is_new_is_notified_of_what_is_open_and_one_that_went_is_owed_nothing() -> None:

@@ -12,10 +12,10 @@ import pytest
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
 from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
-from streaming_app.alerts.problem import Finding, ProblemKey
+from streaming_app.alerts.problem import OVER, Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus
-from tests.alerts.evaluation import findings_of, rule_settings_of
+from tests.alerts.evaluation import findings_of, rule_settings_of, truths_of
 from tests.alerts.examples import check_text, make_alert
 from tests.support.healthy_group import healthy_group
 
@@ -167,6 +167,11 @@ def test_what_happened_more_than_a_day_ago_is_no_finding(hours: float) -> None:
 
 def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
     assert find(HEALTHY, job=RUNNING) == {}
+
+
+def test_that_the_job_is_not_behind_is_not_known_before_it_has_caught_up() -> None:
+    truths = [truths_of([], NOW, job=replace(RUNNING, caught_up=one))[0] for one in (True, False)]
+    assert [one.get(ProblemKey("StreamsGroupsJobBehind", None)) for one in truths] == [OVER, None]
 
 
 @pytest.mark.parametrize(("rule", "wrong", "since", "words"), [*CASES, *JOB_CASES])

@@ -19,9 +19,7 @@ from typing import Any
 import pytest
 
 import streaming_app
-from streaming_app.alerts.facts import EngineSettings
-from streaming_app.alerts.problem import FIRING, HEALTH, Finding, Over, ProblemKey
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.problem import FIRING
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.notify import message, webhook
@@ -122,31 +120,6 @@ def several(text: str) -> list[Any]:
 @pytest.mark.parametrize("name", FORMATTERS)
 def test_formatters_take_steps_in_proportion_to_the_text(name: str) -> None:
     assert {part: found for part in PARTS if (found := grows_too_fast(FORMATTERS[name], part))} == {}
-
-
-class Name(str):
-    """An id, for which each look into a dictionary is a step."""
-
-    __slots__ = ()
-
-    def __hash__(self) -> int:
-        return super().__hash__()
-
-
-@pytest.mark.parametrize("cause", ["gone", "gone-{}"])
-def test_problems_take_steps_in_proportion_to_the_groups(cause: str) -> None:
-    """A flood of groups that are stuck, with one cause or each of its own."""
-
-    def call(groups: int) -> None:
-        problems = Problems(EngineSettings("prod", SETTINGS))
-        keys = [ProblemKey(HEALTH, Name(str(number))) for number in range(groups)]
-        for number, key in enumerate(keys):
-            problems.take(key, Finding(NOW, "stuck", verdict="Down", causes=[cause.format(number)]), NOW)
-        for key in keys:
-            problems.take(key, Over("Ok"), NOW)
-        assert problems.open == {}
-
-    assert steps(lambda: call(400)) < 2.5 * steps(lambda: call(200))
 
 
 SEE_TEXT = ("alerts", "groups", "health", "lag", "metrics", "notify", "queries", "stream", "text", "web")

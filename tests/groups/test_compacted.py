@@ -19,10 +19,6 @@ def row_of(folded: Any) -> dict[str, Any]:
     return to_row("c", folded.group)
 
 
-def events_of(folded: Any, kind: str) -> list[tuple[Any, Any, Any]]:
-    return [(event.at, event.old, event.new) for event in folded.events if event.kind == kind]
-
-
 def history(first: Fold, second: Fold) -> list[GroupEvent]:
     """What the table holds after two batches: retracted events are deleted by their key."""
     gone = {(event.kind, event.member_id, event.offset) for event in second.retracted}

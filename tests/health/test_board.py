@@ -14,7 +14,7 @@ from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
 from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -46,6 +46,19 @@ def test_a_successor_that_an_earlier_run_has_proven_is_one_until_the_group_has_m
     assert "payments-v2 reads the same topics" in change.verdict.why
     again = board(payments=proven).step(known(group("Empty", ago(minutes=6), first_seen_at=ago(hours=9)), waits), NOW)
     assert [change.verdict.verdict for change in again] == [DOWN]
+
+
+def test_what_was_planned_stays_down_and_says_so_until_it_is_worse() -> None:
+    one, waits = board(payments=bad(DOWN, ago(minutes=30))), waiting(ago(minutes=50))
+    one.step(known(ENDED, waits), ago(minutes=20))
+    (change,) = one.end([GROUP], "planned", ago(minutes=10))
+    (more,) = one.step(known(ENDED, replace(waits, offsets=90_000)), ago(minutes=5))
+    for found in (change.verdict, more.verdict):
+        assert (found.verdict, found.severity, found.evidence["planned"]) == (DOWN, None, True)
+    lost = replace(waits, lost=unmoved(ago(minutes=5)))
+    (worse,) = one.step(known(ENDED, lost), NOW)
+    assert (worse.verdict.verdict, worse.verdict.severity) == (LOSING, "critical")
+    assert "planned" not in worse.verdict.evidence
 
 
 def test_a_deleted_group_stays_down_and_one_that_had_nothing_to_do_is_forgotten() -> None:

@@ -82,6 +82,15 @@ def test_a_mute_of_a_group_by_its_id_is_of_no_other_group_and_ends_when_it_says(
     assert mute.is_active(NOW + timedelta(seconds=at)) == (-300 <= at < seconds)
 
 
+def test_mutes_of_another_cluster_do_not_count(muted: Muted) -> None:
+    Mutes(muted.warehouse, "test").add(muted.add())
+    muted.add(duration="0s")
+    assert muted.active().find(make_alert()) is None
+    other = Mutes(muted.warehouse, "test", now=lambda: muted.now)
+    other.refresh()
+    assert other.find(make_alert())
+
+
 @pytest.mark.parametrize("ahead", [-240, 0, 240])
 def test_a_later_mute_of_the_same_pattern_replaces_the_one_before_whatever_the_clocks_say(
     muted: Muted, ahead: int

@@ -183,6 +183,20 @@ def test_the_operator_reads_one_line_when_a_sink_fails_and_one_when_it_works_aga
     assert sending.lines[2] == "Alerts cannot be sent to chat: 401. Fix the cause; it is retried every few minutes."
 
 
+def test_the_status_has_since_when_a_sink_fails_and_counts_what_it_accepted() -> None:
+    sending = Sending()
+    sending.offer(0, of("a"), of("b"))
+    assert sending.outbox.status.waiting == 2
+    sending.run(0, DOWN)
+    sending.run(1, REFUSED)
+    status = sending.outbox.status
+    assert (status.sent, status.failed, status.waiting) == (0, 2, 2)
+    assert (status.failing_since, status.failure) == (at(0), "503")
+    sending.run_until(1_000)
+    status = sending.outbox.status
+    assert (status.sent, status.failed, status.waiting, status.failing_since) == (2, 2, 0, None)
+
+
 SENT = (Delivery("chat", FIRING, START, 1),)
 
 

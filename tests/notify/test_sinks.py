@@ -103,6 +103,21 @@ def test_a_message_has_the_most_important_first() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("ended_by", "why"),
+    [
+        ("retired", "A person ended it: retired."),
+        ("ignored", "The configuration ignores the group."),
+        ("not enabled", "The configuration disables the rule."),
+    ],
+)
+def test_the_end_of_an_alert_says_who_ended_it_and_not_that_it_is_over_where_that_is_not_known(
+    ended_by: str, why: str
+) -> None:
+    _, second, *_ = format_message(make_alert(resolved=True, ended_by=ended_by), RESOLVED, LINKS).splitlines()
+    assert second == f"{why} Nothing is to be done."
+
+
 @pytest.mark.parametrize("group_id", ["payments", None])
 @pytest.mark.parametrize("rule", rules())
 def test_the_next_step_is_the_command_that_shows_what_is_wrong(rule: str, group_id: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streaming_app.errors import OtherOwnerError, OtherTopicError
+from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
@@ -26,6 +27,7 @@ from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
+from streaming_app.tables.group_files import group_files
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
@@ -249,6 +251,12 @@ def test_another_topic_is_refused_until_a_reset_and_its_offsets_leave_nothing_ou
     assert stopped.start(topic).state.history == {**NONE, "group_events": {0: 3}}
 
 
+def test_what_is_beyond_the_end_of_the_topic_is_of_another_one(stopped: Stopped) -> None:
+    remove(stopped, "", ".state0.json", ".state1.json")
+    position = stopped.start(TOPIC._replace(end_offsets={0: 29}))
+    assert position.state.history == {**NONE, "group_events": {0: 28}}
+
+
 KILLED: dict[str, tuple[type, str, str]] = {
     "before it changes anything": (RustTable, "select", RESUMED),
     "before it drops the rows": (RustTable, "delete", AGAIN),
@@ -300,6 +308,25 @@ def test_history_reaches_as_far_as_batches_were_committed_whatever_the_newest_ev
     topic = TOPIC._replace(end_offsets={0: 50})
     position = stopped.start(topic, groups=["ghost"], log=LogCheck(committed={0: 45}))
     assert position.state.history == {name: {0: 44} for name in ALL}
+
+
+def test_rows_are_marked_some_files_at_a_time(stopped: Stopped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_MARKED_BYTES", 0)
+    groups = stopped.writer.table("groups")
+    for name in ("b", "c"):
+        groups.append(groups.to_table([group_row(f"{name}{number}", last_offset=3) for number in range(2)]))
+    before = groups.open().version()
+    assert stopped.start(away=None).state.until == {0: 40}
+    assert set(groups.select("last_offset").column(0).to_pylist()) == {marked(3), marked(28)}
+    table = groups.open()
+    assert table.version() == before + 3
+    assert len(group_files(table, "default")) == 3
+
+
+def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_replaced(stopped: Stopped) -> None:
+    assert stopped.start(away=None).state.until == {0: 40}
+    stopped.begin_batch(0)
+    assert stopped.start(TOPIC._replace(end_offsets={0: 35})).state.until == {0: 35}
 
 
 def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(

@@ -24,7 +24,7 @@ from streaming_app.alerts.problem import (
     ProblemKey,
     end_of,
 )
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.problems import CALM, Problems
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)

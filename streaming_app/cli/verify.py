@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
 _GROUPS_PER_LINE = 10  # named; of more, the number is printed
-_PROGRESS_SECONDS = 5.0  # between lines of progress, where stderr is not a terminal
+_PROGRESS_SECONDS = 5.0  # between lines of progress
 
 
 @click.command(short_help="Compare the tables with the brokers.")
@@ -52,35 +51,23 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     tables.group_ids()  # fail on a missing warehouse before connecting to a broker
     properties = client_properties(bootstrap_server, command_config)
     patience = min(max(timeout, _SHORTEST_CONNECT_SECONDS), CONNECT_SECONDS)
-    with (
-        errors_as_lines(properties, _NEEDS),
-        _progress() as progress,
-        StreamsGroupClient.of(properties, patience) as client,
-    ):
+    progress = _every_few_seconds(time.monotonic())
+    with errors_as_lines(properties, _NEEDS), StreamsGroupClient.of(properties, patience) as client:
         report = Verification(client, tables, timeout, progress).run()
     _print(report, as_json=as_json)
     raise SystemExit(0 if report.agrees else 1)
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Show progress on stderr: on a terminal one line that is updated, otherwise a line every few seconds."""
-    from rich.console import Console  # noqa: PLC0415 - --help needs none of these
-
-    console = Console(stderr=True)
-    printed_at = time.monotonic()
+def _every_few_seconds(said_at: float) -> Callable[[str], None]:
+    """Return a function that prints its text on stderr if some seconds have passed since the last one."""
 
     def print_line(text: str) -> None:
-        nonlocal printed_at
-        if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
-            printed_at = time.monotonic()
+        nonlocal said_at
+        if time.monotonic() - said_at >= _PROGRESS_SECONDS:
+            said_at = time.monotonic()
             echo_error(text)
 
-    if console.is_terminal:
-        with console.status("comparing ...") as status:
-            yield status.update
-    else:
-        yield print_line
+    return print_line
 
 
 def _print(report: Comparison, *, as_json: bool) -> None:

@@ -121,7 +121,9 @@ def deletion(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None
     own = of_group(cluster, group_id)
     rows = reader.rows(f"SELECT deleted_at FROM groups WHERE {own} AND deleted_at IS NOT NULL")  # noqa: S608 - quoted
     last = reader.rows(
-        f"SELECT at, verdict, why FROM group_health_history WHERE {own} ORDER BY at DESC LIMIT {_LINES}"  # noqa: S608 - quoted
+        "SELECT at, verdict, why FROM (SELECT *, lead(concat(verdict, why)) OVER (ORDER BY at DESC) AS before "  # noqa: S608 - quoted
+        f"FROM group_health_history WHERE {own}) AS changes WHERE before IS DISTINCT FROM concat(verdict, why) "
+        f"ORDER BY at DESC LIMIT {_LINES}"
     )
     return {**rows[0], "last_verdicts": last[::-1]} if rows else None
 

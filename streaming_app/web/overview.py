@@ -209,7 +209,7 @@ def overview(
         "by_state": _counts(states, _STATES, query.state),
         "by_verdict": _counts((one["verdict"] for one in of_type), WORST_FIRST, query.health),
         "by_type": types if any(one["group_type"] != STREAMS for one in every) else {},
-        "labels": sorted({label_text(label) for one in every for label in one["labels"]}),
+        "labels": sorted(map(label_text, {label for one in every for label in one["labels"]})),
         "firing": Counter(one.severity for one in alerts if one.state == FIRING and one.group_id is not None),
         "moving": sum(one["moving"] or 0 for one in every),
         "troubled": sum(one["verdict"] in BAD for one in every),

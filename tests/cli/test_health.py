@@ -124,8 +124,9 @@ def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
 def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     append(warehouse, "groups", group_row("retired", "Dead", deleted_at=ago(minutes=2)))
     verdicts = [Verdict(OFF, at, at, why) for at, why in ((ago(minutes=9), "Nothing waits."), (NOW, "It was deleted."))]
-    rows = [HealthRow("retired", one, one.at, is_end=one is verdicts[-1]) for one in verdicts]
-    HealthTable(warehouse, "default").append(rows)
+    first, last = (HealthRow("retired", one, one.at) for one in verdicts)
+    moved = first._replace(at=ago(minutes=5))  # another time of the same verdict
+    HealthTable(warehouse, "default").append([first, moved, last, last._replace(is_end=True)])
     save(warehouse, replace(ALERT, alert_id="old", group_id="retired", ended_at=ago(minutes=3), ended_by="planned"))
     lines = run(warehouse, "why", "retired").splitlines()[-4:]
     assert lines[:3] == [

@@ -223,7 +223,9 @@ def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
     The command is the first one in the step, else the one that says why.
     """
     group_id = one["group_id"]
-    problem = next((it for it in snapshot.alerts if it.group_id == group_id and it.subject == HEALTH), None)
+    is_near = one["pending_verdict"] is not None
+    own = (it for it in snapshot.alerts if it.group_id == group_id and it.subject == HEALTH)
+    problem = next((it for it in own if it.state == FIRING or is_near), None)
     if problem is None:
         return {"step": (), "command": None}
     _, step = next_step(problem, one)

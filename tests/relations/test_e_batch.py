@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 REACHED = {
     "stream/batch_records.py:BatchRecords.read",
-    "stream/batch_records.py:BatchRecords.take",
     "stream/fold_stage.py:_parts",
     "stream/fold_stage.py:sort_for_fold",
     "stream/group_result.py:decode",
@@ -60,7 +59,7 @@ SITES = {
     *(one for one in listed("sites.toml", "batch") if one.partition(":")[2].count(".") < 2),  # no inner functions
 }
 """Also where some batches do."""
-OF_RECORDS = {"stream/fold_stage.py:_parts", "stream/batch_records.py:BatchRecords.take"}
+OF_RECORDS = {"stream/fold_stage.py:_parts", "stream/batch_records.py:BatchRecords.read"}
 CASES = [(site, OSError if n % 2 else MemoryError) for n, site in enumerate(sorted(SITES))]
 CASES += [(site, pa.ArrowInvalid) for site in sorted(OF_RECORDS)]
 HOSTILE, MOST_FAILURES = 5_000, 3

@@ -23,7 +23,7 @@ from tests.exception_lint import ROOT, find, listed
 
 OTHERS = {
     "read": "stream/batch_records.py:BatchRecords.read",
-    "take": "stream/batch_records.py:BatchRecords.take",
+    "raw": "stream/batch_records.py:BatchRecords.raw",
     "stored rows": "tables/group_rows.py:GroupRows.find",
     "parse": "stream/fold_stage.py:_parts",
     "request": "kafka/offsets_topic.py:OffsetsTopicClient.describe",

@@ -202,6 +202,14 @@ def test_a_clock_that_was_set_back_gives_no_end_of_a_restore() -> None:
     assert (restore.rate, restore.ends_at) == (None, None)
 
 
+def test_every_copy_that_is_behind_is_found_whatever_stands_before_it() -> None:
+    far, near, silent, active = 20_000, 5, None, copy("a", "active", 9)
+    copies = [active, *(copy("b", "standby", n, lag) for n, lag in enumerate((near, silent, far, near, silent, far)))]
+    assert [one.copy.partition for one in statuses(copies).behind] == [2, 5]
+    warm = [copy("c", "warmup", n, lag) for n, lag in enumerate((silent, far, near))]
+    assert statuses(warm).behind == ()
+
+
 def test_the_lags_of_a_group_are_summed_by_role_and_those_that_are_not_known_counted() -> None:
     copies = [
         *(copy("a", "active", 0), copy("a", "dormant", 7, 99), copy("a", "restoring", 8, 99)),

@@ -33,6 +33,7 @@ from tests.support.health_harness import (
     LONG_AGO,
     NOW,
     ago,
+    bad,
     facts,
     group,
     late,
@@ -312,6 +313,16 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
+
+
+def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
+    known = work(unknown=11)
+    found = verdict(facts(ended(600)[0], known))
+    assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
+    assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
+    assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
+    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
 
 
 def assigned_for_nothing() -> GroupHistory:

@@ -1,6 +1,6 @@
 """Seconds of one evaluation of all groups by the engine: verdicts, rules, and the life cycle of the alerts.
 
-One group in a hundred has a problem; another one in a hundred was restarted recently; the others are Stable. The first
+One group in a hundred has an alert; another one in a hundred was restarted recently; the others are Stable. The first
 evaluation judges all groups, and matches every group id against the patterns in the settings. Later ones only process
 changed groups. Times are processor times, so a busy machine changes them little.
 """
@@ -80,5 +80,5 @@ def run(groups: int = 100_000) -> None:
         engine.lifecycle.saved(engine.lifecycle.unsaved)
         engine.lifecycle.publish()
         engine.unsaved_changes.clear()
-    title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with a problem"
+    title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with an alert"
     print_table(title, ("seconds", "alerts written"), rows)

@@ -84,7 +84,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """The status of a sink; totals are since the start. Each problem counts, also where several are sent together."""
+    """The status of a sink; totals are since the start. Each alert counts, also where several are sent together."""
 
     name: str
     sent: int = 0

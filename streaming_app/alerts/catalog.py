@@ -33,7 +33,7 @@ _MAX_SECONDS = 30 * 86_400.0
 
 
 class Step(NamedTuple):
-    """Something to do about a problem."""
+    """Something to do about an alert."""
 
     text: str
     """May contain the placeholders `GROUP_ID` and `ID` (of the alert)."""
@@ -49,7 +49,7 @@ class Rule:
     order: int
     severity: str
     for_seconds: float
-    """How long, in seconds, the condition must hold before a problem opens."""
+    """How long, in seconds, the condition must hold before an alert opens."""
     summary: str
     """What is wrong, in a sentence."""
     impact: str
@@ -57,7 +57,7 @@ class Rule:
     meaning: str
     """When the alert opens and ends."""
     confirm: str
-    """The command that shows the problem; may contain the placeholder `GROUP_ID`."""
+    """The command that shows the alert; may contain the placeholder `GROUP_ID`."""
     queries: Mapping[str, str]
     """Question -> the SQL (DataFusion's dialect) that answers it; may contain the placeholder `GROUP_ID`."""
     steps: tuple[Step, ...]

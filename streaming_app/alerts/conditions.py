@@ -23,8 +23,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from streaming_app.alerts.alert import INFO, OVER, AlertKey, Holds, Truth
 from streaming_app.alerts.facts import Facts, Observed, latest
-from streaming_app.alerts.problem import INFO, OVER, Finding, ProblemKey, Truth
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, format_task
@@ -40,23 +40,23 @@ _IN_SUMMARY, _IN_DETAILS = 3, 20  # how many partitions, tasks and copies are na
 _REASON = 300  # characters
 
 
-def _set_aside(group: GroupSnapshot, _facts: Facts) -> Finding:
+def _set_aside(group: GroupSnapshot, _facts: Facts) -> Holds:
     """The group is set aside: its records are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
     text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
-    return Finding(group.set_aside_at, text, {"reason": reason})
+    return Holds(group.set_aside_at, text, {"reason": reason})
 
 
-def rule_failed(group_id: str, rule: str, error: Exception) -> Finding:
-    """Return the finding for a group if the evaluation of a rule for it failed."""
+def rule_failed(group_id: str, rule: str, error: Exception) -> Holds:
+    """Return what holds for a group if the evaluation of a rule for it failed."""
     reason = shorten(f"the rule {rule} failed: {type(error).__name__}: {error}", _REASON)
-    return Finding(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
+    return Holds(None, f"{group_id} is set aside for a rule: {reason}", {"reason": reason, "rule": rule})
 
 
-def not_judged(group_id: str, why: str) -> Finding:
-    """Return the finding for a group whose verdict could not be decided."""
+def not_judged(group_id: str, why: str) -> Holds:
+    """Return what holds for a group whose verdict could not be decided."""
     reason = shorten(why, _REASON)
-    return Finding(
+    return Holds(
         None, f"{group_id} is set aside for its verdict, which stays Unknown or as it was: {reason}", {"reason": reason}
     )
 
@@ -70,12 +70,12 @@ _NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 _SHOWN = ("description_status", "topology_epoch", "stored_description_epoch", "failed_description_epoch")
 
 
-def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
+def _unsolicited(group: GroupSnapshot, facts: Facts) -> Holds | None:
     """A member pushed a description in the last hour although the broker did not ask for one."""
     at = group.last_unsolicited_push_at
     if at is None or facts.now - at >= _PUSH_SHOWN:
         return None
-    return Finding(
+    return Holds(
         at,
         f"{group.group_id}: a member pushed a topology description that the broker did not ask for; "
         f"{count(group.unsolicited_pushes, 'description')} in total, the latest at {utc(at)}",
@@ -83,7 +83,7 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Finding | None:
     )
 
 
-def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None:
+def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Holds | None:
     """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
     shown_at = group.description_since or (_first_shown_at(rule, group, facts) if status in _OF_PLUGIN else None)
@@ -108,7 +108,7 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Finding | None
         return None
     shown = {name: value for name in _SHOWN if (value := getattr(group, name)) is not None}
     members = {"members": group.member_count, "stale_members": group.stale_member_count}
-    return Finding(since, f"{group.group_id}: {what}", {**shown, **members})
+    return Holds(since, f"{group.group_id}: {what}", {**shown, **members})
 
 
 def _first_shown_at(rule: str, group: GroupSnapshot, facts: Facts) -> datetime | None:
@@ -116,19 +116,19 @@ def _first_shown_at(rule: str, group: GroupSnapshot, facts: Facts) -> datetime |
 
     The record may be written again. A brief status is not as old as the members.
     """
-    problem = facts.open.get(ProblemKey(rule, group.group_id))
-    return min((at for at in (problem and problem.since, group.metadata_at) if at), default=None)
+    alert = facts.open.get(AlertKey(rule, group.group_id))
+    return min((at for at in (alert and alert.since, group.metadata_at) if at), default=None)
 
 
 def _lost(group_id: str, facts: Facts) -> Truth:
     """By the log a description is stored, but the plugin did not return it in two requests."""
-    known, problem = facts.observed.lost_descriptions, facts.open.get(ProblemKey(DESCRIPTION_FAILED, group_id))
+    known, alert = facts.observed.lost_descriptions, facts.open.get(AlertKey(DESCRIPTION_FAILED, group_id))
     lost = (known or {}).get(group_id)
     if lost is None:
-        return OVER if known is not None or not problem or problem.evidence.get("status") not in _NOT_RETURNED else None
-    if facts.now - lost.since < _ASKED_TWICE and not problem:  # `since` begins again when the answer changes
+        return OVER if known is not None or not alert or alert.evidence.get("status") not in _NOT_RETURNED else None
+    if facts.now - lost.since < _ASKED_TWICE and not alert:  # `since` begins again when the answer changes
         return OVER
-    return Finding(
+    return Holds(
         lost.since,
         f"{group_id}: the brokers' plugin {_NOT_RETURNED[lost.status]} the topology description of epoch "
         f"{lost.topology_epoch}, which the log says is stored",
@@ -136,10 +136,10 @@ def _lost(group_id: str, facts: Facts) -> Truth:
     )
 
 
-def _stale_members(group: GroupSnapshot, _facts: Facts) -> Finding:
+def _stale_members(group: GroupSnapshot, _facts: Facts) -> Holds:
     """Members run a topology that is older than the group's."""
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
-    return Finding(
+    return Holds(
         group.stale_members_since,
         f"{group.group_id}: {count(stale, 'member')} of {group.member_count:,} with a topology older than the group's, "
         f"epoch {epoch}: they get no tasks",
@@ -168,7 +168,7 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
     if not found:
         return OVER
     named = [f"{one.topic} has {one.name} {one.value}" for one in islice(found, _IN_SUMMARY)]
-    return Finding(
+    return Holds(
         min(one.since for one in found),
         f"{group_id}: {count(len({one.topic for one in found}), 'internal topic')} different from the topology: "
         f"{first_of(named, _IN_SUMMARY, len(found), separator='; ')}",
@@ -196,13 +196,13 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
             f"{group_id}: {count(len(late), 'standby')} not caught up since {utc(since)}: "
             f"{first_of(places, _IN_SUMMARY, len(late), separator='; ')}"
         )
-        return Finding(since, summary, {"standbys": named, "acceptable_lag": late[0].copy.known_acceptable_lag})
+        return Holds(since, summary, {"standbys": named, "acceptable_lag": late[0].copy.known_acceptable_lag})
     alone = {task: one for task, one in copies.uncopied.items() if one.processes == 1}
     if not (which := alone or copies.uncopied):
         return OVER
     tasks = [format_task(task) for task in which]
     wrong = "without a copy in another process" if alone else "with fewer copies, though other processes could have one"
-    return Finding(
+    return Holds(
         min(one.since for one in which.values()),
         f"{group_id} has streams.num.standby.replicas {copies.standby_replicas}, but "
         f"{count(len(tasks), 'task')} {wrong}: {first_of(tasks, _IN_SUMMARY)}",
@@ -221,8 +221,8 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
     wrong, history = work.rewound, facts.observed.histories.get(group_id, NO_HISTORY)
     # for a group of another type it is not known whether somebody reset its offsets
     if wrong is None or wrong.tasks <= {None} or _was_reset(history, to_time(wrong.since)):
-        problem = facts.open.get(ProblemKey(_REWOUND, group_id))
-        places = problem.evidence.get("partitions", ()) if problem else ()
+        alert = facts.open.get(AlertKey(_REWOUND, group_id))
+        places = alert.evidence.get("partitions", ()) if alert else ()
         is_hidden = any((one["topic"], one["partition"]) in work.without_status for one in places)
         return None if work.is_blind or is_hidden else OVER
     since = to_time(wrong.since)
@@ -238,7 +238,7 @@ def _rewound(group_id: str, facts: Facts) -> Truth:
         }
         for one in wrong.named
     ]
-    return Finding(
+    return Holds(
         since,
         f"{group_id} committed lower offsets than before in {count(wrong.count, 'partition')} while it had members, at "
         f"{utc(since)}: "
@@ -261,7 +261,7 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
 class Condition(NamedTuple):
     """When a rule about groups holds: by the records of a group, by other facts about it, or by either."""
 
-    by_records: Callable[[GroupSnapshot, Facts], Finding | None] = lambda _group, _facts: None
+    by_records: Callable[[GroupSnapshot, Facts], Holds | None] = lambda _group, _facts: None
     about: Callable[[GroupSnapshot], object] = lambda _group: False
     """Whether the condition may hold by these records of a group, now or later."""
     statuses: frozenset[str] | None = None

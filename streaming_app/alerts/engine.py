@@ -1,15 +1,15 @@
-"""The alert engine: turns the facts about a cluster at one time into problems and due notifications. Pure.
+"""The alert engine: turns the facts about a cluster at one time into alerts and due notifications. Pure.
 
 Theory of operation
 -------------------
-`step` updates the verdicts, evaluates the rules, and updates the problems (`lifecycle`). Then the caller stores the
-unsaved problems, or finds that it cannot, and calls `lifecycle.publish`. Only then the notifications may be sent. This
-order survives a crash: no notification is lost, and none is sent for a problem that is not in the table.
+`step` updates the verdicts, evaluates the rules, and updates the alerts (`lifecycle`). Then the caller stores the
+unsaved alerts, or finds that it cannot, and calls `lifecycle.publish`. Only then the notifications may be sent. This
+order survives a crash: no notification is lost, and none is sent for an alert that is not in the table.
 
-The outboxes of the sinks take due notifications from `lifecycle` and note the results there. This changes problems,
+The outboxes of the sinks take due notifications from `lifecycle` and note the results there. This changes alerts,
 too, which the caller stores.
 
-The thread of the job, `run --once` and the tests use the same class. All its state is in the stored problems and
+The thread of the job, `run --once` and the tests use the same class. All its state is in the stored alerts and
 verdicts, so a restart changes nothing. It reads no clock, so tests can replay a recorded year. Not thread-safe: the
 caller holds a lock.
 """
@@ -22,11 +22,11 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from streaming_app.alerts.alert import HEALTH, Alert, AlertKey, Holds, Over, Truth, severity_by
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
 from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
-from streaming_app.alerts.problem import HEALTH, Finding, Over, Problem, ProblemKey, Truth, severity_by
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
 from streaming_app.health.facts import HealthSettings
@@ -47,22 +47,22 @@ _FIELDS = {LOSING: "lost_after", DOWN: "patience", BEHIND: "behind_for"}
 
 
 class AlertEngine:
-    """The problems of one cluster."""
+    """The alerts of one cluster."""
 
     def __init__(
         self,
         settings: EngineSettings,
-        stored: Iterable[Problem],
+        stored: Iterable[Alert],
         descriptions: DescriptionSupport,
         verdicts: Mapping[str, Verdict] = MappingProxyType({}),
     ) -> None:
-        """Begin with the problems and verdicts in the tables.
+        """Begin with the alerts and verdicts in the tables.
 
-        Notifications of these problems that are not sent yet, and not muted, are due.
+        Notifications of these alerts that are not sent yet, and not muted, are due.
         """
         self._settings, self._descriptions = settings, descriptions
-        self.lifecycle = Problems(settings, stored)
-        """The problems, from which the outboxes of the sinks take due notifications."""
+        self.lifecycle = OpenAlerts(settings, stored)
+        """The alerts, from which the outboxes of the sinks take due notifications."""
         self.board = Board(
             self._health_settings, verdicts, severity_of=self._severity_of, of_all_types=settings.lag_of_all_groups
         )
@@ -73,12 +73,12 @@ class AlertEngine:
         self._watched = Watched(descriptions)
         self._has_judged = False
 
-    def problem_with(self, group_id: str) -> Problem | None:
-        """Return the pending or open problem from the verdict on a group, or None."""
-        return self.lifecycle.open.get(ProblemKey(HEALTH, group_id))
+    def alert_with(self, group_id: str) -> Alert | None:
+        """Return the pending or open alert from the verdict on a group, or None."""
+        return self.lifecycle.open.get(AlertKey(HEALTH, group_id))
 
     def step(self, observed: Observed, now: datetime) -> None:
-        """Update the verdicts, evaluate the rules, and update the problems. `now` is aware, UTC."""
+        """Update the verdicts, evaluate the rules, and update the alerts. `now` is aware, UTC."""
         for group_id, reason in self.lifecycle.end(observed.ended, now):
             self.unsaved_changes += self.board.end([group_id], reason, now)
         if not self._has_judged:
@@ -96,34 +96,34 @@ class AlertEngine:
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
 
     def _judge(self, observed: Observed, now: datetime) -> None:
-        """Update the verdicts, and the problems from them."""
+        """Update the verdicts, and the alerts from them."""
         stored = {} if self._has_judged else self.board.verdicts()
         changes = self.board.step(observed, now)
         self.unsaved_changes += changes
         for group_id, verdict, _ in (*self._not_followed(changes, now), *changes):
             if truth := truth_of(group_id, verdict, observed.groups.get(group_id)):
-                # If only the configuration changed it while the job did not run, its problem begins now.
+                # If only the configuration changed it while the job did not run, its alert begins now.
                 is_as_stored = group_id in stored and stored[group_id].at == verdict.at
-                is_new = is_bad(verdict) and self.problem_with(group_id) is None
+                is_new = is_bad(verdict) and self.alert_with(group_id) is None
                 at = now if is_as_stored and is_new else verdict.at
-                self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, at)
+                self.lifecycle.take(AlertKey(HEALTH, group_id), truth, at)
         self.lifecycle.end_calm(now, self.board.is_known)
         self._has_judged = True
 
     def _not_followed(self, changes: Sequence[Change], now: datetime) -> Iterator[Change]:
-        """Yield, at the first step, the stored verdicts that do not fit to the stored problems.
+        """Yield, at the first step, the stored verdicts that do not fit to the stored alerts.
 
-        Either a bad verdict has no problem, for example because the configuration ignored the group at that time. Or a
-        good verdict has an open problem: the earlier run stored the verdict, and was killed before it stored the end.
+        Either a bad verdict has no alert, for example because the configuration ignored the group at that time. Or a
+        good verdict has an open alert: the earlier run stored the verdict, and was killed before it stored the end.
         """
         changed = {change.group_id for change in changes}
         for group_id, verdict in {} if self._has_judged else self.board.verdicts().items():
-            problem = self.problem_with(group_id)
+            alert = self.alert_with(group_id)
             if group_id in changed:
                 continue
-            if is_bad(verdict) and not problem:
+            if is_bad(verdict) and not alert:
                 yield Change(group_id, replace(verdict, at=now), now)
-            elif is_over(verdict) and problem and verdict.at > problem.timeline[-1].at:  # the verdict is newer
+            elif is_over(verdict) and alert and verdict.at > alert.timeline[-1].at:  # the verdict is newer
                 yield Change(group_id, verdict, now)
 
     def _health_settings(self, group_id: str) -> HealthSettings:
@@ -147,14 +147,14 @@ class AlertEngine:
 
 
 def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Truth:
-    """Return a finding for a bad verdict, `Over` for one that ends it, and None (no change) for any other."""
+    """Return `Holds` for a bad verdict, `Over` for one that ends it, and None (no change) for any other."""
     if is_over(verdict):
         return Over(verdict.verdict, verdict.why)
     if not is_bad(verdict) or verdict.evidence.get(PLANNED):
         return None
     summary = f"{group_id} is {verdict.verdict}: {verdict.why}"
     evidence = {"verdict": verdict.verdict, **verdict.evidence}
-    return Finding(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict, group))
+    return Holds(verdict.since, summary, evidence, verdict.severity, verdict.verdict, _causes_of(verdict, group))
 
 
 def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:

@@ -5,10 +5,10 @@ Theory of operation
 Rules are evaluated every few seconds. Most groups do not change in between, and most conditions cannot hold for them.
 So a condition names the groups for which it may hold by their records (`is_about`), whatever the time and other groups
 are. `Watched` keeps these groups, and checks a group again only when it has changed. A condition is evaluated for these
-groups, for groups with other facts that matter to it (`others`), and for groups that have an open problem.
+groups, for groups with other facts that matter to it (`others`), and for groups that have an open alert.
 
 Deleted groups, ids that belong to a classic group now, and groups that the configuration ignores are not evaluated.
-Their problems end.
+Their alerts end.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from streaming_app.alerts.alert import AlertKey, Holds, Over
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.alerts.conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, not_judged, rule_failed
 from streaming_app.alerts.facts import DescriptionSupport, Facts, RuleSettingsLookup
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
-from streaming_app.alerts.problem import Finding, Over, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot, changed, ranks
 
 _MAX_NEW_GROUPS = 100
@@ -48,37 +48,37 @@ class Watched:
                     concerned.pop(group_id, None)
         self._groups = groups
 
-    def candidates(self, facts: Facts) -> Iterator[ProblemKey]:
+    def candidates(self, facts: Facts) -> Iterator[AlertKey]:
         """Yield the conditions that may hold."""
         for name, condition in CONDITIONS.items():
             if name != DESCRIPTION_MISSING or facts.descriptions.since is not None:
-                yield from (ProblemKey(name, group_id) for group_id in self._concerned[name])
-            yield from (ProblemKey(name, group_id) for group_id in condition.others(facts.observed) or ())
+                yield from (AlertKey(name, group_id) for group_id in self._concerned[name])
+            yield from (AlertKey(name, group_id) for group_id in condition.others(facts.observed) or ())
 
 
-Truths = dict[ProblemKey, Finding | Over]
-"""Whether conditions hold: of those that may hold or have an open problem, and for which it is known."""
+Truths = dict[AlertKey, Holds | Over]
+"""Whether conditions hold: of those that may hold or have an open alert, and for which it is known."""
 
 
 def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
     """Evaluate the rules; those about groups only after the job has caught up.
 
-    The second value are the newest groups beyond `_MAX_NEW_GROUPS` new ones. The first value has no findings for them.
+    The second value are the newest groups beyond `_MAX_NEW_GROUPS` new ones. The first value has nothing of theirs.
     """
     truths, job = Truths(), facts.observed.job
     for name, job_condition in JOB_CONDITIONS.items():
         if job and name in settings_of(None) and (truth := job_condition(job, facts.now)):
-            truths[ProblemKey(name, None)] = truth
+            truths[AlertKey(name, None)] = truth
     if job is None or job.caught_up:
         failed = ((group_id, why) for group_id, why in facts.not_judged.items() if group_id in facts.observed.groups)
-        truths |= {ProblemKey(SET_ASIDE, group_id): not_judged(group_id, why) for group_id, why in failed}
+        truths |= {AlertKey(SET_ASIDE, group_id): not_judged(group_id, why) for group_id, why in failed}
         for key in dict.fromkeys((*watched.candidates(facts), *facts.open)):
             if key.subject in CONDITIONS and key.subject in settings_of(key.group_id):
                 _check(key, facts, truths)
     return truths, _leave_out_newcomers(truths, facts)
 
 
-def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
+def _check(key: AlertKey, facts: Facts, truths: Truths) -> None:
     """Add whether a condition holds to `truths`. An error affects only this group."""
     subject, group_id = key.subject, key.group_id or ""
     group = facts.observed.groups.get(group_id)
@@ -87,22 +87,22 @@ def _check(key: ProblemKey, facts: Facts, truths: Truths) -> None:
     except MemoryError:  # no error of the group: the evaluation fails, and is repeated
         raise
     except Exception as error:  # noqa: BLE001 - see above
-        aside = ProblemKey(SET_ASIDE, group_id)
-        if not isinstance(truths.get(aside), Finding):
+        aside = AlertKey(SET_ASIDE, group_id)
+        if not isinstance(truths.get(aside), Holds):
             truths[aside] = rule_failed(group_id, subject, error)
         return
-    if isinstance(truth, Finding) and group and group.set_aside_reason and subject != SET_ASIDE:
+    if isinstance(truth, Holds) and group and group.set_aside_reason and subject != SET_ASIDE:
         truth = replace(truth, evidence={**truth.evidence, "cut": _OLD_ROW})
-    if truth and not isinstance(truths.get(key), Finding):  # keep the finding that a rule or the verdict failed
+    if truth and not isinstance(truths.get(key), Holds):  # keep that a rule or the verdict failed
         truths[key] = truth
 
 
 def _leave_out_newcomers(truths: Truths, facts: Facts) -> frozenset[str]:
-    """Remove the findings for the newest groups beyond `_MAX_NEW_GROUPS` new ones, and return these groups.
+    """Remove what holds for the newest groups beyond `_MAX_NEW_GROUPS` new ones, and return these groups.
 
-    Groups with an open problem keep their findings, so that no problem ends because of other groups.
+    Groups with an open alert keep what holds, so that no alert ends because of other groups.
     """
-    holds = [key for key, truth in truths.items() if isinstance(truth, Finding)]
+    holds = [key for key, truth in truths.items() if isinstance(truth, Holds)]
     alerted = {key.group_id for key in holds if key in facts.open}
     places = ranks(facts.observed.groups, {key.group_id for key in holds if key.group_id is not None}, facts.now)
     left_out = frozenset(one for one, place in places.items() if place > _MAX_NEW_GROUPS and one not in alerted)

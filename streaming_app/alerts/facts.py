@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from streaming_app.alerts.alert import Alert, AlertKey
 from streaming_app.alerts.catalog import Rule
-from streaming_app.alerts.problem import Problem, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
 from streaming_app.health.board import Known
@@ -33,7 +33,7 @@ RuleSettingsLookup = Callable[[str | None], Mapping[str, Rule]]
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """The settings of the engine. Functions take a group id, or a problem."""
+    """The settings of the engine. Functions take a group id, or an alert."""
 
     cluster: str
     rule_settings_of: RuleSettingsLookup
@@ -47,10 +47,10 @@ class EngineSettings:
     successors: Mapping[str, str] = field(default_factory=dict)
     """Group -> the group that takes over from it (`alerts.successors`)."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    is_muted: Callable[[Problem], object] = lambda _one: False
-    """Whether a problem is muted now."""
+    is_muted: Callable[[Alert], object] = lambda _one: False
+    """Whether an alert is muted now."""
     first_started_at: datetime | None = None
-    """When the job first started on the cluster; None: not known, and no problem is old."""
+    """When the job first started on the cluster; None: not known, and no alert is old."""
 
 
 class LostDescription(NamedTuple):
@@ -86,7 +86,7 @@ class Observed(Known):
     topic_differences: Mapping[str, Sequence[TopicDifference]] | None = field(default_factory=dict)
     """Group -> the differences of its internal topics; None before the job has asked."""
     ended: Mapping[str, str] = field(default_factory=dict)
-    """Id of a problem that a person ended -> the reason."""
+    """Id of an alert that a person ended -> the reason."""
 
 
 def latest(*times: datetime | None) -> datetime | None:
@@ -182,8 +182,8 @@ class Facts:
     now: datetime
     """Aware, UTC."""
     observed: Observed
-    open: Mapping[ProblemKey, Problem] = field(default_factory=dict)
-    """The pending and open problems."""
+    open: Mapping[AlertKey, Alert] = field(default_factory=dict)
+    """The pending and open alerts."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
     not_judged: Mapping[str, str] = field(default_factory=dict)
     """Group whose verdict could not be decided -> the error."""

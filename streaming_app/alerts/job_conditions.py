@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.problem import OVER, WARNING, Finding, Truth
+from streaming_app.alerts.alert import OVER, WARNING, Holds, Truth
 from streaming_app.job_status import DiskSpace, JobStatus
 from streaming_app.text import count, gibibytes, round_down, utc
 
@@ -32,7 +32,7 @@ def _stopped(job: JobStatus, now: datetime) -> Truth:
     return found or _offsets_stopped(job, now) or OVER
 
 
-def _offsets_stopped(job: JobStatus, now: datetime) -> Finding | None:
+def _offsets_stopped(job: JobStatus, now: datetime) -> Holds | None:
     causes, offsets = list[_Cause](), job.offsets
     if offsets and offsets.failing_since:
         text = f"its stream fails: {offsets.failure or 'unknown cause'}"
@@ -51,16 +51,14 @@ def _silent_since(last: datetime, now: datetime) -> datetime | None:
     return last + _SILENCE if now >= last + _SILENCE else None
 
 
-def _of_causes(
-    summary: str, *causes: _Cause, failure: str | None = None, severity: str | None = None
-) -> Finding | None:
-    """Return a finding with the causes that apply, since the first of them; None if none applies."""
+def _of_causes(summary: str, *causes: _Cause, failure: str | None = None, severity: str | None = None) -> Holds | None:
+    """Return `Holds` with the causes that apply, since the first of them; None if none applies."""
     real = [(since, word, text) for since, word, text in causes if since is not None]
     if not real:
         return None
     times, words, texts = zip(*real, strict=True)
     evidence = {"causes": list(words), **({"failure": failure} if failure else {})}
-    return Finding(min(times), summary.format("; ".join(texts)), evidence, severity)
+    return Holds(min(times), summary.format("; ".join(texts)), evidence, severity)
 
 
 def _behind(job: JobStatus, _now: datetime) -> Truth:
@@ -71,7 +69,7 @@ def _behind(job: JobStatus, _now: datetime) -> Truth:
         f"The job has been behind since {utc(job.behind_since)}, by at least {count(at_least, 'offset')}; the tables "
         "and the alerts are late"
     )
-    return Finding(job.behind_since, text, {"offsets_at_least": at_least})
+    return Holds(job.behind_since, text, {"offsets_at_least": at_least})
 
 
 def _notifications_failing(job: JobStatus, _now: datetime) -> Truth:
@@ -80,7 +78,7 @@ def _notifications_failing(job: JobStatus, _now: datetime) -> Truth:
         return OVER
     text = f"Alerts cannot be sent to {', '.join(failing)}: {job.failing_sinks[0].failure}"
     since = min(filter(None, (sink.failing_since for sink in job.failing_sinks)), default=None)
-    return Finding(since, text, {"sinks": failing})
+    return Holds(since, text, {"sinks": failing})
 
 
 def _disk_full(job: JobStatus, _now: datetime) -> Truth:
@@ -88,7 +86,7 @@ def _disk_full(job: JobStatus, _now: datetime) -> Truth:
     if not full:
         return OVER
     paths, size = " and ".join(dict.fromkeys(disk.path for disk in full)), gibibytes(full[0].size)
-    return Finding(
+    return Holds(
         min(filter(None, (disk.low_since for disk in full)), default=None),
         f"The disk of {paths} is almost full: too little of its {size} is free; on a full disk the job reads nothing",
         {"paths": [disk.path for disk in full], "size": size},
@@ -101,7 +99,7 @@ def _is_full(disk: DiskSpace) -> bool:
 
 
 def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:
-    """Return the newer of two findings: the brokers lost records that the job had read, or records were quarantined."""
+    """Return the newer of two: the brokers lost records that the job had read, or records were quarantined."""
     lost = f"The brokers lost records of groups: {job.truncated}; found at "
     undecodable = f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; the latest at "
     events: list[tuple[datetime | None, str, dict[str, object]]] = [
@@ -112,7 +110,7 @@ def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:
     if not found or not job.caught_up:
         return OVER if job.caught_up else None
     at, text, what = max(found, key=lambda one: one[0])
-    return Finding(at, text + utc(at), {**what, "newest": at.isoformat()})
+    return Holds(at, text + utc(at), {**what, "newest": at.isoformat()})
 
 
 JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Truth]] = {
@@ -122,4 +120,4 @@ JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Truth]] = {
     "StreamsGroupsDiskAlmostFull": _disk_full,
     "StreamsGroupsUndecodableRecords": _lost_or_undecodable,
 }
-"""Rule -> its condition. While the job catches up, some conditions are unknown and leave their problem as it is."""
+"""Rule -> its condition. While the job catches up, some conditions are unknown and leave their alert as it is."""

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from streaming_app.alerts.problem import FIRING, INFO, RESOLVED, Problem
+from streaming_app.alerts.alert import FIRING, INFO, RESOLVED, Alert
 from streaming_app.checks.result import Result, failed, ok
 from streaming_app.errors import reason_of
 from streaming_app.notify.sink import Sink, SinkError
@@ -54,7 +54,7 @@ def _send(sink: Sink, cluster: str) -> Result:
     summary = "This is a test of `streams-groups check --send-test`: nothing is wrong."
     try:
         for event, ended_at in ((FIRING, None), (RESOLVED, now)):
-            one = Problem("test", cluster, None, TEST_RULE, INFO, now, now, ended_at, None, None, {}, summary, {})
+            one = Alert("test", cluster, None, TEST_RULE, INFO, now, now, ended_at, None, None, {}, summary, {})
             sink.send([one], event)
     except SinkError as error:
         return failed(check, str(error))

@@ -51,11 +51,11 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     time_intervals: tuple[NamedIntervals, ...] | None,
 ) -> None:
     """Show the alerts that fire now."""
-    from streaming_app.alerts.problem import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.config.declared import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import Mutes  # noqa: PLC0415
-    from streaming_app.tables.alerts_table import read_problems, to_json  # noqa: PLC0415
-    from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
+    from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
+    from streaming_app.tables.health_tables import EndedAlerts  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
     if context.invoked_subcommand is not None:
@@ -63,8 +63,8 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
     condition = f"cluster = {quote(cluster)}" + ("" if resolved else " AND ended_at IS NULL")
     reader, heartbeat = open_reader(warehouse, cluster, "alerts")
-    ended = () if resolved else EndedProblems(warehouse, cluster).reasons()  # the job may not have noted it yet
-    found = [one for one in read_problems(reader, condition) if one.state in states and one.alert_id not in ended]
+    ended = () if resolved else EndedAlerts(warehouse, cluster).reasons()  # the job may not have noted it yet
+    found = [one for one in read_alerts(reader, condition) if one.state in states and one.alert_id not in ended]
     found.sort(key=lambda alert: alert.urgency)
     times_of = make_times_of(mute_times or (), time_intervals or ())
     mutes = Mutes(warehouse, cluster, echo_error, times_of=times_of)
@@ -138,10 +138,10 @@ def end(  # noqa: PLR0913, PLR0917 - one per option
 
     The job ends them at its next evaluation, and notifies the sinks.
     """
-    from streaming_app.alerts.problem import HEALTH  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.alerts.alert import HEALTH  # noqa: PLC0415 - not loaded by --help
     from streaming_app.regex import given_regex  # noqa: PLC0415
-    from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415
-    from streaming_app.tables.health_tables import EndedProblems  # noqa: PLC0415
+    from streaming_app.tables.alerts_table import OPEN, read_alerts  # noqa: PLC0415
+    from streaming_app.tables.health_tables import EndedAlerts  # noqa: PLC0415
     from streaming_app.tables.reader import quote  # noqa: PLC0415
 
     if (alert_id is None) == (pattern is None):
@@ -150,9 +150,9 @@ def end(  # noqa: PLR0913, PLR0917 - one per option
         regex = None if pattern is None else given_regex(pattern)
     except ValueError as error:
         raise LineError(f"--match {escape(str(error))}") from None
-    files, reader = EndedProblems(warehouse, cluster), open_cluster(warehouse, cluster, "alerts")
+    files, reader = EndedAlerts(warehouse, cluster), open_cluster(warehouse, cluster, "alerts")
     one = "" if alert_id is None else f" AND alert_id = {quote(alert_id)}"
-    reasons, open_ones = files.reasons(), read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}{one}")
+    reasons, open_ones = files.reasons(), read_alerts(reader, f"cluster = {quote(cluster)} AND {OPEN}{one}")
     found = [alert for alert in open_ones if alert.alert_id not in reasons]
     if regex is not None:
         found = [alert for alert in found if alert.subject == HEALTH and regex.matches(alert.group_id or "")]
@@ -206,12 +206,12 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     """Return how many groups and alerts match now, so that a user notices a pattern that matches too many or none."""
-    from streaming_app.tables.alerts_table import OPEN, read_problems  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.tables.alerts_table import OPEN, read_alerts  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
 
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
-    firing = read_problems(reader, f"{own} AND {OPEN}")
+    firing = read_alerts(reader, f"{own} AND {OPEN}")
     matching = sum(1 for group_id in groups if new.pattern.matches(group_id))
     muted = sum(1 for alert in firing if new.matches(alert))
     return f"{matching:,} of {len(groups):,} groups match, {muted:,} of {len(firing):,} open alerts are muted"

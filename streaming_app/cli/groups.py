@@ -310,7 +310,7 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
 
     reader = open_cluster(warehouse, cluster)
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
-    problem = health.problem_with(reader, cluster, group_id)
+    alert = health.alert_with(reader, cluster, group_id)
     if row is None:
         deleted = health.deletion(reader, cluster, group_id)
         if deleted is None:
@@ -319,17 +319,17 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
                 "`streams-groups list` shows all groups with a verdict"
             )
         if as_json:
-            echo_json({"group_id": group_id, "verdict": None, **deleted, "alert": problem and to_json(problem)})
+            echo_json({"group_id": group_id, "verdict": None, **deleted, "alert": alert and to_json(alert)})
             return
-        for line in health.explain_deleted(group_id, deleted, problem):
+        for line in health.explain_deleted(group_id, deleted, alert):
             echo(line)
         return
     times = health.lag_times(reader, cluster, group_id)
     if as_json:
-        echo_json(row | times | {"alert": problem and to_json(problem)})
+        echo_json(row | times | {"alert": alert and to_json(alert)})
         return
     deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
-    for line in health.explain(row, problem, deployment, datetime.now(timezone.utc), times):
+    for line in health.explain(row, alert, deployment, datetime.now(timezone.utc), times):
         echo(line)
 
 

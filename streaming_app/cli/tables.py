@@ -51,9 +51,9 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
     else:
         for line in format_status(found, now):
             echo(line)
-        firing = [{title(name): row[name] for name in _OF_ALERT} for row in found["firing"]]
+        open_ones = [{title(name): row[name] for name in _OF_ALERT} for row in found["alerts"]]
         sizes = _upper(found["tables"])
-        for rows in (firing, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
+        for rows in (open_ones, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
             echo_more(rows)
     if check and report_staleness(read_heartbeat(warehouse, cluster), cluster, max_age):
         raise SystemExit(1)

@@ -136,21 +136,21 @@ class Board:
         return group_id in self._verdicts
 
     def is_known(self, group_id: str) -> bool:
-        """Return whether a group is not Unknown; one that is Unknown because its problem is over counts as known."""
+        """Return whether a group is not Unknown; one that is Unknown because its alert is over counts as known."""
         verdict = self._verdicts.get(group_id)
         return verdict is None or verdict.verdict != UNKNOWN or is_over(verdict)
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
-        """Note that a person ended the problems of these groups, and return the changes of their verdicts.
+        """Note that a person ended the alerts of these groups, and return the changes of their verdicts.
 
         A retired group is Off until it runs again. For a planned stop the verdict stays without a severity; the next
-        other bad verdict opens a problem again.
+        other bad verdict opens an alert again.
         """
         changes = []
         for group_id in filter(self.knows, groups):
             before, seen = self._verdicts[group_id], self._seen.get(group_id)
             if reason == RETIRED and (seen is None or seen.group.state == EMPTY):
-                verdict = Verdict(OFF, now, now, "A person ended its problem as retired.", evidence={RETIRED: True})
+                verdict = Verdict(OFF, now, now, "A person ended its alert as retired.", evidence={RETIRED: True})
                 verdict = replace(verdict, recheck_at=now + MOMENT)  # then a deleted group is forgotten
             else:
                 verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})

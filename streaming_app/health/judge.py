@@ -11,7 +11,7 @@ the group came back, nothing waits any more, or another group has proven to be t
 neither begin nor end a verdict: it stays as it was, and its evidence names what is missing (`not_over`).
 
 What is not known is never well. If it is not known of some partitions whether work waits, a good verdict from before
-stays for `_GOOD_FOR`; then the group is Unknown, whatever its other partitions do. A problem with partitions that are
+stays for `_GOOD_FOR`; then the group is Unknown, whatever its other partitions do. An alert with partitions that are
 known can be over all the same: then the verdict has `OVER` as evidence.
 """
 

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-A group that has read everything before an open transaction is *held* (`lag.measure`). That is no problem: when the
+A group that has read everything before an open transaction is *held* (`lag.measure`). That is no alert: when the
 transaction ends, the group reads on. Its coordinator aborts a transaction after its time-out. So the group is Stalled
 if the transaction has been open for its time-out, or if that is not known for the longest time-out that the brokers
 allow (`transaction.max.timeout.ms`), and then for the patience of the group. If neither is known, Kafka's default

@@ -28,7 +28,7 @@ VERDICTS: Mapping[str, str] = {
 BAD = frozenset({LOSING, DOWN, STALLED, BEHIND, UNSTABLE})
 GOOD = frozenset({OFF, IDLE, OK})
 ENDS = GOOD | {UNKNOWN}
-"""The verdicts with which a problem may end; with Unknown only by `OVER`."""
+"""The verdicts with which an alert may end; with Unknown only by `OVER`."""
 CRITICAL, WARNING, INFO = "critical", "warning", "info"
 
 
@@ -57,12 +57,12 @@ class Verdict:
 
 
 def is_bad(verdict: Verdict) -> bool:
-    """Return whether a verdict opens a problem."""
+    """Return whether a verdict opens an alert."""
     return verdict.verdict in BAD or (verdict.verdict == RESTORING and verdict.severity is not None)
 
 
 def is_over(verdict: Verdict) -> bool:
-    """Return whether a verdict ends a problem."""
+    """Return whether a verdict ends an alert."""
     return verdict.verdict in GOOD or OVER in verdict.evidence
 
 
@@ -76,7 +76,7 @@ def trouble(verdict: Verdict) -> tuple[int, int]:
 
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
-"""Keys of evidence: the group that has taken over, and the reason with which a person ended the problem."""
+"""Keys of evidence: the group that has taken over, and the reason with which a person ended the alert."""
 EARLIER = "earlier"
 """Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
 NOTHING_TO_DO = "nothing_to_do"

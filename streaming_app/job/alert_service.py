@@ -13,10 +13,10 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import ClassVar
 
+from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.evaluate import watches_any
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
-from streaming_app.alerts.problem import Problem
 from streaming_app.config.declared import make_times_of
 from streaming_app.errors import OtherOwnerError
 from streaming_app.health.verdict import Verdict
@@ -27,7 +27,7 @@ from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTable
+from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.heartbeat_file import first_started_at
 from streaming_app.text import count, escape, first_of
 
@@ -65,7 +65,7 @@ class AlertService(Service):
         sinks = [sink for sink in config.sinks if not isinstance(sink, WatchdogSink)]
         self._store = AlertsTable(config.warehouse, config.cluster, job.fence)
         self._verdicts = HealthTable(config.warehouse, config.cluster, job.fence)
-        self._ended = EndedProblems(config.warehouse, config.cluster)
+        self._ended = EndedAlerts(config.warehouse, config.cluster)
         names = tuple(sink.name for sink in sinks)
         first = first_started_at(config.warehouse, config.cluster, datetime.now(timezone.utc))
         self._settings = replace(settings, sinks=names, is_muted=self._mutes.find, first_started_at=first)
@@ -75,18 +75,18 @@ class AlertService(Service):
             if row.labels != settings.labels_of(row.group_id):
                 relabelled.add(row.group_id)
         self._relabelled = frozenset(relabelled)
-        self._engine = AlertEngine(self._settings, self._store.problems(), descriptions, verdicts)
+        self._engine = AlertEngine(self._settings, self._store.alerts(), descriptions, verdicts)
         # The result of an attempt is stored at once: else the notification would be sent again after a crash.
-        problems = self._engine.lifecycle
-        outboxes = [Outbox(sink, problems, first) for sink in sinks]
+        alerts = self._engine.lifecycle
+        outboxes = [Outbox(sink, alerts, first) for sink in sinks]
         self._sender = Sender(outboxes, self._wakeable.wake, job.report)
 
-    def problems(self) -> tuple[Problem, ...]:
-        """Return the problems that are pending or open, as of the last evaluation."""
+    def open_alerts(self) -> tuple[Alert, ...]:
+        """Return the alerts that are pending or open, as of the last evaluation."""
         return tuple(self._engine.lifecycle.open.values())
 
-    def is_muted(self, one: Problem) -> bool:
-        """Return whether a problem is muted now, as of the last evaluation."""
+    def is_muted(self, one: Alert) -> bool:
+        """Return whether an alert is muted now, as of the last evaluation."""
         return self._settings.is_muted(one) is not None
 
     def sinks(self) -> tuple[SinkStatus, ...]:
@@ -165,12 +165,12 @@ class AlertService(Service):
             return
         self._retry_at = time.monotonic() + _RETRY_SECONDS
         try:
-            self._save_problems()
+            self._save_alerts()
         finally:
             self._save_verdicts()
         self._retry_at = 0.0
 
-    def _save_problems(self) -> None:
+    def _save_alerts(self) -> None:
         with self._sender.changing():
             unsaved = self._engine.lifecycle.unsaved
         if unsaved:

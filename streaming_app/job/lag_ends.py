@@ -35,7 +35,7 @@ from streaming_app.lag.model import Commit, CommitKey
 _SLOW_SECONDS = 300.0  # between two requests for all leaders, for starts of logs, and for reads that were denied
 _MOST_MISSING = 1_000  # missing topics that are asked for at each pass, since somebody may create them
 _MOST_READ = 200  # partitions in a pass
-SEED_SECONDS = (90_000, 21_600, 3_600, 900, 300, 60)  # ages, oldest first: more than a day, see `problem.is_old`
+SEED_SECONDS = (90_000, 21_600, 3_600, 900, 300, 60)  # ages, oldest first: more than a day, see `alert.is_old`
 
 
 class Ends(NamedTuple):

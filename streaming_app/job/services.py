@@ -144,7 +144,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
             group_cache.groups(),
             health.status,
             health.totals,
-            alerts.problems(),
+            alerts.open_alerts(),
             alerts.is_muted,
             alerts.sinks(),
             lag.result.rows if lag and lag.result else None,

@@ -20,7 +20,7 @@ _NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Partitions of a group that have the same problem."""
+    """Partitions of a group that have the same alert."""
 
     since: float
     """Since when the first of them has it."""
@@ -38,11 +38,11 @@ class Partitions:
     newest: float = 0.0
     """Since when the last of them has it."""
     is_older: bool = False
-    """Whether the problem may be older than `since`: it existed when the job first looked."""
+    """Whether the alert may be older than `since`: it existed when the job first looked."""
 
     @property
     def at_least(self) -> str:
-        """The words before the time `since` in a text: `at least ` if the problem may be older, or else nothing."""
+        """The words before the time `since` in a text: `at least ` if the alert may be older, or else nothing."""
         return "at least " if self.is_older else ""
 
 

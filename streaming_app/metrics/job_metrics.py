@@ -9,7 +9,7 @@ from heapq import nsmallest
 from importlib.metadata import version
 
 from offsets_decoder.definitions import record
-from streaming_app.alerts.problem import FIRING, Problem
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.groups.task_copies import CopiesSum
@@ -33,10 +33,10 @@ class JobScrape:
     """Group id -> the group."""
     status: JobStatus
     totals: Totals
-    alerts: Iterable[Problem] = ()
-    """The pending and open problems."""
-    is_muted: Callable[[Problem], object] = lambda _one: None
-    """Returns whether a problem is muted now."""
+    alerts: Iterable[Alert] = ()
+    """The pending and open alerts."""
+    is_muted: Callable[[Alert], object] = lambda _one: None
+    """Returns whether an alert is muted now."""
     sinks: Sequence[SinkStatus] = ()
     lag: Sequence[LagRow] | None = None
     """The rows of the newest lag pass; None before the first one, or without `lag`."""
@@ -83,21 +83,21 @@ def _by_state(job: JobScrape) -> Iterator[Sample]:
     yield from (Sample(counts[state], (state,)) for state in _STATES)
 
 
-def _open_problems(job: JobScrape) -> Iterator[Sample]:
+def _open_alerts(job: JobScrape) -> Iterator[Sample]:
     counts = Counter((one.rule, one.severity) for one in job.alerts if one.state == FIRING)
     yield from (Sample(count, labels) for labels, count in sorted(counts.items()))
 
 
-def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Problem], int]:
-    """Return the open problems that have series, the most urgent first, and how many have none."""
+def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Alert], int]:
+    """Return the open alerts that have series, the most urgent first, and how many have none."""
     found = [one for one in job.alerts if one.state == FIRING]
     short = [one for one in found if has_short_id(one.group_id or "")]
     shown = nsmallest(limit, short, key=lambda one: one.urgency)
     return shown, len(found) - len(shown)
 
 
-def _of_alerts(value: Callable[[Problem], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each open problem."""
+def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
+    """Return a function that yields a sample of this value for each open alert."""
 
     def samples(job: JobScrape) -> Iterator[Sample]:
         for one in job.alerts:
@@ -146,8 +146,8 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_alerts",
-        "Open problems, by rule and severity.",
-        _open_problems,
+        "Open alerts, by rule and severity.",
+        _open_alerts,
         ("rule", "severity"),
     ),
     Metric(

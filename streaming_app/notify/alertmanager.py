@@ -4,8 +4,8 @@ Alertmanager drops all alerts when it restarts. So, like Prometheus, this sink r
 Alertmanager notifies only once. Unlike Prometheus, it sends an `endsAt` one week in the future. So Alertmanager does
 not resolve alerts while the job is down or an alert is muted, unless this lasts longer.
 
-Alertmanager identifies an alert by its labels. When a problem becomes worse, its alert gets another name or severity.
-Then the sink ends the alert with the earlier labels at the same time. The timeline of the problem has these labels.
+Alertmanager identifies an alert by its labels. When an alert becomes worse, its alert gets another name or severity.
+Then the sink ends the alert with the earlier labels at the same time. The timeline of the alert has these labels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from streaming_app.alerts.problem import RESOLVED, Problem
+from streaming_app.alerts.alert import RESOLVED, Alert
 from streaming_app.chunks import chunks
 from streaming_app.notify.http_sink import HttpSink, check_url, split_url
 from streaming_app.notify.message import dump_json, format_next, format_summary, format_value, with_since
@@ -46,30 +46,30 @@ class AlertmanagerSink(HttpSink):
         """Return host and port of each member."""
         return [split_url(url) for url in self.urls]
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         """Send to every member, in batches. Raises SinkError if no member accepted a batch."""
-        for batch in chunks(problems, self.at_once):
-            self._post_to_any([one for problem in batch for one in self._to_api_alerts(problem, event)])
+        for batch in chunks(alerts, self.at_once):
+            self._post_to_any([one for alert in batch for one in self._to_api_alerts(alert, event)])
 
-    def _to_api_alerts(self, problem: Problem, event: str) -> Iterator[dict[str, Any]]:
-        """Yield the ends of the alerts with the problem's earlier labels, and the alert with the current ones."""
+    def _to_api_alerts(self, alert: Alert, event: str) -> Iterator[dict[str, Any]]:
+        """Yield the ends of the alerts with the alert's earlier labels, and the alert with the current ones."""
         now, is_over = _now(), event == RESOLVED
-        ends_at = (problem.ended_at or now) if is_over else now + _ENDS_AFTER
-        details = "\n".join(f"{name}: {format_value(value)}" for name, value in problem.evidence.items())
+        ends_at = (alert.ended_at or now) if is_over else now + _ENDS_AFTER
+        details = "\n".join(f"{name}: {format_value(value)}" for name, value in alert.evidence.items())
         annotations = {
-            "summary": format_summary(problem, RESOLVED) if is_over else with_since(problem.summary, problem),
-            "description": format_next(problem, event),
+            "summary": format_summary(alert, RESOLVED) if is_over else with_since(alert.summary, alert),
+            "description": format_next(alert, event),
             "details": shorten(details, _MAX_DETAILS),
-            **self.links(problem),
+            **self.links(alert),
         }
-        for rule, severity in (*problem.was, (problem.rule, problem.severity)):
-            labels = {"alertname": rule, "severity": severity, "cluster": problem.cluster}
-            labels |= {} if problem.group_id is None else {"group": problem.group_id}
-            end = ends_at if (rule, severity) == (problem.rule, problem.severity) else min(now, ends_at)
+        for rule, severity in (*alert.was, (alert.rule, alert.severity)):
+            labels = {"alertname": rule, "severity": severity, "cluster": alert.cluster}
+            labels |= {} if alert.group_id is None else {"group": alert.group_id}
+            end = ends_at if (rule, severity) == (alert.rule, alert.severity) else min(now, ends_at)
             yield {
-                "labels": {**problem.labels, **labels},
+                "labels": {**alert.labels, **labels},
                 "annotations": {name: text for name, text in annotations.items() if text},
-                "startsAt": utc_iso(problem.opened_at or problem.since),
+                "startsAt": utc_iso(alert.opened_at or alert.since),
                 "endsAt": utc_iso(end),
                 "generatorURL": annotations.get("page_url") or "",
             }

@@ -21,13 +21,13 @@ from urllib.parse import unquote
 from pydantic import PrivateAttr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, WARNING, Problem
+from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, WARNING, Alert
 from streaming_app.notify import apprise_program
 from streaming_app.notify import message as texts
 from streaming_app.notify.sink import SinkError, UrlSink, failure, status_error
 from streaming_app.text import shorten
 
-_MAX_NAMED = 20  # problems that one message names
+_MAX_NAMED = 20  # alerts that one message names
 _MAX_WHY = 200  # characters of apprise's text
 _MIN_SECRET = 4  # characters: shorter parts of a URL are words, not secrets
 _CHECK_SECONDS = 60.0  # to check a URL, which needs no connection, also on a busy machine
@@ -56,18 +56,18 @@ class AppriseSink(UrlSink):
         self._is_pager = self._ask({}, _CHECK_SECONDS)["is_pager"]
         return self
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         """Send one message, or open or resolve an incident. Raises SinkError if the service does not accept it."""
-        links, most = [self.links(one) for one in problems], min(len(problems), _MAX_NAMED)
-        found = [texts.format_list(problems, event, named, links) for named in range(most, 0, -1)]
-        if len(problems) == 1:
-            found = [texts.format_message(problems[0], event, links[0])]
+        links, most = [self.links(one) for one in alerts], min(len(alerts), _MAX_NAMED)
+        found = [texts.format_list(alerts, event, named, links) for named in range(most, 0, -1)]
+        if len(alerts) == 1:
+            found = [texts.format_message(alerts[0], event, links[0])]
         answer = self._ask(
             {
-                "title": texts.disarm(texts.format_title(problems, event)),
+                "title": texts.disarm(texts.format_title(alerts, event)),
                 "texts": [texts.disarm(one) for one in found],
-                "kind": "success" if event == RESOLVED else _KINDS.get(texts.worst_severity(problems), "info"),
-                "incident": texts.notification_id(problems[0], FIRING),
+                "kind": "success" if event == RESOLVED else _KINDS.get(texts.worst_severity(alerts), "info"),
+                "incident": texts.notification_id(alerts[0], FIRING),
                 "is_over": event == RESOLVED,
             },
             self.timeout,

@@ -1,4 +1,4 @@
-"""The text of notifications about one problem or several, and the format of evidence in all sinks.
+"""The text of notifications about one alert or several, and the format of evidence in all sinks.
 
 Clients choose the ids of groups and clients: any characters, up to 32 kB. Summaries and evidence contain these ids.
 Notifications show them as plain text: without control characters, and without mentions, links and markup for chats.
@@ -12,19 +12,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from streaming_app.alerts.catalog import GROUP_ID, rules
-from streaming_app.alerts.problem import (
+from streaming_app.alerts.alert import (
     BY_EVIDENCE,
     FIRING,
     HEALTH,
     IGNORED,
     NOT_ENABLED,
     RESOLVED,
-    Problem,
+    Alert,
     severity_rank,
 )
+from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.health.verdict import ENDS
-from streaming_app.notify.old_problems import OLD_PROBLEMS
+from streaming_app.notify.old_alerts import OLD_ALERTS
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
@@ -36,79 +36,77 @@ _MARKUP = re.compile(r"(\](?=\()|<(?=[!@#&]|https?:))")  # [text](link), and Sla
 _NO_WIDTH = "\u200b"
 
 Links = Mapping[str, str | None]
-"""`runbook_url` and `page_url` of a problem."""
+"""`runbook_url` and `page_url` of an alert."""
 
 
-def format_title(problems: Sequence[Problem], event: str) -> str:
-    """Return the title of a notification about problems with the same rule, in one line.
+def format_title(alerts: Sequence[Alert], event: str) -> str:
+    """Return the title of a notification about alerts with the same rule, in one line.
 
     For example `[FIRING] StreamsGroupDown: payments (cluster default)`, or with `300 groups` instead of the id.
     """
-    first, groups = problems[0], {one.group_id for one in problems} - {None}
+    first, groups = alerts[0], {one.group_id for one in alerts} - {None}
     about = shorten(one_line(first.group_id or ""), _MAX_ID)
-    if len(problems) > 1:
-        about = count(len(groups), "group") if groups else count(len(problems), "alert")
+    if len(alerts) > 1:
+        about = count(len(groups), "group") if groups else count(len(alerts), "alert")
     cluster = f"cluster {first.cluster}"
     return f"[{event.upper()}] {first.rule}: {f'{about} ({cluster})' if about else cluster}"
 
 
-def format_summary(problem: Problem, event: str) -> str:
+def format_summary(alert: Alert, event: str) -> str:
     """Return one line: the group, what is wrong, and since when; or that it is over, and how long it lasted."""
-    if event == RESOLVED and problem.ended_at:
-        subject = "" if problem.group_id is None else f"{shorten(one_line(problem.group_id), _MAX_NAME)}: "
-        by = "" if problem.ended_by in {None, BY_EVIDENCE} else f" ({problem.ended_by})"
-        after = lasted(problem.ended_at - (problem.opened_at or problem.ended_at))
-        return f"{subject}{problem.rule} is over since {utc(problem.ended_at)}, after {after}{by}"
-    return with_since(shorten(one_line(problem.summary), _MAX_SUMMARY), problem)
+    if event == RESOLVED and alert.ended_at:
+        subject = "" if alert.group_id is None else f"{shorten(one_line(alert.group_id), _MAX_NAME)}: "
+        by = "" if alert.ended_by in {None, BY_EVIDENCE} else f" ({alert.ended_by})"
+        after = lasted(alert.ended_at - (alert.opened_at or alert.ended_at))
+        return f"{subject}{alert.rule} is over since {utc(alert.ended_at)}, after {after}{by}"
+    return with_since(shorten(one_line(alert.summary), _MAX_SUMMARY), alert)
 
 
-def with_since(summary: str, problem: Problem) -> str:
+def with_since(summary: str, alert: Alert) -> str:
     """Return the summary, with the time since when the condition holds if it does not have it."""
-    return summary if " since " in summary else f"{summary} (since {utc(problem.since)})"
+    return summary if " since " in summary else f"{summary} (since {utc(alert.since)})"
 
 
-def format_next(problem: Problem, event: str) -> str:
-    """Return one line: the next step for the reader, or for an ended problem, why it ended."""
+def format_next(alert: Alert, event: str) -> str:
+    """Return one line: the next step for the reader, or for an ended alert, why it ended."""
     if event == RESOLVED:
-        return f"{shorten(one_line(_why_over(problem)), _MAX_SUMMARY)} Nothing is to be done."
-    if problem.subject == HEALTH and problem.group_id is not None:
-        return f"Next: {_command('streams-groups why --group GROUP_ID', problem)}"
-    if problem.rule == OLD_PROBLEMS:
+        return f"{shorten(one_line(_why_over(alert)), _MAX_SUMMARY)} Nothing is to be done."
+    if alert.subject == HEALTH and alert.group_id is not None:
+        return f"Next: {_command('streams-groups why --group GROUP_ID', alert)}"
+    if alert.rule == OLD_ALERTS:
         end = "streams-groups alerts end --match PATTERN --reason retired"
-        return (
-            f"Next: {_command('streams-groups alerts', problem)}; for those that nobody needs: {_command(end, problem)}"
-        )
-    rule = rules().get(problem.rule)
-    shows_it = rule.confirm if rule and (problem.group_id or GROUP_ID not in rule.confirm) else "streams-groups alerts"
-    return f"Next: {_command(shows_it, problem)}, and the runbook of {problem.rule}"
+        return f"Next: {_command('streams-groups alerts', alert)}; for those that nobody needs: {_command(end, alert)}"
+    rule = rules().get(alert.rule)
+    shows_it = rule.confirm if rule and (alert.group_id or GROUP_ID not in rule.confirm) else "streams-groups alerts"
+    return f"Next: {_command(shows_it, alert)}, and the runbook of {alert.rule}"
 
 
-def _command(command: str, problem: Problem) -> str:
-    group = shlex.quote(shorten(one_line(problem.group_id or ""), _MAX_NAME))
-    return f"{command.replace(GROUP_ID, group)} --cluster {problem.cluster}"
+def _command(command: str, alert: Alert) -> str:
+    group = shlex.quote(shorten(one_line(alert.group_id or ""), _MAX_NAME))
+    return f"{command.replace(GROUP_ID, group)} --cluster {alert.cluster}"
 
 
-def _why_over(problem: Problem) -> str:
-    """Return why a problem ended, in a sentence."""
+def _why_over(alert: Alert) -> str:
+    """Return why an alert ended, in a sentence."""
     by_settings = {IGNORED: "The configuration ignores the group.", NOT_ENABLED: "The configuration disables the rule."}
-    if problem.ended_by and problem.ended_by != BY_EVIDENCE:
-        return by_settings.get(problem.ended_by, f"A person ended it: {problem.ended_by}.")
-    last = problem.timeline[-1] if problem.timeline else None
+    if alert.ended_by and alert.ended_by != BY_EVIDENCE:
+        return by_settings.get(alert.ended_by, f"A person ended it: {alert.ended_by}.")
+    last = alert.timeline[-1] if alert.timeline else None
     return last.why if last and last.verdict in ENDS else "Its condition does not hold any more."
 
 
-def format_message(problem: Problem, event: str, links: Links) -> str:
-    """Return the whole message about a problem in a few lines, the most important first."""
-    ended_at = problem.ended_at if event == RESOLVED else None
+def format_message(alert: Alert, event: str, links: Links) -> str:
+    """Return the whole message about an alert in a few lines, the most important first."""
+    ended_at = alert.ended_at if event == RESOLVED else None
     fields: list[tuple[str, object]] = [
-        ("severity", problem.severity),
-        ("since", problem.since),
-        ("fired", problem.opened_at),
+        ("severity", alert.severity),
+        ("since", alert.since),
+        ("fired", alert.opened_at),
         ("resolved", ended_at),
-        ("ended by", problem.ended_by if ended_at and problem.ended_by != BY_EVIDENCE else None),
-        *problem.labels.items(),
-        ("cause", problem.cause and shorten(problem.cause, _MAX_ID)),
-        *problem.evidence.items(),
+        ("ended by", alert.ended_by if ended_at and alert.ended_by != BY_EVIDENCE else None),
+        *alert.labels.items(),
+        ("cause", alert.cause and shorten(alert.cause, _MAX_ID)),
+        *alert.evidence.items(),
         ("runbook", links["runbook_url"]),
         ("page", links["page_url"]),
     ]
@@ -117,23 +115,23 @@ def format_message(problem: Problem, event: str, links: Links) -> str:
         for name, value in fields
         if value is not None
     )
-    return "\n".join([format_summary(problem, event), format_next(problem, event), "", *lines])
+    return "\n".join([format_summary(alert, event), format_next(alert, event), "", *lines])
 
 
-def format_list(problems: Sequence[Problem], event: str, named: int, links: Sequence[Links]) -> str:
-    """Return the message about several problems: a line for each of the first `named`, what to do, and common facts."""
+def format_list(alerts: Sequence[Alert], event: str, named: int, links: Sequence[Links]) -> str:
+    """Return the message about several alerts: a line for each of the first `named`, what to do, and common facts."""
     pages = (f" {page}" if (page := one["page_url"]) else "" for one in links)
-    lines = [f"- {format_summary(one, event)}{page}" for one, page in zip(problems[:named], pages, strict=False)]
-    more = [and_more(left).strip()] if (left := len(problems) - named) > 0 else []
-    runbook, step = links[0]["runbook_url"], f"Next: streams-groups alerts --cluster {problems[0].cluster}"
-    shared = [f"severity: {worst_severity(problems)}", f"since: {utc_iso(min(one.since for one in problems))}"]
+    lines = [f"- {format_summary(one, event)}{page}" for one, page in zip(alerts[:named], pages, strict=False)]
+    more = [and_more(left).strip()] if (left := len(alerts) - named) > 0 else []
+    runbook, step = links[0]["runbook_url"], f"Next: streams-groups alerts --cluster {alerts[0].cluster}"
+    shared = [f"severity: {worst_severity(alerts)}", f"since: {utc_iso(min(one.since for one in alerts))}"]
     steps = [step] if event == FIRING else []
     return "\n".join([*lines, *more, *steps, "", *shared, *([f"runbook: {runbook}"] if runbook else [])])
 
 
-def worst_severity(problems: Sequence[Problem]) -> str:
+def worst_severity(alerts: Sequence[Alert]) -> str:
     """Return the highest severity."""
-    return min((one.severity for one in problems), key=severity_rank)
+    return min((one.severity for one in alerts), key=severity_rank)
 
 
 def format_value(value: object) -> str:
@@ -148,13 +146,13 @@ def dump_json(value: object) -> str:
     return json.dumps(value, default=_to_jsonable, separators=(",", ":"))
 
 
-def notification_id(problem: Problem, event: str, sink: str | None = None) -> str:
+def notification_id(alert: Alert, event: str, sink: str | None = None) -> str:
     """Return an id that is the same for every attempt. It is a hash, because headers cannot contain every group id.
 
-    With a `sink`, each notification that a problem has become worse has another id.
+    With a `sink`, each notification that an alert has become worse has another id.
     """
-    repeat = next((d.repeat for d in problem.deliveries if (d.sink, d.event) == (sink, event)), 0)
-    return digest(f"{problem.alert_id}/{event}/{repeat}", 32)
+    repeat = next((d.repeat for d in alert.deliveries if (d.sink, d.event) == (sink, event)), 0)
+    return digest(f"{alert.alert_id}/{event}/{repeat}", 32)
 
 
 def one_line(text: str) -> str:

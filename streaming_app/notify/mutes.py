@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.health.time_intervals import TimeInterval, contain, next_change
 from streaming_app.regex import Regex, given_regex
@@ -51,7 +51,7 @@ class Mute(BaseModel):
         """Return whether the mute has started and not ended."""
         return self.starts_at - _CLOCK_DIFFERENCE <= now < self.ends_at
 
-    def matches(self, alert: Problem) -> bool:
+    def matches(self, alert: Alert) -> bool:
         """Return whether this mute is for the alert. Alerts about the job or the cluster are never muted."""
         return alert.group_id is not None and self.pattern.matches(alert.group_id)
 
@@ -120,7 +120,7 @@ class Mutes:
         for line in self._errors:
             self._report_once(f"mutes: {line}")
 
-    def find(self, alert: Problem) -> Mute | None:
+    def find(self, alert: Alert) -> Mute | None:
         """Return the active mute of an alert, the one that ends last; None if there is none."""
         found = next((one for one in reversed(self.active) if one.matches(alert)), None)
         times = self._times_of(alert.group_id) if alert.group_id is not None else ()

@@ -1,18 +1,18 @@
-"""Decides which problems a sink gets in one notification, and when. Without threads and clock, so tests set the time.
+"""Decides which alerts a sink gets in one notification, and when. Without threads and clock, so tests set the time.
 
-A problem has deliveries, and a delivery without `sent_at` is due. There is no other queue: the outbox of a sink
-searches the problems whenever its sink is free.
+An alert has deliveries, and a delivery without `sent_at` is due. There is no other queue: the outbox of a sink
+searches the alerts whenever its sink is free.
 
-- A sink for people gets the problems with the same rule and event in one notification, as in Alertmanager with
-  `group_by`: the first problem waits for others (`wait`), and the next notification waits for `interval`. Other sinks
-  get each problem at once, because their receivers group them.
+- A sink for people gets the alerts with the same rule and event in one notification, as in Alertmanager with
+  `group_by`: the first alert waits for others (`wait`), and the next notification waits for `interval`. Other sinks
+  get each alert at once, because their receivers group them.
 - After a failed attempt the outbox sends nothing during a pause, which doubles with each failure in a row.
-- A sink may refuse a notification for good because of one problem in it. So after each such refusal half as many
-  problems are sent together, until the refused problem is alone. Then this problem waits, and the others are sent.
-- A group may have a new problem before the sink knows that the last one has ended. A receiver may treat both as one
-  alert, and people read them in order. So the older problem is sent first, also after failed attempts.
-- Problems that are older than the job are sent as one (see `old_problems`), which waits until all of them are known.
-- A sink such as Alertmanager needs firing problems repeatedly, and ended ones for a quarter of an hour, as from
+- A sink may refuse a notification for good because of one alert in it. So after each such refusal half as many
+  alerts are sent together, until the refused alert is alone. Then this alert waits, and the others are sent.
+- A group may have a new alert before the sink knows that the last one has ended. A receiver may treat both as one
+  alert, and people read them in order. So the older alert is sent first, also after failed attempts.
+- Alerts that are older than the job are sent as one (see `old_alerts`), which waits until all of them are known.
+- A sink such as Alertmanager needs open alerts repeatedly, and ended ones for a quarter of an hour, as from
   Prometheus: a member of its cluster that was away would keep the alert. Such a notification has no deliveries.
 
 Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock.
@@ -27,10 +27,10 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem, ProblemKey
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey, Delivery
+from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.job_status import SinkStatus
-from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one, is_sent_together
+from streaming_app.notify.old_alerts import OLD_ALERTS, as_one, is_sent_together
 from streaming_app.notify.sink import Sink, SinkError
 
 _ENDED_AGAIN_SECONDS = 900.0
@@ -38,23 +38,23 @@ _REMEMBERED_SECONDS = 3600.0  # how long a refusal is remembered
 
 
 class Notification(NamedTuple):
-    """The content of one attempt: problems with the same event."""
+    """The content of one attempt: alerts with the same event."""
 
     event: str
-    problems: Sequence[Problem]
+    alerts: Sequence[Alert]
     deliveries: Sequence[Delivery]
-    """One for each problem; empty if this repeats problems that the sink has accepted before."""
-    content: Sequence[Problem]
-    """What the sink gets: `problems`, or one in place of all old ones. Nothing if some of these are still open."""
+    """One for each alert; empty if this repeats alerts that the sink has accepted before."""
+    content: Sequence[Alert]
+    """What the sink gets: `alerts`, or one in place of all old ones. Nothing if some of these are still open."""
 
 
 class _Due(NamedTuple):
-    """A problem with a due notification."""
+    """An alert with a due notification."""
 
-    problem: Problem
+    alert: Alert
     delivery: Delivery
     kind: tuple[str, str]
-    """Rule and event: people get the problems of one kind together."""
+    """Rule and event: people get the alerts of one kind together."""
     at: float
 
 
@@ -69,50 +69,50 @@ class Outbox:
 
     wait, interval = 10.0, 60.0
     old_wait = 300.0
-    """How long old problems wait for others: the first pass over a large cluster takes minutes."""
+    """How long old alerts wait for others: the first pass over a large cluster takes minutes."""
     first_pause, longest_pause = 1.0, 300.0
     """The first and the longest pause after failures, in seconds."""
 
-    def __init__(self, sink: Sink, problems: Problems, first_started_at: datetime | None = None) -> None:
-        """Take the sink; `first_started_at` decides which problems are old."""
-        self.sink, self._problems, self._resend = sink, problems, sink.resend_seconds or math.inf
+    def __init__(self, sink: Sink, alerts: OpenAlerts, first_started_at: datetime | None = None) -> None:
+        """Take the sink; `first_started_at` decides which alerts are old."""
+        self.sink, self._alerts, self._resend = sink, alerts, sink.resend_seconds or math.inf
         self._first_started_at = first_started_at
         if not sink.is_read_by_people:
             self.wait = self.interval = 0.0
-        # a sink that gets firing problems repeatedly is retried at least as often
+        # a sink that gets open alerts repeatedly is retried at least as often
         self.longest_pause = min(self.longest_pause, self._resend)
         self.wakes_at = 0.0
-        """When `take` returns the next notification if no problem changes; infinity if none is due."""
+        """When `take` returns the next notification if no alert changes; infinity if none is due."""
         self._status = SinkStatus(sink.name)
         self._due_since: dict[tuple[str, str], float] = {}  # by rule and event
         self._sent_at: dict[tuple[str, str], float] = {}
         self._refused_until: dict[tuple[str, str], float] = {}  # by id and event
         self._resend_at = 0.0 if sink.resend_seconds else math.inf
-        self._ended: dict[ProblemKey, tuple[Problem, float]] = {}  # sent, until when they are repeated
+        self._ended: dict[AlertKey, tuple[Alert, float]] = {}  # sent, until when they are repeated
         self._repeats_ended = False
         self._paused_until = 0.0
-        self._failures = self._refusals = 0  # in a row; refusals of notifications with several problems
+        self._failures = self._refusals = 0  # in a row; refusals of notifications with several alerts
 
     @property
     def status(self) -> SinkStatus:
         """The status of the sink."""
-        name, unsent = self.sink.name, self._problems.unsent()
+        name, unsent = self.sink.name, self._alerts.unsent()
         waiting = sum(d.sink == name and not d.sent_at for one in unsent for d in one.deliveries)
         return replace(self._status, waiting=waiting)
 
     def release(self) -> None:
-        """Before the job ends: send due problems at once, and repeat none."""
+        """Before the job ends: send due alerts at once, and repeat none."""
         self.wait = self.interval = self.old_wait = self.wakes_at = 0.0
         self._resend = self._resend_at = math.inf
 
     def take(self, seconds: float) -> Notification | None:
         """Return the notification to send now, and note that its attempt begins; None if nothing is due.
 
-        A repetition of firing problems comes first.
+        A repetition of open alerts comes first.
         """
         if max(self._resend_at, self._paused_until) <= seconds:
             self._resend_at, self._repeats_ended = seconds + self._resend, True
-            if again := [one for one in self._problems.firing() if _is_known(one, self.sink.name)]:
+            if again := [one for one in self._alerts.firing() if _is_known(one, self.sink.name)]:
                 own = [one for one in again if not self._is_old(one)]
                 old = [one for one in again if self._is_old(one)]
                 return Notification(FIRING, again, (), [*own, *self._one(old, FIRING)])
@@ -125,20 +125,20 @@ class Outbox:
         if self.wakes_at > seconds:
             return None
         ready = [one for one in due if one.at <= seconds]
-        # problems with failed attempts come last, so that they do not block the others
-        ready.sort(key=lambda one: (self._problems.place(one.problem), one.delivery.attempts))
+        # alerts with failed attempts come last, so that they do not block the others
+        ready.sort(key=lambda one: (self._alerts.place(one.alert), one.delivery.attempts))
         kind = ready[0].kind
-        if self.sink.is_read_by_people or kind[0] == OLD_PROBLEMS:
+        if self.sink.is_read_by_people or kind[0] == OLD_ALERTS:
             together = [one for one in ready if one.kind == kind]
         else:
-            of_event = (one for one in ready if one.kind[1] == kind[1] and one.kind[0] != OLD_PROBLEMS)
+            of_event = (one for one in ready if one.kind[1] == kind[1] and one.kind[0] != OLD_ALERTS)
             together = [*islice(of_event, self.sink.at_once)]
         together = together[: max(len(together) >> self._refusals, 1)]
-        begun = [(one.problem, replace(one.delivery, attempts=one.delivery.attempts + 1)) for one in together]
-        self._problems.note(begun, is_over=False)
-        problems, deliveries = zip(*begun, strict=True)
-        content = self._one(problems, kind[1]) if kind[0] == OLD_PROBLEMS else problems
-        return Notification(kind[1], problems, deliveries, content)
+        begun = [(one.alert, replace(one.delivery, attempts=one.delivery.attempts + 1)) for one in together]
+        self._alerts.note(begun, is_over=False)
+        alerts, deliveries = zip(*begun, strict=True)
+        content = self._one(alerts, kind[1]) if kind[0] == OLD_ALERTS else alerts
+        return Notification(kind[1], alerts, deliveries, content)
 
     def answered(self, sent: Notification, error: SinkError | None, at: datetime, seconds: float) -> str | None:
         """Note the result of a notification that `take` returned; `error` is None if the sink accepted it.
@@ -148,17 +148,17 @@ class Outbox:
         known, was_failing, deliveries = self._status, self._is_failing, sent.deliveries
         sent_at, text = (None, str(error)) if error else (at, None)
         over = [replace(one, sent_at=sent_at, error=text) for one in deliveries]
-        self._problems.note(zip(sent.problems, over, strict=bool(over)), is_over=True)
-        ids = [(one.alert_id, sent.event) for one in sent.problems[: len(deliveries)]]
+        self._alerts.note(zip(sent.alerts, over, strict=bool(over)), is_over=True)
+        ids = [(one.alert_id, sent.event) for one in sent.alerts[: len(deliveries)]]
         if error is None:
             if not self._refusals:  # after a refusal, the rest of that notification does not wait for the interval
-                sent_ones = sent.problems[: len(over)]
+                sent_ones = sent.alerts[: len(over)]
                 self._sent_at |= {self._kind(one, sent.event): seconds for one in sent_ones}
-            recent = seconds - _REMEMBERED_SECONDS  # a refused problem without a later attempt is not due any more
+            recent = seconds - _REMEMBERED_SECONDS  # a refused alert without a later attempt is not due any more
             refused = self._refused_until.items()
             self._refused_until = {of: until for of, until in refused if of not in ids and until > recent}
             if self._resend < math.inf and sent.event == RESOLVED and ids:
-                until, single = seconds + _ENDED_AGAIN_SECONDS, (o for o in sent.content if o.rule != OLD_PROBLEMS)
+                until, single = seconds + _ENDED_AGAIN_SECONDS, (o for o in sent.content if o.rule != OLD_ALERTS)
                 self._ended |= {one.key: (one, until) for one in single}
             self._refusals, self._failures, self._paused_until = 0 if ids else self._refusals, 0, 0.0
             self._status = replace(known, sent=known.sent + len(ids), failing_since=None, failure=None)
@@ -178,73 +178,73 @@ class Outbox:
     def _is_failing(self) -> bool:
         return self._status.failing_since is not None or bool(self._refused_until)
 
-    def _ended_again(self, seconds: float) -> list[Problem]:
-        """Return the ended problems to repeat: none whose group has a new one, which has the same labels."""
-        known = self._problems.open
+    def _ended_again(self, seconds: float) -> list[Alert]:
+        """Return the ended alerts to repeat: none whose group has a new one, which has the same labels."""
+        known = self._alerts.open
         self._ended = {
             key: (one, until) for key, (one, until) in self._ended.items() if seconds < until and key not in known
         }
         return [one for one, _ in self._ended.values()]
 
     def _due(self, seconds: float) -> list[_Due]:
-        """Return the due notification of the oldest problem of each key, and of refused problems.
+        """Return the due notification of the oldest alert of each key, and of refused alerts.
 
-        For a sink that gets one problem at a time, stop at the first problem that can be sent now.
+        For a sink that gets one alert at a time, stop at the first alert that can be sent now.
         """
         is_single = not self.sink.is_read_by_people and self.sink.at_once == 1
-        due, due_since, known = list[_Due](), dict[tuple[str, str], float](), set[ProblemKey]()
-        for one in self._problems.unsent():
+        due, due_since, known = list[_Due](), dict[tuple[str, str], float](), set[AlertKey]()
+        for one in self._alerts.unsent():
             if (delivery := _next_delivery(one, self.sink.name)) is None:
                 continue
             kind = self._kind(one, delivery.event)
             since = due_since.setdefault(kind, self._due_since.get(kind, seconds))
             if one.key in known:
                 continue
-            is_old = kind[0] == OLD_PROBLEMS
+            is_old = kind[0] == OLD_ALERTS
             wait, interval = (self.old_wait, self.old_wait) if is_old else (self.wait, self.interval)
             after_others = self._sent_at.get(kind, -math.inf) + interval
             refused_until = self._refused_until.get((one.alert_id, delivery.event), 0.0)
             due.append(_Due(one, delivery, kind, max(since + wait, after_others, refused_until)))
             if refused_until <= seconds:
                 known.add(one.key)
-                if is_single and not is_old and not delivery.attempts and not self._problems.place(one):
+                if is_single and not is_old and not delivery.attempts and not self._alerts.place(one):
                     self._due_since |= due_since
                     return due[-1:]
         self._due_since = due_since
         return due
 
-    def _is_old(self, one: Problem) -> bool:
+    def _is_old(self, one: Alert) -> bool:
         return is_sent_together(one, self.sink.name, self._first_started_at)
 
-    def _kind(self, one: Problem, event: str) -> tuple[str, str]:
-        return OLD_PROBLEMS if self._is_old(one) else one.rule, event
+    def _kind(self, one: Alert, event: str) -> tuple[str, str]:
+        return OLD_ALERTS if self._is_old(one) else one.rule, event
 
-    def _one(self, problems: Sequence[Problem], event: str) -> list[Problem]:
-        """Return what the sink gets of these old problems: one in their place, or nothing while others are open.
+    def _one(self, alerts: Sequence[Alert], event: str) -> list[Alert]:
+        """Return what the sink gets of these old alerts: one in their place, or nothing while others are open.
 
         A receiver that keeps alerts gets all that are open, people only those that are new.
         """
-        own = {one.alert_id for one in problems}
+        own = {one.alert_id for one in alerts}
 
-        def others(among: Iterable[Problem]) -> list[Problem]:
+        def others(among: Iterable[Alert]) -> list[Alert]:
             old = (one for one in among if one.alert_id not in own and self._is_old(one))
             return [one for one in old if any(d.sink == self.sink.name and d.attempts for d in one.deliveries)]
 
         if event == RESOLVED:
-            return [] if others(self._problems.open.values()) else [as_one(problems, event, self.sink.name)]
-        named = [one for one in problems if one.ended_at is None]
+            return [] if others(self._alerts.open.values()) else [as_one(alerts, event, self.sink.name)]
+        named = [one for one in alerts if one.ended_at is None]
         if named and not self.sink.is_read_by_people:
-            named += others(self._problems.firing())
+            named += others(self._alerts.firing())
         return [as_one(named, event, self.sink.name)] if named else []
 
 
-def _next_delivery(one: Problem, sink: str) -> Delivery | None:
-    """Return the due delivery of a problem to a sink: `firing` before `resolved`."""
+def _next_delivery(one: Alert, sink: str) -> Delivery | None:
+    """Return the due delivery of an alert to a sink: `firing` before `resolved`."""
     due = [delivery for delivery in one.deliveries if delivery.sink == sink and delivery.sent_at is None]
     return min(due, key=lambda delivery: delivery.event != FIRING, default=None)
 
 
-def _is_known(one: Problem, sink: str) -> bool:
-    """Return whether all deliveries of a problem to a sink are sent."""
+def _is_known(one: Alert, sink: str) -> bool:
+    """Return whether all deliveries of an alert to a sink are sent."""
     own = [delivery.sent_at for delivery in one.deliveries if delivery.sink == sink]
     return bool(own) and all(own)

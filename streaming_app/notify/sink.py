@@ -15,7 +15,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.errors import reason_of
 from streaming_app.section import Duration, FilePath, Section, read_secret_file
 from streaming_app.text import check_name
@@ -73,9 +73,9 @@ class Sink(Section):
     """A receiver of notifications. One thread sends alerts to it, and another thread sends heartbeats."""
 
     at_once: ClassVar[int] = 1
-    """How many problems the receiver accepts in one request."""
+    """How many alerts the receiver accepts in one request."""
     resend_seconds: ClassVar[float | None] = None
-    """How often the receiver needs all firing problems; None if once is enough."""
+    """How often the receiver needs all open alerts; None if once is enough."""
 
     type: str
     name: Annotated[str, AfterValidator(check_name)] = Field(default_factory=lambda values: values.get("type", ""))
@@ -91,13 +91,13 @@ class Sink(Section):
 
     @property
     def is_read_by_people(self) -> bool:
-        """Whether the problems of one rule are sent in one notification."""
+        """Whether the alerts of one rule are sent in one notification."""
         return False
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         """Send a `firing` or `resolved` notification, and return when the receiver has it. Raises SinkError.
 
-        `problems` are at most `at_once`; or for people all of one rule; or every `resend_seconds` all that fire.
+        `alerts` are at most `at_once`; or for people all of one rule; or every `resend_seconds` all that fire.
         """
         raise NotImplementedError
 
@@ -124,9 +124,9 @@ class Sink(Section):
         except OSError as error:
             raise SinkError(f"ca_file {self.ca_file}: {reason_of(error)}", retry=False) from None
 
-    def links(self, problem: Problem) -> dict[str, str | None]:
-        """Return `runbook_url` and `page_url` of a problem; None for a link that needs a group id or is too long."""
-        return {"runbook_url": _link(self.runbook_url, problem), "page_url": _link(self.page_url, problem)}
+    def links(self, alert: Alert) -> dict[str, str | None]:
+        """Return `runbook_url` and `page_url` of an alert; None for a link that needs a group id or is too long."""
+        return {"runbook_url": _link(self.runbook_url, alert), "page_url": _link(self.page_url, alert)}
 
     def read_secret(self, name: str) -> str | None:
         """Return a secret. Its file is read each time, so that the secret can change without a restart.
@@ -164,9 +164,9 @@ class UrlSink(Sink):
         return url
 
 
-def _link(template: str | None, problem: Problem) -> str | None:
-    if template is None or (problem.group_id is None and "{group}" in template):
+def _link(template: str | None, alert: Alert) -> str | None:
+    if template is None or (alert.group_id is None and "{group}" in template):
         return None
-    for name, value in (("cluster", problem.cluster), ("rule", problem.rule), ("group", problem.group_id or "")):
+    for name, value in (("cluster", alert.cluster), ("rule", alert.rule), ("group", alert.group_id or "")):
         template = template.replace(f"{{{name}}}", quote(value, safe="", errors="replace"))
     return template if len(template) <= _MAX_LINK else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.notify.http_sink import HttpUrlSink
 
 BEAT_SECONDS = 60.0
@@ -19,10 +19,10 @@ class WatchdogSink(HttpUrlSink):
 
     type: Literal["watchdog"]
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         """Request the URL, for the test notification of `check`. Raises SinkError."""
         del event
-        self.beat(problems[0].cluster, problems[0].summary)
+        self.beat(alerts[0].cluster, alerts[0].summary)
 
     def beat(self, cluster: str, reason: str) -> None:
         """Request the URL; `reason` is a line about the job. Raises SinkError if the response is not a success."""

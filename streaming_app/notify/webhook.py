@@ -13,7 +13,7 @@ The body, version 1:
               "ended_by": null while it fires,
               "runbook_url", "page_url": null if there is none}}
 
-The problems that are older than the job are one alert (see `old_problems`): "group_id" is null, "details" names groups.
+The alerts that are older than the job are one alert (see `old_alerts`): "group_id" is null, "details" names groups.
 
 Times are ISO 8601 in UTC. Later releases may add fields; an incompatible change increases the version. The header
 `webhook-id` is unique to a notification, and the same for every attempt to send it: use it to deduplicate.
@@ -32,7 +32,7 @@ from typing import Any, Literal
 from pydantic import SecretStr, field_validator, model_validator
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import RESOLVED, Problem
+from streaming_app.alerts.alert import RESOLVED, Alert
 from streaming_app.notify.http_sink import HttpUrlSink
 from streaming_app.notify.message import dump_json, format_next, notification_id
 from streaming_app.notify.sink import SinkError
@@ -56,11 +56,11 @@ class WebhookSink(HttpUrlSink):
     headers: Mapping[str, SecretStr] = {}
     """Additional headers."""
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
-        """Post the notification of a problem. Raises SinkError if the response status is not 2xx."""
-        (problem,) = problems
-        body = dump_json(payload(problem, event, self.links(problem))).encode()
-        message_id, sent_at = f"msg_{notification_id(problem, event, self.name)}", int(time.time())
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
+        """Post the notification of an alert. Raises SinkError if the response status is not 2xx."""
+        (alert,) = alerts
+        body = dump_json(payload(alert, event, self.links(alert))).encode()
+        message_id, sent_at = f"msg_{notification_id(alert, event, self.name)}", int(time.time())
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         headers |= {"webhook-id": message_id, "webhook-timestamp": str(sent_at)}
         if keys := self._signing_keys():
@@ -87,7 +87,7 @@ class WebhookSink(HttpUrlSink):
         return headers
 
 
-def payload(alert: Problem, event: str, links: Mapping[str, str | None]) -> dict[str, Any]:
+def payload(alert: Alert, event: str, links: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the body for an alert, as documented in the module's docstring."""
     data = {
         "fingerprint": alert.alert_id,

@@ -1,4 +1,4 @@
-"""The verdicts and problems as text for users: one line, ten lines, or rows of a table."""
+"""The verdicts and alerts as text for users: one line, ten lines, or rows of a table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
-from streaming_app.alerts.problem import BY_EVIDENCE, Problem, severity_rank
 from streaming_app.groups.deployments import DEPLOYMENT, PROCESSES
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
-from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
 from streaming_app.text import ago, lasted, rank, utc
@@ -110,9 +110,9 @@ def verdicts_between(
     return found
 
 
-def problem_with(reader: WarehouseReader, cluster: str, group_id: str) -> Problem | None:
-    """Return the open problem with the health of a group; if none is open, the last one."""
-    found = read_problems(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
+def alert_with(reader: WarehouseReader, cluster: str, group_id: str) -> Alert | None:
+    """Return the open alert about the verdict on a group; if none is open, the last one."""
+    found = read_alerts(reader, f"{of_group(cluster, group_id)} AND {_OF_HEALTH}")
     return max(found, key=lambda one: (one.ended_at is None, one.opened_at), default=None)
 
 
@@ -128,12 +128,12 @@ def deletion(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None
     return {**rows[0], "last_verdicts": last[::-1]} if rows else None
 
 
-def explain_deleted(group_id: str, deleted: Row, problem: Problem | None) -> Iterator[str]:
+def explain_deleted(group_id: str, deleted: Row, alert: Alert | None) -> Iterator[str]:
     """Yield the lines about a deleted group without a verdict. `deleted` is from `deletion`."""
     yield f"{group_id} was deleted at {utc(deleted['deleted_at'])}."
     yield from (f"  {utc(one['at'])} {one['verdict']}: {one['why']}" for one in deleted["last_verdicts"])
-    if problem and problem.ended_at and problem.opened_at:
-        yield _last_problem(problem, problem.opened_at, problem.ended_at)
+    if alert and alert.ended_at and alert.opened_at:
+        yield _last_alert(alert, alert.opened_at, alert.ended_at)
 
 
 def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
@@ -146,7 +146,7 @@ def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
     return found[0] if found else dict.fromkeys(columns)
 
 
-def explain(row: Row, problem: Problem | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
+def explain(row: Row, alert: Alert | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
     """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
 
     `row` is from `read_verdicts`, `times` from `lag_times`.
@@ -154,7 +154,7 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
     if row["evidence"].get(PLANNED):
-        yield "  Somebody ended its problem. Another bad verdict opens a new problem."
+        yield "  Somebody ended its alert. Another bad verdict opens a new alert."
     for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
         yield f"  Before, it was {one['verdict']} since {utc(datetime.fromisoformat(one['since']))}: {one['why']}."
     if row["evidence"].get("not_over"):
@@ -165,38 +165,38 @@ def explain(row: Row, problem: Problem | None, deployment: str | None, now: date
     known = f"was known {ago(known_at, now)}" if known_at else "is not known"
     yield f"  Its lag {known}.{_stream_time(times)}"
     yield from filter(None, [deployment])
-    if problem is None or problem.opened_at is None:
+    if alert is None or alert.opened_at is None:
         return
-    if problem.ended_at:
-        yield _last_problem(problem, problem.opened_at, problem.ended_at)
+    if alert.ended_at:
+        yield _last_alert(alert, alert.opened_at, alert.ended_at)
         return
-    cause = f", cause {problem.cause}" if problem.cause else ""
-    yield f"  Alert {problem.alert_id}, {problem.severity}, open since {utc(problem.opened_at)}{cause}."
-    yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in problem.timeline[-_LINES:])
-    name, step = next_step(problem, row)
-    group = shlex.quote(problem.group_id or "")
+    cause = f", cause {alert.cause}" if alert.cause else ""
+    yield f"  Alert {alert.alert_id}, {alert.severity}, open since {utc(alert.opened_at)}{cause}."
+    yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in alert.timeline[-_LINES:])
+    name, step = next_step(alert, row)
+    group = shlex.quote(alert.group_id or "")
     more = f"More: the runbook, {name}; evidence: `streams-groups why --group {group} --json`."
     yield f"  What to do: {step} {more}".replace(":  ", ": ")
 
 
-def _last_problem(problem: Problem, opened_at: datetime, ended_at: datetime) -> str:
-    by = "" if problem.ended_by == BY_EVIDENCE else f" ({problem.ended_by})"
-    lines = f"  Its last problem, {problem.alert_id}, {problem.rule}, ended at {utc(ended_at)} after "
-    return f"{lines}{lasted(ended_at - opened_at)}{by}: {problem.summary}"
+def _last_alert(alert: Alert, opened_at: datetime, ended_at: datetime) -> str:
+    by = "" if alert.ended_by == BY_EVIDENCE else f" ({alert.ended_by})"
+    lines = f"  Its last alert, {alert.alert_id}, {alert.rule}, ended at {utc(ended_at)} after "
+    return f"{lines}{lasted(ended_at - opened_at)}{by}: {alert.summary}"
 
 
-def next_step(problem: Problem, row: Mapping[str, Any]) -> tuple[str, str]:
+def next_step(alert: Alert, row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the rule whose runbook applies, and its first step that fits the verdict; empty for an unknown rule.
 
-    While the verdict is a good one, the problem may not be over yet: then the step fits its last bad verdict.
+    While the verdict is a good one, the alert may not be over yet: then the step fits its last bad verdict.
     """
     now = [(row["verdict"], row["why"])] if row["severity"] else []
-    before = [(line.verdict, line.why) for line in reversed(problem.timeline) if line.verdict in BAD]
-    verdict, why = next(iter(now + before), ("", problem.summary))
-    name = RULE_OF_VERDICT.get(verdict, problem.rule)
+    before = [(line.verdict, line.why) for line in reversed(alert.timeline) if line.verdict in BAD]
+    verdict, why = next(iter(now + before), ("", alert.summary))
+    name = RULE_OF_VERDICT.get(verdict, alert.rule)
     rule = rules().get(name)
     step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
-    return name, step.replace(" ID ", f" {problem.alert_id} ").replace(GROUP_ID, shlex.quote(problem.group_id or ""))
+    return name, step.replace(" ID ", f" {alert.alert_id} ").replace(GROUP_ID, shlex.quote(alert.group_id or ""))
 
 
 def _stream_time(times: Row) -> str:

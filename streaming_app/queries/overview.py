@@ -75,7 +75,7 @@ def list_groups(
 
     `types` (`all`: every type) adds TYPE and PROTOCOL, `states` adds STATE, and `verdicts` since when, and what is
     pending; if these name any, only groups with one of them are listed. The deleted ones are Dead; one that was deleted
-    while it was Down has a verdict until its problem ends. STATE is null if the log does not prove it and the brokers
+    while it was Down has a verdict until its alert ends. STATE is null if the log does not prove it and the brokers
     were not asked; the job asks them for classic groups with members. Raises WarehouseError for an unknown name.
     """
     of_types = named([STREAMS] if types is None else types, ("all", *TYPES), "type")

@@ -1,4 +1,4 @@
-"""The answer of `status`: the job, the groups by state, the firing alerts and the sizes of the tables."""
+"""The answer of `status`: the job, the groups by state, the open alerts and the sizes of the tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streaming_app.queries.facts import left_over_topics
 from streaming_app.queries.groups import groups_set_aside, quarantined_records
 from streaming_app.queries.overview import count_groups
 from streaming_app.queries.warehouse import check_cluster
-from streaming_app.tables.alerts_table import OPEN, read_problems
+from streaming_app.tables.alerts_table import OPEN, read_alerts
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.heartbeat_file import read_heartbeat
@@ -39,7 +39,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
     heartbeat = read_heartbeat(location, cluster)
     by_state, by_verdict = count_groups(reader, cluster)
     brokers = read_brokers(reader, cluster)
-    firing = read_problems(reader, f"cluster = {quote(cluster)} AND {OPEN}")
+    firing = read_alerts(reader, f"cluster = {quote(cluster)} AND {OPEN}")
     return {
         "cluster": cluster,
         "job": None
@@ -52,7 +52,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
         },
         "groups": by_state,
         "health": by_verdict,
-        "firing": [
+        "alerts": [
             {name: getattr(alert, name) for name in _OF_ALERT} for alert in sorted(firing, key=lambda one: one.urgency)
         ],
         "set_aside": groups_set_aside(reader, cluster),
@@ -97,8 +97,8 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     by_state = ", ".join(f"{number:,} {state}" for state, number in status["groups"].items())
     yield f"groups    {by_state or 'none'}"
     if status["health"]:
-        yield "health    " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
-    yield f"alerts    {len(status['firing'])} firing"
+        yield "verdicts  " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
+    yield f"alerts    {len(status['alerts'])} open"
     if status["job"]:
         known_until = status["job"]["known_until"].items()
         yield "inputs    " + ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until)

@@ -3,7 +3,7 @@
 The newest expired event of each subject (a group's state, a member's tasks, ...) is kept, unless it describes an end.
 Example: a group that has been Stable for a year has had no event since. Without its last events nobody could query its
 state of yesterday, or which member had a task. For the same reason the newest expired topology of a group is kept. If
-the row of a group was deleted, nothing of the group is kept but its verdict: a bad one lasts until the problem ends.
+the row of a group was deleted, nothing of the group is kept but its verdict: a bad one lasts until the alert ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of verdicts, and the requests of people to end a problem. delta-rs reads and writes it."""
+"""The table of verdicts, and the requests of people to end an alert. delta-rs reads and writes it."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def _to_row(row: HealthRow) -> dict[str, Any]:
     }
 
 
-class EndedProblems:
-    """The problems that persons ended: one file for each command, named by a digest of the problems' ids."""
+class EndedAlerts:
+    """The alerts that persons ended: one file for each command, named by a digest of the alerts' ids."""
 
     def __init__(self, warehouse: Location | Path, cluster: str) -> None:
         self._files = RequestFiles(warehouse, cluster, "incidents")
@@ -141,12 +141,12 @@ class EndedProblems:
         self._read: set[str] = set()
 
     def end(self, alert_ids: Sequence[str], reason: str, by: str, at: datetime) -> None:
-        """Ask the job to end problems. Raises WarehouseError."""
+        """Ask the job to end alerts. Raises WarehouseError."""
         text = json.dumps({"alert_ids": [*alert_ids], "reason": reason, "by": by, "at": at.isoformat()})
         self._files.write(f"{digest(' '.join(alert_ids), _NAME_CHARACTERS)}{_SUFFIX}", f"{text}\n")
 
     def reasons(self) -> Mapping[str, str]:
-        """Return the reason of the person by problem id; files that cannot be read are skipped."""
+        """Return the reason of the person by alert id; files that cannot be read are skipped."""
         with suppress(WarehouseError):
             for name in sorted(name for name in self._files.names() or () if name.endswith(_SUFFIX)):
                 if name not in self._read:

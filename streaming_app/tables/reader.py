@@ -50,7 +50,7 @@ _NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
 _NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
 _GONE = {
-    "incidents": "alerts, with one row for each problem of a group, and its cause",
+    "incidents": "alerts, with one row for each alert of a group, and its cause",
     **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
 }
 """View that went with this release -> what replaces it."""

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from streaming_app.alerts.alert import FIRING, HEALTH, Alert, severity_rank
 from streaming_app.alerts.catalog import rules
-from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
@@ -23,7 +23,7 @@ from streaming_app.queries.history import group_at, parse_tasks, read_events
 from streaming_app.queries.lag import lags_by, sum_of
 from streaming_app.queries.topics import BY_PATTERN, read_topics
 from streaming_app.queries.topology_diff import topology_at
-from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
@@ -158,9 +158,9 @@ def _within(begin: datetime | None, end: datetime | None) -> str:
     return " AND ".join(limits) or "true"
 
 
-def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Problem]:
+def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
     where = f"since <= {time_literal(end)} AND (ended_at IS NULL OR ended_at >= {time_literal(begin)})"
-    return read_problems(reader, f"{of_group(cluster, group_id)} AND {where}")
+    return read_alerts(reader, f"{of_group(cluster, group_id)} AND {where}")
 
 
 # --- Values for the templates -----------------------------------------------------------------------------------------
@@ -218,17 +218,17 @@ def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime |
 
 
 def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
-    """Return the next step about the problem with the health of a group, as parts of text and code, and a command.
+    """Return the next step about the alert about the verdict on a group, as parts of text and code, and a command.
 
     The command is the first one in the step, else the one that says why.
     """
     group_id = one["group_id"]
     is_near = one["pending_verdict"] is not None
     own = (it for it in snapshot.alerts if it.group_id == group_id and it.subject == HEALTH)
-    problem = next((it for it in own if it.state == FIRING or is_near), None)
-    if problem is None:
+    alert = next((it for it in own if it.state == FIRING or is_near), None)
+    if alert is None:
         return {"step": (), "command": None}
-    _, step = next_step(problem, one)
+    _, step = next_step(alert, one)
     parts = step.split("`")  # code is between backticks
     commands = (part for part in parts[1::2] if part.startswith(("streams-groups ", "kafka-")) and " " in part)
     why = f"streams-groups why --group {shlex.quote(group_id)} --cluster {shlex.quote(snapshot.cluster)}"
@@ -346,7 +346,7 @@ def _place(member: Row) -> Iterator[tuple[str, str]]:
 # --- Alerts -----------------------------------------------------------------------------------------------------------
 
 
-def runbook(alert: Problem) -> Row | None:
+def runbook(alert: Alert) -> Row | None:
     """Return meaning, steps and queries of the runbook for an alert; None for a rule of a later release."""
     rule = rules().get(alert.rule)
     if rule is None:
@@ -355,12 +355,12 @@ def runbook(alert: Problem) -> Row | None:
     return {"meaning": rule.meaning, "steps": [one.text for one in rule.steps], "queries": queries}
 
 
-def alerts_by_rule(alerts: Iterable[Problem]) -> list[Row]:
-    """Return alerts by rule: firing alerts first, then the most severe; within a rule the oldest first.
+def alerts_by_rule(alerts: Iterable[Alert]) -> list[Row]:
+    """Return alerts by rule: open alerts first, then the most severe; within a rule the oldest first.
 
     A rule with one alert has the queries for its group. For several alerts the pages of the groups have them.
     """
-    found: dict[tuple[bool, int, str], list[Problem]] = {}
+    found: dict[tuple[bool, int, str], list[Alert]] = {}
     for alert in sorted(alerts, key=lambda one: (one.opened_at or one.since, one.group_id or "")):
         found.setdefault((alert.state != FIRING, severity_rank(alert.severity), alert.rule), []).append(alert)
     rows: list[Row] = []

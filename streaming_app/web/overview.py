@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from streaming_app.alerts.problem import FIRING, INFO, Problem, severity_rank
+from streaming_app.alerts.alert import FIRING, INFO, Alert, severity_rank
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import BAD, OK, UNKNOWN, VERDICTS, WORST_FIRST
 from streaming_app.queries.lag import Lag, sum_of
@@ -93,7 +93,7 @@ class Query:
     label: str = ""
     """A label in the form of `label_text`."""
     cause: str = ""
-    """Only groups whose problem has this cause."""
+    """Only groups whose alert has this cause."""
     state: frozenset[str] = frozenset()
     """Empty: all except Dead."""
     description: str = ""
@@ -165,7 +165,7 @@ def overview(
     query: Query,
     page_size: int = PAGE_SIZE,
     search: Callable[[str], Mapping[str, str]] = lambda _: {},
-    alerts: Iterable[Problem] = (),
+    alerts: Iterable[Alert] = (),
 ) -> dict[str, Any]:
     """Return the values for the template. If there are fewer pages than the query asks for, they are of the last page.
 

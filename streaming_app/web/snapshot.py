@@ -18,13 +18,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.notify.mutes import Mute, Mutes
 from streaming_app.queries.overview import DELETED, LIVING, OTHERS, overview_sql
 from streaming_app.queries.warehouse import find_clusters, find_staleness
-from streaming_app.tables.alerts_table import read_problems
+from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
@@ -69,8 +69,8 @@ class Snapshot:
     """Why the tables could not be read, in one line. The other fields are then from the last successful reading."""
     groups: Mapping[str, Row] = field(default_factory=dict)
     """Groups of every type, by id, with the columns of `NOTHING_KNOWN`."""
-    alerts: tuple[Problem, ...] = ()
-    """Pending and firing alerts of groups, the cluster and the job."""
+    alerts: tuple[Alert, ...] = ()
+    """Pending and open alerts of groups, the cluster and the job."""
     mutes: tuple[Mute, ...] = ()
     """Mutes that have not ended, or ended in the last 30 days."""
     clusters: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Snapshot:
 def read_snapshot(warehouse: Location, cluster: str, now: datetime) -> Snapshot:
     """Read all but the groups of other types, without heartbeat and tag. Raises WarehouseError."""
     reader = WarehouseReader(warehouse)
-    alerts = tuple(read_problems(reader, f"cluster = {quote(cluster)} AND ended_at IS NULL"))
+    alerts = tuple(read_alerts(reader, f"cluster = {quote(cluster)} AND ended_at IS NULL"))
     return Snapshot(
         cluster,
         "",

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.groups.deployments import DEPLOYMENT
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
@@ -141,7 +141,7 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
 
 
 def verdict_track(
-    scale: Scale, judged: Sequence[Row], alerts: Iterable[Problem] = (), mutes: Iterable[Mute] = ()
+    scale: Scale, judged: Sequence[Row], alerts: Iterable[Alert] = (), mutes: Iterable[Mute] = ()
 ) -> Track:
     """Return the track of verdicts (from `merged_verdicts`), with the alerts and mutes of the group below."""
     values = [(one["at"], _health_kind(one["verdict"]), verdict_text(one)) for one in judged]
@@ -185,7 +185,7 @@ def _health_kind(verdict: str) -> str:
     return f"span health s-{health_meaning(verdict).tone}"
 
 
-def _alerts(alerts: Iterable[Problem], scale: Scale) -> Iterator[Shape]:
+def _alerts(alerts: Iterable[Alert], scale: Scale) -> Iterator[Shape]:
     for one in alerts:
         begin = one.opened_at or one.since
         how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "fires"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
-from streaming_app.alerts.problem import Problem
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict
@@ -37,18 +37,18 @@ class Rig:
     """A table of alerts and a pager, which survive the engines that use them."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    table: dict[str, Problem] = field(default_factory=dict)
+    table: dict[str, Alert] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    received: list[tuple[str, Problem]] = field(default_factory=list)
+    received: list[tuple[str, Alert]] = field(default_factory=list)
     lag_of_all_groups: bool = False
-    is_muted: Callable[[Problem], bool] | None = field(init=False)
+    is_muted: Callable[[Alert], bool] | None = field(init=False)
     engine: AlertEngine = field(init=False)
     outbox: Outbox = field(init=False)
 
     def __post_init__(self) -> None:
         self.restart()
 
-    def restart(self, is_muted: Callable[[Problem], bool] | None = None) -> None:
+    def restart(self, is_muted: Callable[[Alert], bool] | None = None) -> None:
         """Start another engine with what the table has, as after a kill."""
         self.is_muted = is_muted
         known = AlertSettings.model_validate(self.settings)
@@ -68,7 +68,7 @@ class Rig:
         self,
         seconds: float,
         *groups: GroupSnapshot,
-        is_muted: Callable[[Problem], bool] | None = None,
+        is_muted: Callable[[Alert], bool] | None = None,
         **observed: Any,
     ) -> None:
         self.is_muted = is_muted
@@ -87,7 +87,7 @@ class Rig:
         """Let the pager take what is due, and note what it says."""
         while sent := self.outbox.take(seconds):
             if error is None:
-                self.received += ((sent.event, one) for one in sent.problems)
+                self.received += ((sent.event, one) for one in sent.alerts)
             self.outbox.answered(sent, error, at(seconds), seconds)
 
     def cycle(self, seconds: float, *groups: GroupSnapshot, **observed: Any) -> None:
@@ -104,9 +104,9 @@ class Rig:
         return [(event, alert.group_id) for event, alert in self.received]
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The problems that are pending or open."""
+    def alerts(self) -> tuple[Alert, ...]:
+        """The alerts that are pending or open."""
         return tuple(self.engine.lifecycle.open.values())
 
     def open_rules(self) -> set[str]:
-        return {alert.rule for alert in self.problems}
+        return {alert.rule for alert in self.alerts}

@@ -7,9 +7,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from streaming_app.alerts.alert import Alert, AlertKey, Holds
 from streaming_app.alerts.evaluate import Truths, Watched, evaluate
 from streaming_app.alerts.facts import DescriptionSupport, Facts, Observed, RuleSettingsLookup
-from streaming_app.alerts.problem import Finding, Problem, ProblemKey
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 
@@ -21,7 +21,7 @@ def truths_of(
     now: datetime,
     settings_of: RuleSettingsLookup = rule_settings_of,
     descriptions_since: datetime | None = None,
-    open: Mapping[ProblemKey, Problem] = MappingProxyType({}),  # noqa: A002 - as in `Facts`
+    open: Mapping[AlertKey, Alert] = MappingProxyType({}),  # noqa: A002 - as in `Facts`
     **observed: Any,
 ) -> tuple[Truths, frozenset[str]]:
     """Return what is known of each condition, and the new groups that are left out."""
@@ -32,7 +32,7 @@ def truths_of(
     return evaluate(Facts(now, Observed(by_id, **observed), open, descriptions), watched, settings_of)
 
 
-def findings_of(groups: Iterable[GroupSnapshot], now: datetime, **facts: Any) -> Mapping[ProblemKey, Finding]:
+def findings_of(groups: Iterable[GroupSnapshot], now: datetime, **facts: Any) -> Mapping[AlertKey, Holds]:
     """Return the conditions that hold."""
     truths, _ = truths_of(groups, now, **facts)
-    return {key: truth for key, truth in truths.items() if isinstance(truth, Finding)}
+    return {key: truth for key, truth in truths.items() if isinstance(truth, Holds)}

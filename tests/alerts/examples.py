@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.catalog import Rule, rules
-from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, Delivery, Problem
 from streaming_app.notify.message import format_message
 from streaming_app.text import digest
 
 SINCE = datetime(2026, 11, 21, 3, 12, 5, 765000, tzinfo=timezone.utc)
 
 
-def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "payments", **other: Any) -> Problem:
+def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "payments", **other: Any) -> Alert:
     """Return an alert about a group that is due to these sinks; if `resolved`, so is its resolution."""
     events = (FIRING, RESOLVED) if resolved else (FIRING,)
     fields: dict[str, Any] = {
@@ -33,10 +33,10 @@ def make_alert(*sinks: str, resolved: bool = False, group_id: str | None = "paym
         "evidence": {"missing_topics": ["card-transactions"], "state": "NotReady"},
         "deliveries": tuple(Delivery(sink, event) for sink in sinks for event in events),
     }
-    return Problem(**(fields | other))
+    return Alert(**(fields | other))
 
 
-def check_text(alert: Problem) -> None:
+def check_text(alert: Alert) -> None:
     """Assert that two lines say which group it is, what is wrong since when, and what to do; and those of the end."""
     for event in (FIRING, RESOLVED):
         over = {"ended_at": alert.since + timedelta(hours=2), "ended_by": alert.ended_by or "evidence"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.alert import AlertKey, Holds
 from streaming_app.alerts.facts import DescriptionMode, DescriptionSupport, LostDescription
-from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import EPOCH
 from tests.alerts.evaluation import findings_of
@@ -27,7 +27,7 @@ def ago(**duration: float) -> datetime:
     return NOW - timedelta(**duration)
 
 
-def evaluate_groups(*groups: GroupSnapshot, **facts: Any) -> Mapping[ProblemKey, Finding]:
+def evaluate_groups(*groups: GroupSnapshot, **facts: Any) -> Mapping[AlertKey, Holds]:
     return findings_of(groups, NOW, **{"descriptions_since": LONG_AGO, **facts})
 
 
@@ -99,15 +99,15 @@ def lost(minutes: float, status: str = "NOT_STORED") -> LostDescription:
 def test_a_description_that_the_plugin_did_not_return_when_it_was_asked_twice_is_a_finding_of_its_group() -> None:
     found = evaluate_groups(*STORED, lost_descriptions={"s1": lost(70), "s2": lost(69), "s3": lost(90, "ERROR")})
     assert {key: one.since for key, one in found.items()} == {
-        ProblemKey(FAILED, "s1"): ago(minutes=70),
-        ProblemKey(FAILED, "s3"): ago(minutes=90),
+        AlertKey(FAILED, "s1"): ago(minutes=70),
+        AlertKey(FAILED, "s3"): ago(minutes=90),
     }
-    is_open = {ProblemKey(FAILED, "s1"): make_alert()}
+    is_open = {AlertKey(FAILED, "s1"): make_alert()}
     assert evaluate_groups(*STORED, lost_descriptions={"s1": lost(5, "ERROR")}, open=is_open).keys() == is_open.keys()
     asked = {"topology_epoch": 3, "asked": ago(minutes=70).isoformat()}
-    assert found[ProblemKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
-    assert "plugin does not have the topology description of epoch 3" in found[ProblemKey(FAILED, "s1")].summary
-    assert "plugin fails to return the topology description of epoch 3" in found[ProblemKey(FAILED, "s3")].summary
+    assert found[AlertKey(FAILED, "s1")].evidence == {"status": "NOT_STORED", **asked}
+    assert "plugin does not have the topology description of epoch 3" in found[AlertKey(FAILED, "s1")].summary
+    assert "plugin fails to return the topology description of epoch 3" in found[AlertKey(FAILED, "s3")].summary
 
 
 # Whether the cluster keeps descriptions

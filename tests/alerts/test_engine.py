@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.facts import LostDescription
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health import board
@@ -99,7 +99,7 @@ def test_open_alerts_of_rules_that_went_are_resolved_and_pending_ones_are_remove
         (rule, RESOLVED, "payments") for rule in rules
     ]
     assert set(rig.sent) == {(RESOLVED, "payments")}
-    assert rig.problems == ()
+    assert rig.alerts == ()
 
 
 def test_a_row_that_changed_while_it_was_stored_is_still_unsaved() -> None:
@@ -195,7 +195,7 @@ def test_groups_are_judged_by_records_that_are_read_up_to_now(job: JobStatus | N
     verdicts = {name: one.verdict for name, one in rig.engine.board.verdicts().items()}
     assert verdicts == ({"payments": "Losing"} if is_judged else {})
     assert [one.group_id for one in rig.engine.unsaved_changes] == ["payments"] * is_judged
-    assert (rig.engine.problem_with("payments") is not None) == is_judged
+    assert (rig.engine.alert_with("payments") is not None) == is_judged
 
 
 def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
@@ -207,7 +207,7 @@ def down(seconds: float, offsets: int) -> dict[str, GroupWork]:
 EMPTY = replace(group(), state="Empty", state_since=START, member_count=0)
 
 
-def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
+def test_an_alert_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_start() -> None:
     rig = Rig()
     rig.cycle(0, group(), work=lost("payments"))
     opened = dict(rig.table)
@@ -223,7 +223,7 @@ def test_a_problem_whose_end_could_not_be_stored_before_a_kill_ends_at_the_next_
     assert (one.state, one.ended_at, one.ended_by) == (RESOLVED, ended_at, "evidence")
 
 
-def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by_the_verdict_before() -> None:
+def test_an_alert_that_was_stored_when_its_verdict_could_not_be_does_not_end_by_the_verdict_before() -> None:
     rig = Rig()
     well = work_of([row(lag=0)], at(0).timestamp())
     rig.cycle(0, group(), work=well)
@@ -235,10 +235,10 @@ def test_a_problem_that_was_stored_when_its_verdict_could_not_be_does_not_end_by
     rig.restart()
     rig.cycle(460, group(), work=None)
     assert rig.verdicts == before
-    assert [one.state for one in rig.problems] == [FIRING]
+    assert [one.state for one in rig.alerts] == [FIRING]
 
 
-def test_a_problem_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
+def test_an_alert_with_health_that_an_older_release_left_pending_opens_at_the_start() -> None:
     rig = Rig()
     rig.cycle(400, EMPTY, work=down(400, 200))
     (fired,) = rig.table.values()
@@ -264,7 +264,7 @@ def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
     return replace(known, state="NotReady", state_since=at(-900))
 
 
-def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Problem]:
+def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Alert]:
     """Return what the pager was told of the groups of a team, whose ids begin with its name."""
     return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
 
@@ -278,7 +278,7 @@ def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
 def test_a_muted_alert_is_sent_if_it_still_fires_when_the_mute_ends(error: SinkError | None, restarts: bool) -> None:
     rig, broken = Rig(), [group("FAILED", -3600), group("FAILED", -3600, "other")]
 
-    def is_muted(one: Problem) -> bool:
+    def is_muted(one: Alert) -> bool:
         return one.group_id == "payments"
 
     if error:
@@ -307,11 +307,11 @@ def test_a_group_that_cannot_be_judged_is_set_aside_until_it_can_and_others_are_
     rig, other = Rig(), not_ready("other", "t")
     for seconds in (0, 5):
         rig.cycle(seconds, not_ready("orders", "t"), other)
-        assert {one.group_id: one.rule for one in rig.problems} == {
+        assert {one.group_id: one.rule for one in rig.alerts} == {
             "orders": "StreamsGroupSetAside",
             "other": "StreamsGroupDown",
         }
-    assert any("ZeroDivisionError: xxx" in one.summary for one in rig.problems)
+    assert any("ZeroDivisionError: xxx" in one.summary for one in rig.alerts)
     rig.cycle(400, not_ready("orders", "t"), other)
-    assert {one.group_id: one.rule for one in rig.problems} == dict.fromkeys(("orders", "other"), "StreamsGroupDown")
+    assert {one.group_id: one.rule for one in rig.alerts} == dict.fromkeys(("orders", "other"), "StreamsGroupDown")
     assert (RESOLVED, "orders") in rig.sent

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.alert import AlertKey, Holds
 from streaming_app.alerts.facts import TopicDifference
-from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
 from streaming_app.health.history import STATE, Event, GroupHistory
 from streaming_app.lag.model import LagRow
@@ -29,11 +29,11 @@ def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def find(rule: str, group_id: str, **observed: Any) -> Finding | None:
+def find(rule: str, group_id: str, **observed: Any) -> Holds | None:
     """Return what a rule finds an hour after the start."""
     found = findings_of([], at(60), **observed)
     assert {key.group_id for key in found} <= {group_id}
-    one = found.get(ProblemKey(rule, group_id))
+    one = found.get(AlertKey(rule, group_id))
     if one:
         assert json.loads(json.dumps(one.evidence)) == one.evidence
         assert "\n" not in one.summary
@@ -56,7 +56,7 @@ def follow(*descriptions: Iterable[TaskCopy], standby_replicas: int | None = 1) 
     return status
 
 
-def find_standbys(status: GroupCopies) -> Finding | None:
+def find_standbys(status: GroupCopies) -> Holds | None:
     return find(STANDBYS, "g", copies={"g": status})
 
 
@@ -194,17 +194,17 @@ def test_internal_topics_that_are_not_as_the_topology_asks_for_are_a_finding_of_
     differences: list[TopicDifference], found: tuple[str | None, float, str] | None
 ) -> None:
     truths, _ = truths_of([], at(60), topic_differences={"g": differences} if differences else {})
-    finding = truths.get(ProblemKey(MISCONFIGURED, "g"))
+    finding = truths.get(AlertKey(MISCONFIGURED, "g"))
     assert (finding is None) == (found is None)
     if found:
         severity, minute, text = found
-        assert isinstance(finding, Finding)
+        assert isinstance(finding, Holds)
         assert (finding.severity, finding.since) == (severity, at(minute))
         assert finding.summary.startswith(f"g: {text}")
 
 
-def test_while_it_is_not_known_how_internal_topics_are_an_open_problem_stays_as_it_is() -> None:
-    key = ProblemKey(MISCONFIGURED, "g")
+def test_while_it_is_not_known_how_internal_topics_are_an_open_alert_stays_as_it_is() -> None:
+    key = AlertKey(MISCONFIGURED, "g")
     truths, _ = truths_of([], at(60), topic_differences=None, open={key: make_alert(group_id="g", rule=MISCONFIGURED)})
     assert key not in truths
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.alert import OVER, AlertKey, Holds
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
 from streaming_app.alerts.conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
-from streaming_app.alerts.problem import OVER, Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus
 from tests.alerts.evaluation import findings_of, rule_settings_of, truths_of
@@ -32,7 +32,7 @@ def ago(**duration: float) -> datetime:
 
 def find(
     *groups: GroupSnapshot, now: datetime = NOW, since: datetime | None = LONG_AGO, **facts: Any
-) -> dict[str, Finding]:
+) -> dict[str, Holds]:
     found = findings_of(groups, now, descriptions_since=since, **facts)
     return {key.subject: finding for key, finding in found.items()}
 
@@ -171,7 +171,7 @@ def test_a_healthy_group_and_a_running_job_have_no_findings() -> None:
 
 def test_that_the_job_is_not_behind_is_not_known_before_it_has_caught_up() -> None:
     truths = [truths_of([], NOW, job=replace(RUNNING, caught_up=one))[0] for one in (True, False)]
-    assert [one.get(ProblemKey("StreamsGroupsJobBehind", None)) for one in truths] == [OVER, None]
+    assert [one.get(AlertKey("StreamsGroupsJobBehind", None)) for one in truths] == [OVER, None]
 
 
 @pytest.mark.parametrize(("rule", "wrong", "since", "words"), [*CASES, *JOB_CASES])
@@ -181,7 +181,7 @@ def test_a_rule_finds_its_condition_with_its_time_and_the_reason(
     """It says the same while nothing happens, and the two lines of its alert say what is wrong and the next step."""
     of_group = rule in WRONG
 
-    def found(now: datetime) -> Finding:
+    def found(now: datetime) -> Holds:
         facts = find(replace(HEALTHY, **wrong), now=now) if of_group else find(job=replace(RUNNING, **wrong), now=now)
         return facts[rule]
 
@@ -258,7 +258,7 @@ def test_a_disabled_rule_and_an_ignored_group_have_no_findings() -> None:
     }
     job, settings_of = replace(RUNNING, failing_since=NOW), enabled.__getitem__
     assert list(findings_of(wrong, NOW, job=job, settings_of=settings_of)) == [
-        ProblemKey("StreamsGroupDescriptionFailed", "a")
+        AlertKey("StreamsGroupDescriptionFailed", "a")
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import streaming_app
-from streaming_app.alerts.problem import FIRING
+from streaming_app.alerts.alert import FIRING
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.notify import message, webhook

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streaming_app.alerts.alert import AlertKey, Holds
 from streaming_app.alerts.conditions import CONDITIONS
-from streaming_app.alerts.problem import Finding, ProblemKey
 from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert
@@ -25,7 +25,7 @@ def stuck(group_id: str, hours: float) -> GroupSnapshot:
     return replace(healthy_group(NOW - timedelta(hours=hours)), group_id=group_id, set_aside_reason="x")
 
 
-def find(groups: list[GroupSnapshot], **facts: Any) -> Mapping[ProblemKey, Finding]:
+def find(groups: list[GroupSnapshot], **facts: Any) -> Mapping[AlertKey, Holds]:
     return findings_of(groups, NOW, **facts)
 
 
@@ -43,10 +43,10 @@ def test_the_oldest_groups_keep_their_alerts_and_newcomers_beyond_the_limit_are_
 
 def test_open_alerts_of_a_flood_stay_and_take_no_place_of_a_group_that_came_before_it() -> None:
     flood = [stuck(f"!{number:04}", 1) for number in range(200)]
-    opened = {ProblemKey(SET_ASIDE, f"!{number:04}"): make_alert() for number in range(190, 200)}
+    opened = {AlertKey(SET_ASIDE, f"!{number:04}"): make_alert() for number in range(190, 200)}
     assert not opened.keys() & find(flood).keys()
     found = find([*flood, stuck("orders", 2)], open=opened)
-    assert ProblemKey(SET_ASIDE, "orders") in found
+    assert AlertKey(SET_ASIDE, "orders") in found
     assert opened.keys() <= found.keys()
 
 
@@ -74,9 +74,9 @@ def test_a_rule_that_fails_for_a_group_sets_it_aside_and_holds_its_alerts(
 
     monkeypatch.setitem(CONDITIONS, FAILED, condition._replace(by_records=fails))
     groups = [replace(stuck(one, 48), description_status="FAILED", set_aside_reason=None) for one in (bad, "orders")]
-    found, _ = truths_of(groups, NOW, open={ProblemKey(SET_ASIDE, bad): make_alert()})
-    assert isinstance(found[ProblemKey(FAILED, "orders")], Finding)
-    assert f"{FAILED} failed: ZeroDivisionError" in found[ProblemKey(SET_ASIDE, bad)].summary
-    assert ProblemKey(FAILED, bad) not in found
+    found, _ = truths_of(groups, NOW, open={AlertKey(SET_ASIDE, bad): make_alert()})
+    assert isinstance(found[AlertKey(FAILED, "orders")], Holds)
+    assert f"{FAILED} failed: ZeroDivisionError" in found[AlertKey(SET_ASIDE, bad)].summary
+    assert AlertKey(FAILED, bad) not in found
     assert failed_rules == [(FAILED, bad)]
     failed_rules.clear()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
 from streaming_app.tables.alerts_table import AlertsTable
@@ -54,12 +54,12 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)])
 
 
-def save(warehouse: Path, *alerts: Problem) -> None:
+def save(warehouse: Path, *alerts: Alert) -> None:
     for alert in alerts:
         AlertsTable(Location(str(warehouse)), alert.cluster).save([alert])
 
 
-def test_alerts_shows_the_firing_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
+def test_alerts_shows_the_open_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT, OTHER_CLUSTER)
     write_heartbeat(warehouse)
     result = run("alerts", "--warehouse", warehouse)
@@ -87,7 +87,7 @@ def test_pending_and_resolved_alerts_are_shown_on_request(
 @pytest.mark.parametrize(
     ("alert", "code"), [(FIRING_ALERT, 1), (PENDING_ALERT, 0), (RESOLVED_ALERT, 0), (OTHER_CLUSTER, 0)]
 )
-def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Problem, code: int) -> None:
+def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Alert, code: int) -> None:
     save(warehouse, alert)
     write_heartbeat(warehouse, facts=ended_at(0))
     assert run("alerts", "--check", "--warehouse", warehouse).exit_code == code
@@ -222,9 +222,9 @@ def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
     lines = run("status", "--warehouse", warehouse).output.splitlines()
     assert lines[1] == "job       has never run here"
-    assert lines[3] == "alerts    1 firing"
+    assert lines[3] == "alerts    1 open"
     names = [definition.name for definition in tables()]
     assert [line.split()[0] for line in lines[-len(names) :]] == names
     printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
-    assert (printed["job"], printed["groups"], len(printed["firing"])) == (None, {}, 1)
+    assert (printed["job"], printed["groups"], len(printed["alerts"])) == (None, {}, 1)
     assert all(table["files_with_history"] for table in printed["tables"])

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from streaming_app.alerts.problem import Line, Problem
+from streaming_app.alerts.alert import Alert, Line
 from streaming_app.cli.main import main
 from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthRow, HealthTable
+from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.alerts.examples import make_alert
@@ -55,8 +55,8 @@ def warehouse(tmp_path: Path, create_warehouse: Callable[[Path], Path]) -> Path:
     return path
 
 
-def save(warehouse: Path, *problems: Problem) -> None:
-    AlertsTable(warehouse, "default").save(problems)
+def save(warehouse: Path, *alerts: Alert) -> None:
+    AlertsTable(warehouse, "default").save(alerts)
 
 
 def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
@@ -134,7 +134,7 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
         f"  {utc(ago(minutes=9))} Off: Nothing waits.",
         f"  {utc(NOW)} Off: It was deleted.",
     ]
-    assert lines[3].startswith("  Its last problem, old, StreamsGroupDown, ended at ")
+    assert lines[3].startswith("  Its last alert, old, StreamsGroupDown, ended at ")
     ran = CliRunner().invoke(main, ["why", "retired", "--json", "--warehouse", str(warehouse)])
     shown = json.loads(ran.stdout)
     assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
@@ -165,7 +165,7 @@ def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     down = run(warehouse, "list", "--health", "down,Stalled")
     assert ("payments" in down, "orders" in down) == (True, False)
     assert "No such verdict: Dwn" in run(warehouse, "list", "--health", "Dwn", code=1)
-    assert "health    1 Down, 1 Ok" in run(warehouse, "status")
+    assert "verdicts  1 Down, 1 Ok" in run(warehouse, "status")
 
 
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
@@ -189,25 +189,25 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, ended_at=NOW, ended_by="retired"))
     last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
-    ended = f"Its last problem, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no "
+    ended = f"Its last alert, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no "
     assert last.startswith(f"  {ended}")
     assert "no members since" in run(warehouse, "alerts", "--resolved")
 
 
-def test_who_ends_a_problem_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_ends_an_alert_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the user has no name, as in a container, and before the job has noted it."""
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54_321)
     end = ("alerts", "end", ALERT.alert_id, "--reason")
     assert "has ended: retired" in run(warehouse, *end, "retired")
-    assert EndedProblems(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
+    assert EndedAlerts(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
     assert "No alerts are open." in run(warehouse, "alerts")
     assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
     assert "No open alert" in run(warehouse, *end, "planned", code=1)
 
 
-def test_the_problems_of_many_groups_are_ended_by_one_request_which_lists_them(warehouse: Path) -> None:
+def test_the_alerts_of_many_groups_are_ended_by_one_request_which_lists_them(warehouse: Path) -> None:
     old = [replace(ALERT, alert_id=f"{number:03}", group_id=f"old-{number}") for number in range(200)]
     other = replace(ALERT, alert_id="stale", group_id="old-1", rule="StreamsGroupMembersStale")
     AlertsTable(warehouse, "default").save([*old, other])
@@ -216,7 +216,7 @@ def test_the_problems_of_many_groups_are_ended_by_one_request_which_lists_them(w
     assert sorted(line.split()[0] for line in lines)[:200] == [one.alert_id for one in old]
     assert lines[-1] == "200 alerts have ended: retired."
     assert len([*(warehouse / "_jobs" / "default.incidents").iterdir()]) == 1
-    assert EndedProblems(warehouse, "default").reasons() == {one.alert_id: "retired" for one in old}
+    assert EndedAlerts(warehouse, "default").reasons() == {one.alert_id: "retired" for one in old}
     left = run(warehouse, "alerts")
     assert "old-2" not in left
     assert ALERT.alert_id in left
@@ -233,7 +233,7 @@ def test_neither_an_id_nor_a_pattern_or_both_or_no_pattern_is_wrong_usage(wareho
     assert run(warehouse, "alerts", "end", *words, "--reason", "retired", code=2).count("\n") == 1
 
 
-def test_only_a_problem_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
+def test_only_an_alert_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
     said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
     assert "it ends by itself when its condition is over" in said

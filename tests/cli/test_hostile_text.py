@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app import cli
-from streaming_app.alerts.problem import FIRING, Delivery
+from streaming_app.alerts.alert import FIRING, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
@@ -97,7 +97,7 @@ def test_status_has_no_such_characters(warehouse: Path) -> None:
     lines = run(warehouse, "status").stdout.splitlines()
     assert lines[1].startswith("job       not running: died")
     assert lines[2].startswith("groups    1 g\\x1b[2J")
-    assert lines[3] == "alerts    1 firing"
+    assert lines[3] == "alerts    1 open"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from offsets_decoder import encode
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.notify.old_problems import OLD_PROBLEMS
+from streaming_app.notify.old_alerts import OLD_ALERTS
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.documents import anchors
 from tests.support.encoded import metadata_record
@@ -37,7 +37,7 @@ def test_the_configuration_in_the_page_is_valid() -> None:
 
 
 def test_the_link_of_every_notification_leads_to_a_section() -> None:
-    assert {one.lower() for one in (*rules(), OLD_PROBLEMS)} <= anchors(runbook.PAGE)
+    assert {one.lower() for one in (*rules(), OLD_ALERTS)} <= anchors(runbook.PAGE)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from streaming_app.alerts.alert import FIRING, HEALTH, AlertKey
 from streaming_app.alerts.engine import truth_of
 from streaming_app.alerts.facts import EngineSettings
-from streaming_app.alerts.problem import FIRING, HEALTH, ProblemKey
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.fold import Fold
@@ -93,11 +93,11 @@ def test_the_rule_and_the_message_are_those_that_the_page_shows(folded: Fold) ->
     group = group_snapshot(to_row("default", folded.group))
     at = (group.state_since or NOW) + timedelta(minutes=5)
     (change,) = Board(lambda _group_id: DEFAULTS).step(Known({GROUP: group}), at)
-    problems = Problems(EngineSettings("default", AlertSettings().rule_settings_of()))
+    alerts = OpenAlerts(EngineSettings("default", AlertSettings().rule_settings_of()))
     found = truth_of(GROUP, change.verdict, group)
     assert found
-    problems.take(ProblemKey(HEALTH, GROUP), found, change.verdict.at)
-    (alert,) = problems.open.values()
+    alerts.take(AlertKey(HEALTH, GROUP), found, change.verdict.at)
+    (alert,) = alerts.open.values()
     assert alert.summary == block_with("processes nothing").strip()
     assert f"`{format_title([alert], FIRING)}`" in PAGE.read_text("utf-8")
     assert format_message(alert, FIRING, {"runbook_url": None, "page_url": None}).startswith(alert.summary)

@@ -72,7 +72,7 @@ def test_lag_that_is_too_old_makes_nothing_better_or_worse_and_what_is_not_known
     assert later == (UNKNOWN if name == OK else name)
 
 
-def test_quiet_alone_ends_no_problem_while_the_lag_is_not_known() -> None:
+def test_quiet_alone_ends_no_alert_while_the_lag_is_not_known() -> None:
     before = replace(bad(UNSTABLE, ago(hours=1)), facts_at=ago(minutes=40))
     found = verdict(facts(group(), None), before)
     assert (found.verdict, found.evidence["not_over"]) == (UNSTABLE, "its lag is not known now")

@@ -19,10 +19,10 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from streaming_app.alerts.alert import FIRING, HEALTH, Alert
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
-from streaming_app.alerts.problem import FIRING, HEALTH, Problem
-from streaming_app.alerts.problems import calm_until
+from streaming_app.alerts.open_alerts import calm_until
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.groups.budget import OverBudgetError
@@ -166,7 +166,7 @@ class LagPasses:
 
 
 class Told(NamedTuple):
-    """A problem that was open, as far as a relation compares it. Times are seconds since the start."""
+    """An alert that was open, as far as a relation compares it. Times are seconds since the start."""
 
     group_id: str | None
     rule: str
@@ -189,12 +189,12 @@ class Outcome:
     """What an on-call person heard."""
 
     rules: set[str] = field(default_factory=set)
-    """The rules that fired at some time: a problem with the health of a group has that of its worst verdict."""
+    """The rules that fired at some time: an alert about the verdict on a group has that of its worst verdict."""
     notifications: list[tuple[float, str, tuple[str, ...]]] = field(default_factory=list)
-    """Each message: when, of which event, and about which problems."""
-    problems: list[Problem] = field(default_factory=list)
+    """Each message: when, of which event, and about which alerts."""
+    alerts: list[Alert] = field(default_factory=list)
     """Those with the health of a group."""
-    all_problems: list[Problem] = field(default_factory=list)
+    all_alerts: list[Alert] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     groups: Mapping[str, Group] = field(default_factory=dict)
     """What is folded of each group in the end."""
@@ -203,8 +203,8 @@ class Outcome:
 
     @property
     def fired(self) -> list[Told]:
-        """The problems that were open, in the order in which they opened."""
-        found = (_told(one) for one in self.all_problems if one.opened_at)
+        """The alerts that were open, in the order in which they opened."""
+        found = (_told(one) for one in self.all_alerts if one.opened_at)
         return sorted(found, key=lambda one: (one.opened_at, *one[:2]))
 
 
@@ -214,7 +214,7 @@ class _Tables:
 
     states: dict[str, Group] = field(default_factory=dict)
     events: dict[str, list[GroupEvent]] = field(default_factory=dict)
-    problems: dict[str, Problem] = field(default_factory=dict)
+    alerts: dict[str, Alert] = field(default_factory=dict)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
     ended: dict[str, str] = field(default_factory=dict)
@@ -268,7 +268,7 @@ class _Job:
             successors=settings.successors,
             **declared,
         )
-        self.engine = AlertEngine(engine, tables.problems.values(), self._descriptions, verdicts=tables.verdicts)
+        self.engine = AlertEngine(engine, tables.alerts.values(), self._descriptions, verdicts=tables.verdicts)
         self.outbox = Outbox(Sink(_PAGER), self.engine.lifecycle)
         self._plugin_read_at = -_READ_PLUGIN
         self._is_new = True
@@ -422,16 +422,16 @@ class _Job:
         before = len(self._tables.notifications)
         while sent := self.outbox.take(at):
             self.outbox.answered(sent, None, now, at)
-            self._tables.notifications.append((at, sent.event, tuple(one.alert_id for one in sent.problems)))
+            self._tables.notifications.append((at, sent.event, tuple(one.alert_id for one in sent.alerts)))
         if len(self._tables.notifications) > before:
             self._save()
 
     def _save(self) -> None:
         unsaved, tables = self.engine.lifecycle.unsaved, self._tables
         for one in unsaved:
-            tables.problems[one.alert_id] = one
+            tables.alerts[one.alert_id] = one
             if one.is_forgotten:
-                del tables.problems[one.alert_id]
+                del tables.alerts[one.alert_id]
         self.engine.lifecycle.saved(unsaved)
         tables.verdicts |= {change.group_id: change.verdict for change in self.engine.unsaved_changes}
         tables.verdicts |= {one: self.engine.board.verdicts()[one] for one in self.engine.board.moved}
@@ -509,12 +509,12 @@ def run(
 def _outcome(tables: _Tables) -> Outcome:
     failed = [one for one in tables.changes if one.verdict.why.startswith(NOT_JUDGED)]
     assert not failed, f"verdicts failed: {failed}"
-    problems = [*tables.problems.values()]
+    alerts = [*tables.alerts.values()]
     return Outcome(
         tables.rules,
         tables.notifications,
-        [one for one in problems if one.subject == HEALTH],
-        problems,
+        [one for one in alerts if one.subject == HEALTH],
+        alerts,
         tables.changes,
         tables.states,
     )
@@ -556,7 +556,7 @@ def _row(group: Group) -> dict[str, Any]:
     return to_row("default", few) | counts
 
 
-def _told(one: Problem) -> Told:
+def _told(one: Alert) -> Told:
     assert one.opened_at
     ended_at = seconds(one.ended_at) if one.ended_at else None
     times = seconds(one.opened_at), ended_at, one.ended_by, seconds(one.since)

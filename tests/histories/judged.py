@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_app.alerts.problem import CRITICAL, FIRING, RESOLVED, Problem
+from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert
 from streaming_app.health.verdict import DOWN, STALLED
 from tests.histories.bed import Outcome, run, seconds
 from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
@@ -58,18 +58,18 @@ def check_incident(history: History) -> None:
     assert min(one.opened_at for one in fired) >= history.begins
     assert [one.why for one in fired if any(hole in one.why for hole in (", ;", "; ;", "  ", "()"))] == []
     assert history.name in LATE or max(_pages(history, outcome), default=0.0) <= PAGE
-    for one in outcome.problems:
+    for one in outcome.alerts:
         assert len(told_at(one, outcome)) <= len(one.timeline), one
         assert len(told_at(one, outcome, RESOLVED)) <= 1, one
 
 
 def check_paces(history: History) -> None:
-    """Assert that the same facts open and end the same problems at any pace; `relations.restarts` has restarts."""
-    expected = _problems(OUTCOMES[history.name])
+    """Assert that the same facts open and end the same alerts at any pace; `relations.restarts` has restarts."""
+    expected = _alerts(OUTCOMES[history.name])
     for pace in _PACES:
         if "every_step" in pace and history.seconds > _LONG:
             continue
-        assert _problems(run(history, **pace)) == expected, pace
+        assert _alerts(run(history, **pace)) == expected, pace
 
 
 PAGE = 360.0
@@ -87,8 +87,8 @@ LATE = {
 """Somebody is told of them later. They are since their last commit, or since records came, all the same."""
 
 
-def told_at(one: Problem, outcome: Outcome, event: str = FIRING) -> list[float]:
-    """Return when somebody was told of a problem, or that it is over."""
+def told_at(one: Alert, outcome: Outcome, event: str = FIRING) -> list[float]:
+    """Return when somebody was told of an alert, or that it is over."""
     return [at for at, what, ids in outcome.notifications if what == event and one.alert_id in ids]
 
 
@@ -98,7 +98,7 @@ def _pages(history: History, outcome: Outcome) -> list[float]:
     They count from when it began, or the job.
     """
     found = []
-    for one in outcome.problems:
+    for one in outcome.alerts:
         first = one.timeline[0] if one.opened_at else None
         waits = {"offsets", "waiting_partitions", "partition_count"} & one.evidence.keys()
         if first and first.severity == CRITICAL and first.verdict in {DOWN, STALLED} and waits:
@@ -106,8 +106,8 @@ def _pages(history: History, outcome: Outcome) -> list[float]:
     return found
 
 
-def _problems(outcome: Outcome) -> list[tuple[object, ...]]:
+def _alerts(outcome: Outcome) -> list[tuple[object, ...]]:
     return sorted(
         (one.opened_at, one.since, str(one.cause), str(one.ended_at), str(one.ended_by), one.severity, one.rule)
-        for one in outcome.problems
+        for one in outcome.alerts
     )

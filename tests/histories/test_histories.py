@@ -71,7 +71,7 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
 
 @pytest.mark.parametrize("name", ["twice in the morning", "died the day before", "two seconds after a commit"])
 def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) -> None:
-    for one in outcome_of(name).problems:
+    for one in outcome_of(name).alerts:
         assert one.opened_at is not None
         assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
 
@@ -140,7 +140,7 @@ def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning
 
 
 @pytest.mark.parametrize("name", PACED)
-def test_the_same_facts_open_and_end_the_same_problems_at_any_pace(name: str) -> None:
+def test_the_same_facts_open_and_end_the_same_alerts_at_any_pace(name: str) -> None:
     check_paces(HISTORIES[name])
 
 
@@ -165,9 +165,9 @@ def test_many_groups_with_one_cause_have_an_alert_each_and_are_told_of_in_few_me
 
 
 def test_each_alert_about_the_health_of_a_group_is_what_is_wrong_since_when_and_the_next_step_in_two_lines() -> None:
-    problems = [one for history in CHOSEN for one in OUTCOMES[history.name].problems if one.opened_at]
-    assert {one.rule for one in problems} == set(HEALTH_RULES)
-    for one in problems:
+    alerts = [one for history in CHOSEN for one in OUTCOMES[history.name].alerts if one.opened_at]
+    assert {one.rule for one in alerts} == set(HEALTH_RULES)
+    for one in alerts:
         check_text(one)
 
 
@@ -191,8 +191,8 @@ def test_the_alert_of_a_crash_loop_is_resolved_once_the_application_has_stayed_u
     last_start = crashing.operations[-1].at
     assert fired.ended_at is not None
     assert 10 * MINUTE <= fired.ended_at - last_start <= 25 * MINUTE
-    (problem,) = outcome.problems
-    assert (problem.ended_by, problem.timeline[-1].verdict) == ("evidence", "Unknown")  # of its lag nothing is known
+    (alert,) = outcome.alerts
+    assert (alert.ended_by, alert.timeline[-1].verdict) == ("evidence", "Unknown")  # of its lag nothing is known
 
 
 # What verdicts may not say, whatever is alerted: that all is well of a group that restores, hangs or is not known

@@ -36,7 +36,7 @@ class World:
     plugin_configs: Sequence[tuple[float, bool]]
     """Whether the configuration of the brokers names a plugin for descriptions, from a time on."""
     incident_ends: Sequence[tuple[float, str]]
-    """When a person ended all open problems, and why."""
+    """When a person ended all open alerts, and why."""
     job_downtimes: Sequence[tuple[float, float]]
     """From when to when the job does not run."""
     retention: Mapping[str, float]

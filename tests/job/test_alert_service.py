@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
 from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery, Problem
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health import board
 from streaming_app.health.facts import Facts
@@ -23,10 +23,10 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.mutes import Mutes, new_mute
-from streaming_app.notify.old_problems import OLD_PROBLEMS
+from streaming_app.notify.old_alerts import OLD_ALERTS
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedProblems, HealthTable
+from streaming_app.tables.health_tables import EndedAlerts, HealthTable
 from tests.alerts.examples import make_rule
 from tests.notify.sending import Often
 from tests.support.a_job import a_job
@@ -56,16 +56,16 @@ class KeepingSink:
 
     def __init__(self, name: str = "page") -> None:
         self.name = name
-        self.sent: list[tuple[str, list[Problem]]] = []
+        self.sent: list[tuple[str, list[Alert]]] = []
         self.open = threading.Event()
         self.open.set()
         self.down = False
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         self.open.wait()
         if self.down:
             raise SinkError("down", retry=True)
-        self.sent.append((event, list(problems)))
+        self.sent.append((event, list(alerts)))
 
     def events(self) -> list[str]:
         return [event for event, _ in self.sent]
@@ -112,12 +112,12 @@ class Harness:
     def stop(self) -> None:
         self.service.end(0)
 
-    def alert(self) -> Problem:
+    def alert(self) -> Alert:
         """Return the newest alert of the table."""
         return self.stored()[-1]
 
-    def stored(self) -> list[Problem]:
-        return AlertsTable(self.path, "default").problems()
+    def stored(self) -> list[Alert]:
+        return AlertsTable(self.path, "default").alerts()
 
 
 @pytest.fixture
@@ -173,10 +173,10 @@ def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness:
 def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved: list[Sequence[Problem]] = []
+    saved: list[Sequence[Alert]] = []
     save = AlertsTable.save
 
-    def fail(_self: AlertsTable, alerts: Sequence[Problem]) -> None:
+    def fail(_self: AlertsTable, alerts: Sequence[Alert]) -> None:
         saved.append(alerts)
         raise OSError("No space left on device")
 
@@ -287,7 +287,7 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
         webhook = make_sink(type="webhook", url=machine.url)
         harness.restart(webhook, make_sink(type="apprise", name="chat", url=people.url.replace("http", "json")))
         harness.groups.snapshots = {name: down_group(name, long_ago) for name in names}
-        begun = [("alert.firing", OLD_PROBLEMS, None)]
+        begun = [("alert.firing", OLD_ALERTS, None)]
         assert told(then=1) == told(then=1) == begun
         data = machine.bodies[0]["data"]
         assert data["summary"].startswith("200 groups have had alerts since long before the job first started (200 ")
@@ -298,10 +298,10 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
         assert told(then=2) == told(then=2) == (begun := [*begun, ("alert.firing", RULE, "new")])
         open_ones = [one.alert_id for one in harness.stored() if one.state == FIRING and one.group_id in names]
         version = DeltaTable(harness.path / "alerts").version()
-        EndedProblems(harness.path, "default").end(open_ones, "planned", "me", NOW)
+        EndedAlerts(harness.path, "default").end(open_ones, "planned", "me", NOW)
         assert wait_until(lambda: sum(one.state == FIRING for one in harness.stored()) == 1)
         assert DeltaTable(harness.path / "alerts").version() == version + 1
-        assert told(then=3) == told(then=3) == [*begun, ("alert.resolved", OLD_PROBLEMS, None)]
+        assert told(then=3) == told(then=3) == [*begun, ("alert.resolved", OLD_ALERTS, None)]
         assert sum(one.state == FIRING for one in harness.stored()) == 1, "what a person ended stays so"
 
 

@@ -66,12 +66,12 @@ def test_an_alert_is_stored_while_the_store_does_not_answer_the_maintenance_of_i
         assert wait_until(is_held)
         for number in range(3):
             alerts.save([replace(ALERT, alert_id=f"{number}")])
-        assert {one.alert_id for one in alerts.problems()} == {"0", "1", "2"}
+        assert {one.alert_id for one in alerts.alerts()} == {"0", "1", "2"}
         assert service.is_running
         assert running.close() == ["maintenance"], "the job ends without it"
     assert service.join(300)
     assert lines == []
-    assert {one.alert_id for one in alerts.problems()} == {"0", "1", "2"}
+    assert {one.alert_id for one in alerts.alerts()} == {"0", "1", "2"}
 
 
 def test_a_table_that_cannot_be_maintained_is_a_line_and_is_counted_and_the_others_are_maintained(

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import Sink
 from streaming_app.notify.webhook import WebhookSink
 from tests.alerts.examples import make_alert
-from tests.notify.kept import KeptProblems
+from tests.notify.kept import KeptAlerts
 from tests.notify.sending import PATIENT, Sending
 from tests.support.receivers import HttpReceiver, Response
 from tests.support.waiting import thread_names, wait_until
@@ -29,11 +29,11 @@ class Chat:
         self.script = list(script)
         self.sent: list[list[str]] = []
 
-    def send(self, problems: Sequence[Problem], event: str) -> None:
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
         del event
         if self.script:
             raise self.script.pop(0)
-        self.sent.append(sorted(str(one.group_id) for one in problems))
+        self.sent.append(sorted(str(one.group_id) for one in alerts))
 
 
 def hook(url: str, name: str) -> Sink:
@@ -61,7 +61,7 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(
     secret = f"hunter{2}"  # in pieces, because the log contains source lines
     chat = Chat(RuntimeError(secret))
 
-    class Failing(KeptProblems):
+    class Failing(KeptAlerts):
         def note(self, *results: Any, is_over: bool) -> None:
             super().note(*results, is_over=is_over)
             if is_over:
@@ -75,12 +75,12 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(
     assert secret not in caplog.text + str(sender.lines)
 
 
-class NotReadable(KeptProblems):
+class NotReadable(KeptAlerts):
     """What is due cannot be found out this often."""
 
     failures = 3
 
-    def unsent(self) -> list[Problem]:
+    def unsent(self) -> list[Alert]:
         if self.failures:
             self.failures -= 1
             raise KeyError
@@ -134,7 +134,7 @@ def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_tha
         assert wait_until(lambda: math.isfinite(service.ends_at))
 
     monkeypatch.setattr("streaming_app.job.sender._SinkService.succeeded", succeeded)
-    chat, kept = Chat(), KeptProblems()
+    chat, kept = Chat(), KeptAlerts()
     kept.put(make_alert("chat"))
     sender = Sending(chat, kept=kept, outbox=Waiting)
     assert has_looked.wait(PATIENT)

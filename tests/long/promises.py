@@ -139,7 +139,7 @@ PROMISES = (
     Promise(
         "Old groups are watched: also one whose creation is no longer in the log.",
         "tests/relations/test_c_compacted_logs.py::"
-        "test_a_compacted_log_brings_the_same_verdicts_and_problems_as_the_whole_one",
+        "test_a_compacted_log_brings_the_same_verdicts_and_alerts_as_the_whole_one",
         "streaming_app/health/conditions.py",
         "    if facts.group.state != EMPTY or facts.successor:\n",
         "    if facts.group.state != EMPTY or facts.successor or facts.group.first_seen_at is None:\n",

@@ -183,7 +183,7 @@ def main(old: Path) -> None:
         print(next(line for line in checked.stdout.splitlines() if "tables" in line))
         step("new", "2-new")
         configuration.write_text(f"sinks: [{{type: webhook, name: hook, url: '{receiver.url}/'}}]\n")
-        print("told:", trees.until_told(receiver, "StreamsGroupsOldProblems"), flush=True)
+        print("told:", trees.until_told(receiver, "StreamsGroupsOldAlerts"), flush=True)
         ran = trees.command("old", "run", "--once", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
         print("the old job on the new tables:", ran.returncode, ran.stderr)
         shutil.rmtree(trees.warehouse)

@@ -51,7 +51,7 @@ class Told(NamedTuple):
 
 
 def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "default", tree: Path = HERE) -> Told:
-    """Compare the open problems in a warehouse, which its own tree reads, with what the histories are to bring."""
+    """Compare the open alerts in a warehouse, which its own tree reads, with what the histories are to bring."""
 
     def rows(query: str) -> list[dict[str, str]]:
         found: list[dict[str, str]] = json.loads(_run(tree, "sql", "--json", "--warehouse", str(warehouse), query))

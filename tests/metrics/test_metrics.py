@@ -200,7 +200,7 @@ def test_an_unknown_value_has_no_series(scrape: Scrape) -> None:
 
 
 @pytest.mark.slow
-def test_promtool_finds_no_problem(scrape: Scrape) -> None:
+def test_promtool_finds_no_alert(scrape: Scrape) -> None:
     command = [debian_tool("prometheus", "promtool"), "check", "metrics"]
     result = subprocess.run(command, input=scrape(), capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

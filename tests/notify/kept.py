@@ -1,23 +1,23 @@
-"""What a sender looks at: problems, and what came of each attempt to send them."""
+"""What a sender looks at: alerts, and what came of each attempt to send them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streaming_app.alerts.problem import FIRING, Delivery, Problem, ProblemKey, with_delivery
+from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery, with_delivery
 
 
-class KeptProblems:
-    """Problems that the test adds, changes and lets be sent."""
+class KeptAlerts:
+    """Alerts that the test adds, changes and lets be sent."""
 
     def __init__(self) -> None:
-        self.by_id: dict[str, Problem] = {}
+        self.by_id: dict[str, Alert] = {}
         self.results: list[tuple[str, Delivery]] = []
         """Id and delivery of each attempt."""
 
-    def put(self, *alerts: Problem) -> None:
-        """Add problems, or change them; what was sent of them before stays sent."""
+    def put(self, *alerts: Alert) -> None:
+        """Add alerts, or change them; what was sent of them before stays sent."""
         for alert in alerts:
             known = self.by_id.get(alert.alert_id)
             self.by_id[alert.alert_id] = alert
@@ -25,23 +25,23 @@ class KeptProblems:
                 self._note(alert.alert_id, delivery)
 
     @property
-    def open(self) -> dict[ProblemKey, Problem]:
+    def open(self) -> dict[AlertKey, Alert]:
         """Return those that have not ended, by their keys."""
         return {one.key: one for one in self.by_id.values() if one.ended_at is None}
 
-    def unsent(self) -> list[Problem]:
+    def unsent(self) -> list[Alert]:
         """Return all: an outbox finds which of them are not sent."""
         return list(self.by_id.values())
 
-    def firing(self) -> list[Problem]:
+    def firing(self) -> list[Alert]:
         """Return those that fire and may be sent."""
         return [one for one in self.unsent() if one.state == FIRING]
 
-    def place(self, _one: Problem) -> int:
+    def place(self, _one: Alert) -> int:
         """Return that none comes before another one."""
         return 0
 
-    def note(self, results: Iterable[tuple[Problem, Delivery]], *, is_over: bool) -> None:
+    def note(self, results: Iterable[tuple[Alert, Delivery]], *, is_over: bool) -> None:
         for one, delivery in results:
             self.results += [(one.alert_id, delivery)] if is_over else []
             self._note(one.alert_id, delivery)

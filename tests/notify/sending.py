@@ -1,4 +1,4 @@
-"""A sender as the job has one, without the engine: problems are offered by hand."""
+"""A sender as the job has one, without the engine: alerts are offered by hand."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from typing_extensions import Self
 
-from streaming_app.alerts.problem import Delivery, Problem
+from streaming_app.alerts.alert import Alert, Delivery
 from streaming_app.job.sender import Sender
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import Sink
-from tests.notify.kept import KeptProblems
+from tests.notify.kept import KeptAlerts
 from tests.support.waiting import wait_until
 
 PATIENT = 600.0
@@ -27,8 +27,8 @@ class Often(Outbox):
 class Sending(Sender):
     """It starts with these sinks, tries often, and keeps what it reports; a context manager that closes it."""
 
-    def __init__(self, *sinks: Sink, kept: KeptProblems | None = None, outbox: type[Outbox] = Often) -> None:
-        self.kept = kept or KeptProblems()
+    def __init__(self, *sinks: Sink, kept: KeptAlerts | None = None, outbox: type[Outbox] = Often) -> None:
+        self.kept = kept or KeptAlerts()
         self.lines: list[str] = []
         super().__init__([outbox(sink, self.kept) for sink in sinks], lambda: None, self.lines.append)
 
@@ -37,11 +37,11 @@ class Sending(Sender):
         """Id and delivery of each attempt."""
         return self.kept.results
 
-    def offer(self, *alerts: Problem) -> None:
+    def offer(self, *alerts: Alert) -> None:
         with self.changing():
             self.kept.put(*alerts)
 
-    def send(self, alerts: Iterable[Problem]) -> None:
+    def send(self, alerts: Iterable[Alert]) -> None:
         """Offer these, and return once everything is sent."""
         self.offer(*alerts)
         assert wait_until(lambda: not any(one.waiting for one in self.status()))

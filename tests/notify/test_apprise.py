@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.problem import CRITICAL, FIRING, INFO, RESOLVED, WARNING
+from streaming_app.alerts.alert import CRITICAL, FIRING, INFO, RESOLVED, WARNING
 from streaming_app.notify import apprise_program
 from streaming_app.notify.apprise_program import fit, make_service
 from streaming_app.notify.message import notification_id

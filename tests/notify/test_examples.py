@@ -16,7 +16,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Problem
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
 from streaming_app.config.declared import LabelsSettings, make_labels
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.apprise import AppriseSink
@@ -50,8 +50,8 @@ def config_of_test(receiver: str) -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-def problem(group_id: str | None, rule: str = "StreamsGroupDown", severity: str = "critical", **other: Any) -> Problem:
-    """Return an open problem with the labels that the page declares."""
+def alert(group_id: str | None, rule: str = "StreamsGroupDown", severity: str = "critical", **other: Any) -> Alert:
+    """Return an open alert with the labels that the page declares."""
     entries = yaml.safe_load(block("yaml", "team: payments, tier"))["labels"]
     labels = make_labels([LabelsSettings.model_validate(one) for one in entries])(group_id or "")
     opened = datetime.now(timezone.utc)
@@ -80,7 +80,7 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
 ) -> None:
     with start_alertmanager(tmp_path, config_of_test(receiver.url)) as alertmanager:
         sink = AlertmanagerSink(type="alertmanager", urls=(alertmanager.url,))
-        sink.send([problem("payments-cards"), problem("orders"), problem(None, "StreamsGroupsJobBehind")], FIRING)
+        sink.send([alert("payments-cards"), alert("orders"), alert(None, "StreamsGroupsJobBehind")], FIRING)
         assert wait_until(
             lambda: (
                 notified(receiver)
@@ -92,20 +92,20 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
             )
         ), notified(receiver)
 
-        sink.send([problem("payments-cards", "StreamsGroupDescriptionMissing", "warning")], FIRING)
+        sink.send([alert("payments-cards", "StreamsGroupDescriptionMissing", "warning")], FIRING)
         assert wait_until(lambda: len(alertmanager.alerts()) == 4)
         (inhibited,) = (one for one in alertmanager.alerts() if one["labels"]["severity"] == "warning")
         assert (inhibited["status"]["state"], len(inhibited["status"]["inhibitedBy"])) == ("suppressed", 1)
 
         silence(alertmanager.url)
-        sink.send([problem("payments-fees")], FIRING)
-        sink.send([problem("invoices")], FIRING)
+        sink.send([alert("payments-fees")], FIRING)
+        sink.send([alert("invoices")], FIRING)
         assert wait_until(lambda: ("/platform", "invoices", "firing") in notified(receiver))
         silenced = {one["labels"]["group"]: one["status"] for one in alertmanager.alerts() if "group" in one["labels"]}
         assert silenced["payments-fees"]["silencedBy"]
         assert not [one for one in notified(receiver) if one[1] == "payments-fees"]
         now = datetime.now(timezone.utc)
-        sink.send([problem("orders", resolved=True, opened_at=now, ended_at=now)], RESOLVED)
+        sink.send([alert("orders", resolved=True, opened_at=now, ended_at=now)], RESOLVED)
         assert wait_until(lambda: ("/platform", "orders", "resolved") in notified(receiver))
 
 
@@ -125,16 +125,16 @@ def test_the_receiver_of_the_page_handles_each_notification_once(tmp_path: Path)
     process = Process([sys.executable, "-u", str(program)], log)
     try:
         sink = WebhookSink(type="webhook", url=f"http://127.0.0.1:{port}")
-        assert wait_until(lambda: accepts(sink, problem("payments-cards")))
-        sink.send([problem("payments-cards")], FIRING)  # as after a crash
-        sink.send([problem("payments-cards", resolved=True)], RESOLVED)
+        assert wait_until(lambda: accepts(sink, alert("payments-cards")))
+        sink.send([alert("payments-cards")], FIRING)  # as after a crash
+        sink.send([alert("payments-cards", resolved=True)], RESOLVED)
     finally:
         process.stop()
     lines = [line for line in log.read_text("utf-8").splitlines() if line.startswith("alert.")]
     assert lines == ["alert.firing StreamsGroupDown payments-cards", "alert.resolved StreamsGroupDown payments-cards"]
 
 
-def accepts(sink: Any, one: Problem) -> bool:
+def accepts(sink: Any, one: Alert) -> bool:
     """Send a notification, and tell whether the receiver is up and took it."""
     try:
         sink.send([one], FIRING)
@@ -156,7 +156,7 @@ def test_a_mail_of_the_page_arrives_and_each_service_of_it_is_one_that_apprise_t
         url = urls["mail"].replace(
             "mailtos://USER:secret@smtp.example.com?", f"mailto://{HOST}:{server.port}?mode=insecure&"
         )
-        AppriseSink(type="apprise", url=SecretStr(url)).send([problem("payments-cards")], FIRING)
+        AppriseSink(type="apprise", url=SecretStr(url)).send([alert("payments-cards")], FIRING)
         (envelope,) = server.envelopes
     assert envelope.rcpt_tos == ["ops@example.com"]
     assert b"Subject: [FIRING] StreamsGroupDown: payments-cards (cluster prod)" in envelope.content

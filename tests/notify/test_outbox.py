@@ -15,23 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.problem import (
+from streaming_app.alerts.alert import (
     CRITICAL,
     FIRING,
     INFO,
     RESOLVED,
     WARNING,
+    Alert,
     Delivery,
-    Problem,
     is_old,
 )
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.notify.message import notification_id
-from streaming_app.notify.old_problems import OLD_PROBLEMS, as_one
+from streaming_app.notify.old_alerts import OLD_ALERTS, as_one
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert
-from tests.notify.kept import KeptProblems, Told
+from tests.notify.kept import KeptAlerts, Told
 
 START = datetime(2026, 11, 26, 3, tzinfo=timezone.utc)
 PLAIN, GROUPED, MANY, RESEND = Told("chat", 1), Told("chat"), Told("chat", 3), Told("chat", 1, 60)
@@ -48,7 +48,7 @@ class Sending:
 
     sink: Told = PLAIN
     longest_pause: float = 300
-    kept: KeptProblems = field(default_factory=KeptProblems)
+    kept: KeptAlerts = field(default_factory=KeptAlerts)
     given: list[tuple[float, str, tuple[str | None, ...]]] = field(default_factory=list)
     accepted: list[tuple[float, str, str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -61,21 +61,21 @@ class Sending:
         self.outbox = Outbox(self.sink, self.kept, self.first_started_at)
         self.outbox.longest_pause = min(self.longest_pause, self.outbox.longest_pause)
 
-    def offer(self, second: float, *alerts: Problem) -> None:
+    def offer(self, second: float, *alerts: Alert) -> None:
         self.now = second
         self.kept.put(*alerts)
-        self.outbox.wakes_at = second  # its thread looks whenever a problem changes
+        self.outbox.wakes_at = second  # its thread looks whenever an alert changes
 
     def run(self, second: float, failure: SinkError | None = None, poison: str = "", broken_by: str = "") -> None:
         """Give the sink all that is due; it accepts nothing with a failure, and never what has one of the groups."""
         self.now = second
         while sent := self.outbox.take(second):
             groups = tuple(alert.group_id for alert in sent.content)
-            self.texts += [one.summary for one in sent.content if one.rule == OLD_PROBLEMS]
+            self.texts += [one.summary for one in sent.content if one.rule == OLD_ALERTS]
             self.given.append((second, sent.event if sent.deliveries else "again", groups))
             answer = REFUSED if poison in groups else DOWN if broken_by in groups else failure
             if answer is None and sent.deliveries:
-                self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.problems)
+                self.accepted += ((second, one.rule, str(one.group_id), sent.event) for one in sent.alerts)
             line = self.outbox.answered(sent, answer, at(second), second)
             self.lines += [line] if line else []
 
@@ -89,7 +89,7 @@ class Sending:
         return [second for second, _, _ in self.given]
 
 
-def of(group_id: str, **other: Any) -> Problem:
+def of(group_id: str, **other: Any) -> Alert:
     rule = other.setdefault("rule", "not-ready")
     return make_alert("chat", alert_id=f"{rule} {group_id}", group_id=group_id, **other)
 
@@ -116,7 +116,7 @@ def test_people_get_the_alerts_of_a_rule_together_after_a_wait_and_then_at_inter
 
 
 @pytest.mark.parametrize("traits", [PLAIN, MANY, GROUPED], ids=["alone", "at once", "together"])
-def test_that_a_problem_is_over_is_sent_before_the_next_one_of_its_group_also_after_a_failure(traits: Told) -> None:
+def test_that_an_alert_is_over_is_sent_before_the_next_one_of_its_group_also_after_a_failure(traits: Told) -> None:
     sending = Sending(traits)
     sending.offer(0, of("a", resolved=True, deliveries=(*SENT, Delivery("chat", RESOLVED))))
     sending.run_until(10, DOWN)
@@ -243,7 +243,7 @@ SINKS = {"alone": PLAIN, "together": GROUPED, "at once": MANY, "again": Told("ch
 
 
 @pytest.mark.parametrize("traits", SINKS.values(), ids=SINKS)
-def test_problems_that_are_older_than_the_job_are_one_message_that_names_them_and_others_are_sent_as_usual(
+def test_open_alerts_that_are_older_than_the_job_are_one_message_that_names_them_and_others_are_sent_as_usual(
     traits: Told,
 ) -> None:
     sending = Sending(traits, first_started_at=START)
@@ -283,7 +283,7 @@ def test_what_was_one_message_ends_as_one_when_the_last_has_ended_and_what_becom
     assert [one[1:] for one in sending.given[4:]] == [(RESOLVED, ("b",))]
 
 
-def test_the_message_about_old_problems_has_the_worst_severity_and_the_labels_that_all_have() -> None:
+def test_the_message_about_old_alerts_has_the_worst_severity_and_the_labels_that_all_have() -> None:
     team, tier = {"team": "a", "tier": "gold"}, {"team": "a", "tier": "iron"}
     worst, other = of("a", **OLD, labels=team), of("b", **OLD, severity=WARNING, labels=tier)
     one = as_one([other, worst], FIRING, "chat")
@@ -291,7 +291,7 @@ def test_the_message_about_old_problems_has_the_worst_severity_and_the_labels_th
     left, ended = as_one([other], FIRING, "chat"), as_one([other], RESOLVED, "chat")
     assert left.alert_id == one.alert_id == ended.alert_id
     assert notification_id(left, FIRING, "chat") != notification_id(one, FIRING, "chat"), "it is no repetition"
-    assert left.was == ((OLD_PROBLEMS, CRITICAL),), "Alertmanager ends the alert that had it"
+    assert left.was == ((OLD_ALERTS, CRITICAL),), "Alertmanager ends the alert that had it"
     assert {severity for _, severity in ended.was} == {CRITICAL, INFO}
 
 
@@ -301,7 +301,7 @@ def test_what_the_first_pass_finds_to_wait_for_longer_than_it_looks_back_is_old(
     assert is_old(of("waits", since=earliest), first_started_at=START)
 
 
-def test_a_message_about_old_problems_that_fails_is_sent_again_with_all_and_a_restart_sends_it_not_again() -> None:
+def test_a_message_about_old_alerts_that_fails_is_sent_again_with_all_and_a_restart_sends_it_not_again() -> None:
     sending = Sending(GROUPED, first_started_at=START)
     sending.offer(0, *(of(one, **OLD) for one in "ab"))
     sending.run_until(300, DOWN)
@@ -332,7 +332,7 @@ _STEPS = st.lists(
 def test_whatever_a_sink_answers_it_accepts_each_notification_once_and_the_end_after_the_begin(
     steps: list[tuple[float, str, str, bool, SinkError | None]], traits: Told
 ) -> None:
-    sending, offered, second = Sending(traits), dict[tuple[str, str], Problem](), 0.0
+    sending, offered, second = Sending(traits), dict[tuple[str, str], Alert](), 0.0
     for pause, group, rule, resolved, answer in steps:
         second += pause
         before = offered.get((rule, group))

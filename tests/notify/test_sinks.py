@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import TypeAdapter, ValidationError
 
+from streaming_app.alerts.alert import FIRING, RESOLVED
 from streaming_app.alerts.catalog import GROUP_ID, rules
-from streaming_app.alerts.problem import FIRING, RESOLVED
 from streaming_app.cli.main import main
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.message import format_message, format_title, one_line

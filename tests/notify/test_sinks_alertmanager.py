@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Line
+from streaming_app.alerts.alert import FIRING, RESOLVED, Line
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from tests.alerts.examples import make_alert
 from tests.notify.sending import Sending

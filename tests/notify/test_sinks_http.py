@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.problem import FIRING, RESOLVED, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify import alertmanager
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError

@@ -17,11 +17,11 @@ OF_THE_PAST: Mapping[str, str] = {
     "StreamsGroupUnsolicitedDescription": "only two records one after the other show a push that nobody asked for",
     "StreamsGroupDescriptionMissing": "it expects a description of a group that had one before its newest records",
 }
-"""The rules whose evidence are records before the newest ones, each with the reason: their problems may be missing."""
+"""The rules whose evidence are records before the newest ones, each with the reason: their alerts may be missing."""
 AT_LEAST: Mapping[str, str] = {
     "StreamsGroupDescriptionFailed": "the newest record shows the status, and only an older one when it began",
 }
-"""The rules whose problems may have begun earlier than a compacted log shows."""
+"""The rules whose alerts may have begun earlier than a compacted log shows."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def _key(one: Appended) -> tuple[str, int, str]:
 def moments(history: History) -> list[float]:
     """Return when jobs begin to read: before anything goes wrong, in its middle, and shortly before it is over."""
     random, (first, last) = random_of("C", history.name), (history.watched_from, history.seconds)
-    problems = [one for one in told(OUTCOMES.of(history)) if one.rule in HEALTH_RULES]
-    ends = [one.ended_at or last for one in problems]
+    alerts = [one for one in told(OUTCOMES.of(history)) if one.rule in HEALTH_RULES]
+    ends = [one.ended_at or last for one in alerts]
     found = [min(history.begins, last) - 5 * MINUTE]
-    found += [random.uniform(problems[0].since, ends[0]), ends[-1] - 15 * MINUTE] if problems else []
-    found += [] if problems else [random.uniform(first, last)]
+    found += [random.uniform(alerts[0].since, ends[0]), ends[-1] - 15 * MINUTE] if alerts else []
+    found += [] if alerts else [random.uniform(first, last)]
     return sorted({max(first, one - one % STEP) for one in found if one <= last - 10 * MINUTE})

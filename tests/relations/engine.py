@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 A relation takes a history and makes another world of it (`tests.histories.world.Transform`), or another run: a job that
-starts later, or restarts. Then something has to hold between the two outcomes, such as: the same problems, from the
+starts later, or restarts. Then something has to hold between the two outcomes, such as: the same alerts, from the
 same time on. So no expected value is written by hand, and each history that exists finds faults of each kind.
 
 What may differ is in a list of the relation's module, by rule or by name, each with its reason.
@@ -80,7 +80,7 @@ def play(history: History, *, start: float | None = None, transform: Transform |
 
 
 def told(outcome: Outcome, *, after: float = 0.0) -> list[Told]:
-    """Return the problems that were open after a time, in the order in which they opened."""
+    """Return the alerts that were open after a time, in the order in which they opened."""
     return [one for one in outcome.fired if one.ended_at is None or one.ended_at > after]
 
 
@@ -127,7 +127,7 @@ def _verdict_at(spells: Sequence[tuple[str, float]], at: float) -> str | None:
 
 @dataclass
 class Differences:
-    """In what the problems of another world differ from those of the whole one."""
+    """In what the alerts of another world differ from those of the whole one."""
 
     same: list[tuple[Told, Told]] = field(default_factory=list)
     """Pairs of the same group and rule whose times overlap."""
@@ -142,7 +142,7 @@ class Differences:
 
 
 def differences(whole: Iterable[Told], other: Iterable[Told]) -> Differences:
-    """Compare the problems of two worlds: a problem of one is one of the other if group, rule and time match."""
+    """Compare the alerts of two worlds: an alert of one is one of the other if group, rule and time match."""
     found, left = Differences(), list(other)
     for one in whole:
         matching = [it for it in left if it.what == one.what and _overlap(it, one)]

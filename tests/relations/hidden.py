@@ -1,7 +1,7 @@
 """Relation H: a part of what the brokers know is hidden, or they do not answer.
 
-What is known stays as it was or becomes unknown: no group gets better, no problem ends earlier, and where the rest of a
-group is known, none opens that the whole world does not have. Groups of which nothing is hidden have the same problems
+What is known stays as it was or becomes unknown: no group gets better, no alert ends earlier, and where the rest of a
+group is known, none opens that the whole world does not have. Groups of which nothing is hidden have the same alerts
 and verdicts, to the second.
 """
 
@@ -217,19 +217,19 @@ def _is_better(first: _Verdicts, second: _Verdicts, at: float, *, may_be_well: b
     return f"{found} although a part is hidden" if found in {IDLE, OK} and not may_be_well else None
 
 
-def _is_in_a_longer_one(one: Told, problems: Collection[Told]) -> bool:
-    """Return whether the other world has a problem of another rule that is as long.
+def _is_in_a_longer_one(one: Told, alerts: Collection[Told]) -> bool:
+    """Return whether the other world has an alert of another rule that is as long.
 
-    Where parts are hidden, a problem may not end and become worse; and in the whole world a worse one covers a milder.
+    Where parts are hidden, an alert may not end and become worse; and in the whole world a worse one covers a milder.
     """
     return any(
         it.group_id == one.group_id and it.opened_at <= one.opened_at and (it.ended_at or inf) >= (one.ended_at or inf)
-        for it in problems
+        for it in alerts
     )
 
 
-def _of_groups(problems: Collection[Told]) -> list[Told]:
-    return [one for one in problems if one.group_id is not None]
+def _of_groups(alerts: Collection[Told]) -> list[Told]:
+    return [one for one in alerts if one.group_id is not None]
 
 
 def _at(found: _Verdicts, at: float) -> str:

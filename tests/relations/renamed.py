@@ -1,6 +1,6 @@
 """Relation N: groups have other names and another order, in the configuration, too; batches have other sizes.
 
-Rows, verdicts, problems, labels and messages are the same, up to names, `source_partition` and offsets.
+Rows, verdicts, alerts, labels and messages are the same, up to names, `source_partition` and offsets.
 """
 
 from __future__ import annotations

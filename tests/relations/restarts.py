@@ -1,7 +1,7 @@
 """Relation S: the job is killed and starts again, or is away for minutes, hours or days, at any moment.
 
-A restart changes nothing: the same problems open and end at the same times, and are since the same time. After an
-absence the problems are those of a job that was not away: what is open then is open, since the same time, or since a
+A restart changes nothing: the same alerts open and end at the same times, and are since the same time. After an
+absence the alerts are those of a job that was not away: what is open then is open, since the same time, or since a
 later one that the text calls "at least". What ended meanwhile is told as opened and ended, or not at all; nothing is
 told twice.
 
@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
-from streaming_app.alerts.problems import AGAIN
+from streaming_app.alerts.open_alerts import AGAIN
 from streaming_app.health.verdict import BEHIND, GOOD, RESTORING
 from tests.histories.bed import STEP, Moment, Outcome, Told, each, seconds
 from tests.histories.history import DAY, HOUR, MINUTE, History
@@ -40,13 +40,13 @@ _LATER = ("since at least", "does not stay up", "members left after less than", 
 
 
 class _Exception(NamedTuple):
-    """Problems that may differ, because only the run knows that saw it."""
+    """Alerts that may differ, because only the run knows that saw it."""
 
     reason: str
     texts: Sequence[str]
-    """It holds for problems of groups of which a verdict says one of these."""
+    """It holds for alerts of groups of which a verdict says one of these."""
     fields: Sequence[str] = ()
-    """The fields that may differ; none: everything, also whether there is such a problem."""
+    """The fields that may differ; none: everything, also whether there is such an alert."""
     only: Sequence[str] = ("",)
     """Parts of the names of the disturbances for which it holds."""
 
@@ -239,7 +239,7 @@ _FIELDS = ("severity", "opened_at", "ended_at", "ended_by", "since")
 
 
 def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> dict[str, Any]:
-    """Return what differs between a problem and the same one of the other run, although it may not."""
+    """Return what differs between an alert and the same one of the other run, although it may not."""
     found = {}
     for name in sorted(names):
         before, after = getattr(first, name), getattr(second, name)
@@ -269,7 +269,7 @@ def is_within(times: tuple[float, float] | None, at: float | None) -> bool:
 
 
 def _is_well(group_id: str | None, whole: Outcome, at: float) -> bool:
-    """Return whether a group is well at a time; its problem may stay for a while, if it comes again and again."""
+    """Return whether a group is well at a time; its alert may stay for a while, if it comes again and again."""
     spells = [verdict for verdict, since in verdicts(whole).get(group_id or "", ()) if since <= at]
     return bool(spells) and spells[-1] in GOOD
 
@@ -321,7 +321,7 @@ def _lines(one: Told) -> int:
 
 
 def _may_differ(outcomes: Sequence[Outcome], one: Disturbance) -> Callable[[Told], set[str | None]]:
-    """Return a function that gives the fields of a problem that may differ; None: everything may."""
+    """Return a function that gives the fields of an alert that may differ; None: everything may."""
     texts: dict[str, set[int]] = {}
     for change in (change for outcome in outcomes for change in outcome.changes):
         of_group = texts.setdefault(change.group_id, set())
@@ -341,12 +341,12 @@ def _may_differ(outcomes: Sequence[Outcome], one: Disturbance) -> Callable[[Told
 
 
 def two_times(outcome: Outcome) -> Iterator[str]:
-    """Yield the groups with an open problem whose verdict holds since another time than the problem says."""
+    """Yield the groups with an open alert whose verdict holds since another time than the alert says."""
     verdicts = {change.group_id: change.verdict for change in outcome.changes}
-    restoring = {change.group_id for change in outcome.changes if change.verdict.verdict == RESTORING}  # no problem
-    for one in outcome.problems:
+    restoring = {change.group_id for change in outcome.changes if change.verdict.verdict == RESTORING}  # no alert
+    for one in outcome.alerts:
         is_open = one.opened_at and one.ended_at is None and one.group_id not in restoring
         if is_open and len({line.verdict for line in one.timeline}) == 1:
             since = verdicts[one.group_id or ""].since
             if since != one.since:
-                yield f"{one.group_id}: the verdict says since {seconds(since)}, the problem {seconds(one.since)}"
+                yield f"{one.group_id}: the verdict says since {seconds(since)}, the alert {seconds(one.since)}"

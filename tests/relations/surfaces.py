@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from streaming_app.alerts.problem import Problem, severity_rank
+from streaming_app.alerts.alert import Alert, severity_rank
 from streaming_app.cli.main import main
 from streaming_app.health.verdict import Verdict
 from streaming_app.tables.alerts_table import AlertsTable
@@ -41,11 +41,11 @@ class Said(NamedTuple):
     alert_severity: str | None
 
 
-def write(warehouse: Path, verdicts: Mapping[str, Verdict], problems: Iterable[Problem]) -> None:
-    """Write groups, their verdicts and their problems."""
+def write(warehouse: Path, verdicts: Mapping[str, Verdict], alerts: Iterable[Alert]) -> None:
+    """Write groups, their verdicts and their alerts."""
     append(warehouse, "groups", *(group_row(one) for one in verdicts))
     HealthTable(warehouse, CLUSTER).append([HealthRow(one, verdict, verdict.at) for one, verdict in verdicts.items()])
-    AlertsTable(warehouse, CLUSTER).save(problems)
+    AlertsTable(warehouse, CLUSTER).save(alerts)
 
 
 def ask(warehouse: Path, *arguments: str) -> Any:
@@ -55,10 +55,10 @@ def ask(warehouse: Path, *arguments: str) -> Any:
     return json.loads(ran.stdout)
 
 
-def expected(verdicts: Mapping[str, Verdict], problems: Iterable[Problem]) -> dict[str, Said]:
+def expected(verdicts: Mapping[str, Verdict], alerts: Iterable[Alert]) -> dict[str, Said]:
     """Return what every surface has to say."""
     worst: dict[str | None, str] = {}
-    for one in problems:
+    for one in alerts:
         worst[one.group_id] = min(worst.get(one.group_id, one.severity), one.severity, key=severity_rank)
     return {
         group_id: Said(one.verdict, one.severity, _iso(one.since), worst.get(group_id))
@@ -112,9 +112,9 @@ SURFACES: Mapping[str, Callable[[Path, datetime], Mapping[str, Said]]] = {
 }
 
 
-def check(warehouse: Path, verdicts: Mapping[str, Verdict], problems: list[Problem], now: datetime) -> None:
-    """Assert that every surface says what the verdicts and problems are, and `alerts` which problems are open."""
-    should = expected(verdicts, problems)
+def check(warehouse: Path, verdicts: Mapping[str, Verdict], alerts: list[Alert], now: datetime) -> None:
+    """Assert that every surface says what the verdicts and alerts are, and `alerts` which alerts are open."""
+    should = expected(verdicts, alerts)
     for name, surface in SURFACES.items():
         said = surface(warehouse, now)
         assert said.keys() == should.keys(), name
@@ -126,7 +126,7 @@ def check(warehouse: Path, verdicts: Mapping[str, Verdict], problems: list[Probl
             assert not wrong, (name, group_id, wrong, now)
             assert one.alert_severity == of_page.alert_severity or name in {"list", "why"}, (name, group_id)
     found = {(one["group_id"], one["rule"], one["severity"], one["since"]) for one in ask(warehouse, "alerts")}
-    assert found == {(one.group_id, one.rule, one.severity, _iso(one.since)) for one in problems}, now
+    assert found == {(one.group_id, one.rule, one.severity, _iso(one.since)) for one in alerts}, now
 
 
 def _iso(time: datetime) -> str:

@@ -62,7 +62,7 @@ _STALLED = "StreamsGroupStalled"
 
 
 @pytest.mark.parametrize("history", a_tenth("C"), ids=name_of)
-def test_a_compacted_log_brings_the_same_verdicts_and_problems_as_the_whole_one(history: History) -> None:
+def test_a_compacted_log_brings_the_same_verdicts_and_alerts_as_the_whole_one(history: History) -> None:
     check(history)
 
 
@@ -72,13 +72,13 @@ def check(history: History) -> None:
         whole = play(history, start=start)
         for compaction in COMPACTIONS:
             other = play(history, start=start, transform=partial(compaction.at, start))
-            found = wrong_problems(history, whole, other, start)
+            found = wrong_alerts(history, whole, other, start)
             found += [*wrong_verdicts(history, whole, other, start), *wrong_rows(whole, other)]
             assert not found, (history.name, start, compaction.name, found)
 
 
-def wrong_problems(history: History, whole: Outcome, other: Outcome, start: float) -> list[object]:
-    """Return what differs between the problems although it may not."""
+def wrong_alerts(history: History, whole: Outcome, other: Outcome, start: float) -> list[object]:
+    """Return what differs between the alerts although it may not."""
     if excepted(history, EXCEPTIONS):
         return []
     found = differences(told(whole, after=start), told(other, after=start))
@@ -99,7 +99,7 @@ def wrong_problems(history: History, whole: Outcome, other: Outcome, start: floa
 
 
 def is_past(one: Told, start: float) -> bool:
-    """Return whether a problem may be missing or late, because its evidence are records before the start."""
+    """Return whether an alert may be missing or late, because its evidence are records before the start."""
     return one.rule in OF_THE_PAST or (one.since < start and any(text in one.why for text in COUNTED))
 
 

@@ -1,4 +1,4 @@
-"""The brokers' clocks are ten minutes ahead of the job's, or behind: problems, times and what is pending stay."""
+"""The brokers' clocks are ten minutes ahead of the job's, or behind: alerts, times and what is pending stay."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TOLERANCE = 2 * STEP
 """Seconds: a record of a wrong clock counts as of when the job read it."""
 _PASS = 30.0 + _TOLERANCE
 """Seconds: a commit by a clock that is behind seems to be older than the members; the commit before the next pass ends
-the problem."""
+the alert."""
 
 
 def check_clocks(history: History) -> None:
-    """Assert that wrong clocks of all brokers change no problem, nor when a pending verdict is due."""
+    """Assert that wrong clocks of all brokers change no alert, nor when a pending verdict is due."""
     if excepted(history, EXCEPTIONS):
         return
     whole = OUTCOMES.of(history)
@@ -64,7 +64,7 @@ def pending(outcome: Outcome) -> Iterator[tuple[tuple[str, str], float]]:
 
 
 @pytest.mark.parametrize("history", random_of("clocks").sample(HISTORIES, len(HISTORIES) // 10), ids=name_of)
-def test_clocks_of_brokers_that_are_wrong_by_ten_minutes_change_no_problem_and_nothing_pending(
+def test_clocks_of_brokers_that_are_wrong_by_ten_minutes_change_no_alert_and_nothing_pending(
     history: History,
 ) -> None:
     check_clocks(history)

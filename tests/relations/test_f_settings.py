@@ -1,9 +1,9 @@
-"""Relation F: whatever the settings of the rules are, all surfaces have the same problems with the same severities.
+"""Relation F: whatever the settings of the rules are, all surfaces have the same alerts with the same severities.
 
 A history is played with the default settings, and with others. Groups, times and texts of the verdicts stay. At each
-change, the metrics have the open problems with the severity of the table `alerts`, the rules for Prometheus fire for
+change, the metrics have the open alerts with the severity of the table `alerts`, the rules for Prometheus fire for
 those that are not muted, the messages have the same, and the rules of 0.3.0, which read the verdicts, fire for no group
-without an open problem.
+without an open alert.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pytest
 import yaml
 
 from deploy.generate.prometheus import NAME
+from streaming_app.alerts.alert import FIRING, Alert
 from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
-from streaming_app.alerts.problem import FIRING, Problem
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.collector import make_registry
@@ -57,20 +57,20 @@ HISTORIES = a_tenth("F")[::3]
 def test_every_surface_says_the_same_whatever_the_settings_are(
     name: str, tmp_path: Path, create_warehouse: Callable[[Path], Path]
 ) -> None:
-    """Metrics, rules and messages at each change; the surfaces that read tables at the last one with open problems."""
+    """Metrics, rules and messages at each change; the surfaces that read tables at the last one with open alerts."""
     seen = 0
     for number, history in enumerate(HISTORIES):
         outcome = _play(number, name)
         if name != "later":  # severities change neither verdicts nor their times
             assert _verdicts(outcome) == _verdicts(_play(number, "default")), history.name
-        for at, verdicts, problems in _instants(outcome):
-            _check_instant(verdicts, problems, at)
-            seen += len(problems)
+        for at, verdicts, alerts in _instants(outcome):
+            _check_instant(verdicts, alerts, at)
+            seen += len(alerts)
         instants = list(_instants(outcome))
-        at, verdicts, problems = next((one for one in reversed(instants) if one[2]), instants[-1])
+        at, verdicts, alerts = next((one for one in reversed(instants) if one[2]), instants[-1])
         warehouse = create_warehouse(tmp_path / str(number))
-        surfaces.write(warehouse, verdicts, problems)
-        surfaces.check(warehouse, verdicts, problems, at)
+        surfaces.write(warehouse, verdicts, alerts)
+        surfaces.check(warehouse, verdicts, alerts, at)
     assert bool(seen) is (name != "ignored")
 
 
@@ -91,38 +91,38 @@ def _verdicts(outcome: Outcome) -> list[tuple[object, ...]]:
     return [one for of_group in found.values() for one in of_group]
 
 
-def _instants(outcome: Outcome) -> Iterator[tuple[datetime, Mapping[str, Verdict], list[Problem]]]:
-    """Yield for each change of a verdict or problem: when, the verdicts, and the open problems as they were then."""
-    lines = {line.at for one in outcome.all_problems for line in one.timeline}
+def _instants(outcome: Outcome) -> Iterator[tuple[datetime, Mapping[str, Verdict], list[Alert]]]:
+    """Yield for each change of a verdict or alert: when, the verdicts, and the open alerts as they were then."""
+    lines = {line.at for one in outcome.all_alerts for line in one.timeline}
     verdicts: dict[str, Verdict] = {}
     changes = sorted(outcome.changes, key=lambda one: one.at)
     for at in sorted({*lines, *(one.at for one in changes)}):
         while changes and changes[0].at <= at:
             change = changes.pop(0)
             verdicts[change.group_id] = change.verdict
-        yield at, dict(verdicts), [then for one in outcome.all_problems if (then := _as_of(one, at))]
+        yield at, dict(verdicts), [then for one in outcome.all_alerts if (then := _as_of(one, at))]
 
 
-def _as_of(one: Problem, at: datetime) -> Problem | None:
-    """Return an open problem as it was at a time; None if it was not open."""
+def _as_of(one: Alert, at: datetime) -> Alert | None:
+    """Return an open alert as it was at a time; None if it was not open."""
     lines = [line for line in one.timeline if line.at <= at]
     if not lines or (one.ended_at is not None and one.ended_at <= at):
         return None
     return replace(one, rule=lines[-1].rule, severity=lines[-1].severity, ended_at=None, ended_by=None)
 
 
-def _check_instant(verdicts: Mapping[str, Verdict], problems: list[Problem], at: datetime) -> None:
-    muted = {one.alert_id for one in problems[::2]}
+def _check_instant(verdicts: Mapping[str, Verdict], alerts: list[Alert], at: datetime) -> None:
+    muted = {one.alert_id for one in alerts[::2]}
     health = busy_health()
     groups = {group_id: group(group_id) for group_id in verdicts}
     scrape = JobScrape(
-        "prod", groups, health.status, health.totals, problems, lambda one: one.alert_id in muted, verdicts=verdicts
+        "prod", groups, health.status, health.totals, alerts, lambda one: one.alert_id in muted, verdicts=verdicts
     )
     families = {one.name: one.samples for one in make_registry(lambda: scrape, MetricsSettings()).collect()}
     alerts = [one.labels for one in families["streams_group_alert"]]
-    is_open = {(one.group_id or "", one.rule, one.severity) for one in problems}
+    is_open = {(one.group_id or "", one.rule, one.severity) for one in alerts}
     assert {(one["group"], one["rule"], one["severity"]) for one in alerts} == is_open
-    sent = {(one.group_id or "", one.rule, one.severity) for one in problems if one.alert_id not in muted}
+    sent = {(one.group_id or "", one.rule, one.severity) for one in alerts if one.alert_id not in muted}
     fires = {
         (one["group"], rule, one["severity"])
         for rule in RULES
@@ -132,7 +132,7 @@ def _check_instant(verdicts: Mapping[str, Verdict], problems: list[Problem], at:
     assert fires == sent
     samples = families["streams_group_alert_since_timestamp_seconds"]
     since = {(one.labels["group"], one.labels["rule"]): one.value for one in samples}
-    for one in problems:
+    for one in alerts:
         data = payload(one, FIRING, {})["data"]
         assert (data["rule"], data["severity"]) == (one.rule, one.severity)
         assert data["pending_since"] == utc_iso(
@@ -141,7 +141,7 @@ def _check_instant(verdicts: Mapping[str, Verdict], problems: list[Problem], at:
     for labels in (one.labels for one in families["streams_group_health"]):  # what the rules of 0.3.0 read
         rule = RULE_OF_VERDICT.get(labels["verdict"])
         if rule and labels["severity"] != "none":
-            assert any(one.group_id == labels["group"] for one in problems), (at, labels)
+            assert any(one.group_id == labels["group"] for one in alerts), (at, labels)
 
 
 def test_the_rules_of_prometheus_read_the_open_alerts_of_each_rule_of_the_catalogue() -> None:

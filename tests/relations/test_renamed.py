@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.config.declared import LabelsSettings, make_labels
 from tests.histories.bed import Outcome
 from tests.histories.history import History
@@ -47,13 +47,13 @@ def check_renamed(history: History) -> None:
 
 
 def _declared(names: Names) -> dict[str, Any]:
-    """Return labels by pattern, and mute the problems of some groups."""
+    """Return labels by pattern, and mute the alerts of some groups."""
     first, others = ("app|blue|.*[0-4]", "green|.*[5-9]")
     teams = {"one": first, "other": others}
     entries = [{"groups": renamed_pattern(pattern, names), "team": team} for team, pattern in teams.items()]
     muted = re.compile(renamed_pattern(others, names))
 
-    def is_muted(one: Problem) -> bool:
+    def is_muted(one: Alert) -> bool:
         return one.group_id is not None and bool(muted.fullmatch(one.group_id))
 
     labels_of = make_labels([LabelsSettings.model_validate(one) for one in entries])
@@ -66,16 +66,15 @@ def _told(outcome: Outcome, back: Names) -> list[Any]:
             text = text.replace(new, old)
         return text
 
-    problems = [
+    alerts = [
         one._replace(group_id=back.get(one.group_id or "", one.group_id), why=with_old_names(one.why))
         for one in told(outcome)
     ]
     labels = [
-        (back.get(one.group_id or "", one.group_id), one.rule, sorted(one.labels.items()))
-        for one in outcome.all_problems
+        (back.get(one.group_id or "", one.group_id), one.rule, sorted(one.labels.items())) for one in outcome.all_alerts
     ]
     messages = [(at, event, len(which)) for at, event, which in outcome.notifications]
-    return [sorted(problems, key=str), sorted(labels, key=str), messages]
+    return [sorted(alerts, key=str), sorted(labels, key=str), messages]
 
 
 def check_rows(name: str, log: list[RawRecord], *, seeds: int = 1) -> None:

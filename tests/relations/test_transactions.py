@@ -17,7 +17,7 @@ _BEGAN = 2 * HOUR
 
 
 @pytest.mark.parametrize("history", [one for one in a_tenth("T") if writes_plain_records(one)], ids=name_of)
-def test_transactions_bring_no_problem_but_of_one_that_is_open_for_too_long_and_take_none_away(
+def test_transactions_bring_no_alert_but_of_one_that_is_open_for_too_long_and_take_none_away(
     history: History,
 ) -> None:
     check_transactions(history)
@@ -34,7 +34,7 @@ def test_a_transaction_that_nobody_ends_is_one_critical_alert_after_its_limit_an
     assert _BEGAN + 20 * 60 <= found.opened_at <= _BEGAN + 22 * 60
     assert found.ended_at is not None
     assert found.ended_at - (_BEGAN + LONG) <= 120
-    assert outcome.problems[0].cause == "open_transaction"
+    assert outcome.alerts[0].cause == "open_transaction"
     assert "12 partitions held by an open transaction since 2026-03-02 02:00:" in found.why
 
 

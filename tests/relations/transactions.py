@@ -125,14 +125,14 @@ def transactions_of(history: History) -> Transactions:
 
 
 def check_transactions(history: History) -> None:
-    """Assert that transactions bring no problem but those of one that is open for too long, and take none away."""
+    """Assert that transactions bring no alert but those of one that is open for too long, and take none away."""
     how = transactions_of(history)
     if how.reads_uncommitted:
         how = replace(how, is_past=True)  # what lies behind a commit there cannot be read while a transaction is open
     outcome = play(history, transform=how)
     found = differences(told(OUTCOMES.of(history)), told(outcome))
     began, ended = how.holds[0] if how.holds else (0.0, 0.0)
-    held = [(one.group_id, seconds(one.opened_at)) for one in outcome.problems if one.cause and one.opened_at]
+    held = [(one.group_id, seconds(one.opened_at)) for one in outcome.alerts if one.cause and one.opened_at]
     held = [one for one in held if began + _LIMIT <= one[1] <= ended]
     if how.reads_uncommitted or ended - began < _LIMIT:
         assert held == [], how

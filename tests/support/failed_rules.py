@@ -12,7 +12,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from streaming_app.alerts import evaluate as evaluation
-from streaming_app.alerts.problem import Finding
+from streaming_app.alerts.alert import Holds
 
 
 class FailedRule(NamedTuple):
@@ -27,7 +27,7 @@ def note_failed_rules() -> Iterator[list[FailedRule]]:
     failed: list[FailedRule] = []
     report = evaluation.rule_failed  # type: ignore[attr-defined] # imported there, or replaced by an outer block
 
-    def noted(group_id: str, rule: str, error: Exception) -> Finding:
+    def noted(group_id: str, rule: str, error: Exception) -> Holds:
         failed.append(FailedRule(rule, group_id))
         return report(group_id, rule, error)
 

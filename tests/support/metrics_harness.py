@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from streaming_app.alerts.problem import FIRING, PENDING, Problem
+from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
@@ -65,7 +65,7 @@ def busy_health(behind: int = 0) -> JobState:
     return health
 
 
-def alert(rule: str, state: str, group_id: str | None = None) -> Problem:
+def alert(rule: str, state: str, group_id: str | None = None) -> Alert:
     return make_alert(rule=rule, group_id=group_id, opened_at=SINCE if state == FIRING else None)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the tables for tests: by default, values are those of a group without problems."""
+"""Rows of the tables for tests: by default, values are those of a group without alerts."""
 
 from __future__ import annotations
 

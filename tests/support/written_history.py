@@ -115,14 +115,14 @@ class WrittenHistory:
     @property
     def bad(self) -> frozenset[str]:
         """The groups that exist, are Down or Stalled when it ends, and of which somebody was told."""
-        open_groups = {one.group_id for one in self.outcome.problems if one.opened_at and not one.ended_at}
+        open_groups = {one.group_id for one in self.outcome.alerts if one.opened_at and not one.ended_at}
         bad = {one for one, verdict in self._verdicts.items() if verdict in {DOWN, STALLED}} & open_groups
         return self._existing(one for one in bad if one)
 
     @property
     def well(self) -> frozenset[str]:
-        """The groups that exist, and have no problem when it ends."""
-        open_groups = {one.group_id for one in self.outcome.problems if not one.ended_at}
+        """The groups that exist, and have no alert when it ends."""
+        open_groups = {one.group_id for one in self.outcome.alerts if not one.ended_at}
         return self._existing(one for one in self._verdicts if one not in open_groups)
 
     def _existing(self, group_ids: Iterable[str]) -> frozenset[str]:
@@ -236,7 +236,7 @@ def writable(histories: Iterable[History], ended_at: float) -> list[WrittenHisto
             continue
         written = WrittenHistory(f"h{number}", at_rest(history), ended_at)
         is_small = len(written.simulation.log) <= _MOST_RECORDS
-        if is_small and (written.bad if history.rules else not any(one.opened_at for one in written.outcome.problems)):
+        if is_small and (written.bad if history.rules else not any(one.opened_at for one in written.outcome.alerts)):
             found.append(written)
     return found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from streaming_app.alerts.problem import FIRING, Delivery, Line
+from streaming_app.alerts.alert import FIRING, Delivery, Line
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
@@ -28,7 +28,7 @@ def test_alerts_are_read_as_they_were_saved(empty_warehouse: Path) -> None:
     )
     about_the_job = replace(PENDING_ONE, alert_id="job", group_id=None)
     AlertsTable(empty_warehouse, "default").save([fired, about_the_job])
-    assert AlertsTable(empty_warehouse, "default").problems() == [about_the_job, fired]
+    assert AlertsTable(empty_warehouse, "default").alerts() == [about_the_job, fired]
 
 
 def test_an_alert_replaces_its_former_row_and_removed_alerts_are_deleted(empty_warehouse: Path) -> None:
@@ -39,15 +39,15 @@ def test_an_alert_replaces_its_former_row_and_removed_alerts_are_deleted(empty_w
     forgotten = replace(other, ended_at=NOW)
     store.save([fired, forgotten])
     store.save([fired, forgotten])  # as if the response to the commit was lost
-    assert store.problems() == [fired]
+    assert store.alerts() == [fired]
 
 
 def test_clusters_that_share_a_warehouse_are_separate(empty_warehouse: Path) -> None:
     AlertsTable(empty_warehouse, "default").save([PENDING_ONE])
     other = AlertsTable(empty_warehouse, "other")
     other.save([replace(PENDING_ONE, ended_at=NOW)])
-    assert other.problems() == []
-    assert AlertsTable(empty_warehouse, "default").problems() == [PENDING_ONE]
+    assert other.alerts() == []
+    assert AlertsTable(empty_warehouse, "default").alerts() == [PENDING_ONE]
 
 
 def test_maintenance_deletes_alerts_that_ended_before_the_retention(tmp_path: Path) -> None:
@@ -59,4 +59,4 @@ def test_maintenance_deletes_alerts_that_ended_before_the_retention(tmp_path: Pa
         store.save([alert])
     assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.ended_at")
     MaintainedTable(RustTable(Location.of(tmp_path / "alerts"), "default"), 7).maintain()
-    assert {alert.group_id for alert in store.problems()} == {"it's", "new"}
+    assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}

@@ -1,4 +1,4 @@
-"""The tables of verdicts: what is stored is read again, and who ends a problem is heard."""
+"""The tables of verdicts: what is stored is read again, and who ends an alert is heard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, OK, Verdict, pending_evidence
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.expiry import delete_expired
-from streaming_app.tables.health_tables import HISTORY, EndedProblems, HealthRow, HealthTable
+from streaming_app.tables.health_tables import HISTORY, EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
@@ -73,7 +73,7 @@ def test_a_row_is_written_once_whatever_became_of_the_write(
 def test_the_newest_verdict_of_a_group_does_not_expire_and_its_end_does(
     tmp_path: Path, create_warehouse: Callable[[Path], Path]
 ) -> None:
-    """Kept, too, if the row of the group has expired: its problem lasts. `groups` is empty here."""
+    """Kept, too, if the row of the group has expired: its alert lasts. `groups` is empty here."""
     path, days = Location.of(create_warehouse(tmp_path)), 30.0
     table, own = HealthTable(path, "prod"), RustTable(path / HISTORY, "prod")
     verdicts = [Verdict(DOWN, at, at, "no members") for at in (NOW - timedelta(days=day) for day in (99, 98))]
@@ -97,10 +97,10 @@ def test_the_alert_about_a_verdict_is_the_open_one(tmp_path: Path, create_wareho
     assert found(alert_id="open", rule="StreamsGroupDown", opened_at=NOW, ended_at=NOW) is None
 
 
-def test_who_ends_a_problem_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
-    ended = EndedProblems(tmp_path, "prod")
+def test_who_ends_an_alert_is_heard_once_and_a_damaged_file_is_not(tmp_path: Path) -> None:
+    ended = EndedAlerts(tmp_path, "prod")
     assert ended.reasons() == {}
     ended.end(["abc"], "retired", "somebody", NOW)
     ended.end(["d", "e"], "planned", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
-    assert EndedProblems(tmp_path, "prod").reasons() == {"abc": "retired", "d": "planned", "e": "planned"}
+    assert EndedAlerts(tmp_path, "prod").reasons() == {"abc": "retired", "d": "planned", "e": "planned"}

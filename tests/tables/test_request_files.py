@@ -9,18 +9,18 @@ import pytest
 
 from streaming_app.notify.mutes import Mutes
 from streaming_app.tables import request_files
-from streaming_app.tables.health_tables import EndedProblems
+from streaming_app.tables.health_tables import EndedAlerts
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
 
 READERS = [
     lambda location: Mutes(location, "prod").refresh,
-    lambda location: EndedProblems(location, "prod").reasons,
+    lambda location: EndedAlerts(location, "prod").reasons,
     lambda location: ReleaseRequests(location, "prod").group_ids,
 ]
 
 
-@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "ended problems", "releases"])
+@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "ended alerts", "releases"])
 def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
     monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.queries.history import group_at, parse_tasks, task_spells
@@ -100,7 +100,7 @@ def test_a_task_of_an_earlier_topology_is_not_one_that_nobody_had() -> None:
 # --- Alerts, mutes, deployments ---------------------------------------------------------------------------------------
 
 
-def alert(begin: float, end: float | None) -> Problem:
+def alert(begin: float, end: float | None) -> Alert:
     opened = at(begin)
     return make_alert(severity="critical", since=opened, opened_at=opened, ended_at=None if end is None else at(end))
 

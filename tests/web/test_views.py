@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import URL, QueryParams
 
-from streaming_app.alerts.problem import Problem
+from streaming_app.alerts.alert import Alert
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OFF, OK, RESTORING, STALLED
 from streaming_app.queries.lag import Lag
 from streaming_app.queries.pipelines import Pipelines, Read
@@ -41,7 +41,7 @@ def summary(group_id: str, state: str | None = "Stable", **columns: Any) -> Row:
     return {**NOTHING_KNOWN, **values, "group_id": group_id, **columns}
 
 
-def alert(severity: str) -> Problem:
+def alert(severity: str) -> Alert:
     return make_alert(severity=severity, group_id="g", since=NOW, opened_at=NOW)
 
 

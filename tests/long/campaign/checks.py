@@ -42,29 +42,29 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _READ = {*RECORD_TYPES, CLASSIC_GROUP, UNKNOWN_TYPE}
 
 
-class Finding(NamedTuple):
+class Holds(NamedTuple):
     """Something that must not be."""
 
     kind: str
     text: str
 
 
-def check(bed: Bed) -> list[Finding]:
-    findings = [*(Finding(PROMISE, text) for text in bed.broken), *_doubles(bed)]
+def check(bed: Bed) -> list[Holds]:
+    findings = [*(Holds(PROMISE, text) for text in bed.broken), *_doubles(bed)]
     if isinstance(bed, FaultBed):
         findings += _check_all(bed)
     if isinstance(bed, ClusterBed):
         findings += _compare_lag(bed)
     if isinstance(bed, AttackBed):
-        findings += [Finding(DIFFERENCE, text) for text in bed.compare_honest_groups()]
-    return [Finding(kind, text[:_SHOWN]) for kind, text in findings]
+        findings += [Holds(DIFFERENCE, text) for text in bed.compare_honest_groups()]
+    return [Holds(kind, text[:_SHOWN]) for kind, text in findings]
 
 
-def _check_all(bed: FaultBed) -> Iterator[Finding]:
+def _check_all(bed: FaultBed) -> Iterator[Holds]:
     """Compare all tables with the brokers and with the log."""
     yield from _verify(bed)
     # The job would have replaced the rows before they are compared here.
-    yield from (Finding(DIFFERENCE, line) for line in bed.new_self_check_lines())
+    yield from (Holds(DIFFERENCE, line) for line in bed.new_self_check_lines())
     log = _read_log(bed)
     yield from _losses(bed, log)
     yield from _compare_offsets(bed, log)
@@ -86,7 +86,7 @@ def _read_log(bed: FaultBed) -> list[RawRecord]:
     return log
 
 
-def _verify(bed: FaultBed) -> list[Finding]:
+def _verify(bed: FaultBed) -> list[Holds]:
     """Compare the rows with the brokers, as the command does."""
     found: list[str] = []
     for _ in range(_ATTEMPTS):
@@ -100,17 +100,17 @@ def _verify(bed: FaultBed) -> list[Finding]:
         found = [*map(str, report.differences), *map(str, report.not_compared)]
         if not found:
             break
-    return [Finding(DIFFERENCE, f"verify: {text}") for text in found]
+    return [Holds(DIFFERENCE, f"verify: {text}") for text in found]
 
 
-def _doubles(bed: Bed) -> Iterator[Finding]:
+def _doubles(bed: Bed) -> Iterator[Holds]:
     for definition in tables():
         key = ", ".join(f'"{name}"' for name in definition.key)
         sql = f"SELECT {key}, count(*) AS n FROM {definition.name} GROUP BY {key} HAVING count(*) > 1"
-        yield from (Finding(DOUBLE, f"{definition.name}: {row}") for row in bed.rows(sql))
+        yield from (Holds(DOUBLE, f"{definition.name}: {row}") for row in bed.rows(sql))
 
 
-def _losses(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
+def _losses(bed: Bed, log: list[RawRecord]) -> Iterator[Holds]:
     """Yield the records that are neither in the row of their group nor in quarantine."""
     last = {row["group_id"]: row["last_offset"] for row in bed.rows("SELECT group_id, last_offset FROM groups")}
     quarantined = {tuple(row.values()) for row in bed.rows('SELECT "partition", "offset" FROM quarantine')}
@@ -118,12 +118,12 @@ def _losses(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
         if (record.partition, record.offset) in quarantined or record.value is None:
             continue
         if record.record_type == UNKNOWN_TYPE:
-            yield Finding(LOSS, f"not in quarantine: partition {record.partition}, offset {record.offset}")
+            yield Holds(LOSS, f"not in quarantine: partition {record.partition}, offset {record.offset}")
         elif record.record_type in RECORD_TYPES and last.get(record.group_id, -1) < record.offset:
-            yield Finding(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
+            yield Holds(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")
 
 
-def _compare_offsets(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
+def _compare_offsets(bed: Bed, log: list[RawRecord]) -> Iterator[Holds]:
     """Compare the committed offsets with the newest records of the log, those of aborted transactions among them."""
     expected: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for raw in log:
@@ -139,10 +139,10 @@ def _compare_offsets(bed: Bed, log: list[RawRecord]) -> Iterator[Finding]:
     stored = {tuple(row.values())[:3]: tuple(row.values())[3:] for row in rows}
     for key in sorted(expected.keys() | stored.keys()):
         if stored.get(key) != expected.get(key):
-            yield Finding(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
+            yield Holds(DIFFERENCE, f"offsets of {key}: {stored.get(key)} for {expected.get(key)}")
 
 
-def _compare_lag(bed: ClusterBed) -> Iterator[Finding]:
+def _compare_lag(bed: ClusterBed) -> Iterator[Holds]:
     """Compare the application's lag with its coordinator and the ends of logs: here aborted commits do not count."""
     wrong: dict[tuple[str, int], tuple[Any, ...]] = {}
 
@@ -159,10 +159,10 @@ def _compare_lag(bed: ClusterBed) -> Iterator[Finding]:
         return bool(expected) and not wrong
 
     if not wait_until(is_right, interval=1.0):
-        yield from (Finding(DIFFERENCE, f"lag of {key}: {one} for {other}") for key, (one, other) in wrong.items())
+        yield from (Holds(DIFFERENCE, f"lag of {key}: {one} for {other}") for key, (one, other) in wrong.items())
 
 
-def _compare_histories(bed: FaultBed, fresh: Mapping[str, Rows]) -> Iterator[Finding]:
+def _compare_histories(bed: FaultBed, fresh: Mapping[str, Rows]) -> Iterator[Holds]:
     """Compare every history table with the fresh one, where the log was not compacted."""
     first_kept = bed.cleaned_offsets()
     for definition in history_tables():
@@ -172,12 +172,12 @@ def _compare_histories(bed: FaultBed, fresh: Mapping[str, Rows]) -> Iterator[Fin
         )
         for key in sorted(expected.keys() | rows.keys(), key=str):
             if key not in rows:
-                yield Finding(LOSS, f"{definition.name} lacks {expected[key]}")
+                yield Holds(LOSS, f"{definition.name} lacks {expected[key]}")
             elif key not in expected:
-                yield Finding(DIFFERENCE, f"{definition.name} has {rows[key]}, and the log does not show it")
+                yield Holds(DIFFERENCE, f"{definition.name} has {rows[key]}, and the log does not show it")
             elif rows[key] != expected[key]:
                 differing = [name for name, value in rows[key].items() if value != expected[key][name]]
-                yield Finding(DIFFERENCE, f"{definition.name} {key}: {differing}: {rows[key]} for {expected[key]}")
+                yield Holds(DIFFERENCE, f"{definition.name} {key}: {differing}: {rows[key]} for {expected[key]}")
 
 
 def as_stored(warehouse: Path, name: str, rows: Rows) -> Rows:
@@ -209,16 +209,16 @@ def _key(name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[column] for column in table(name).key if column not in _FROM_BROKERS)
 
 
-def _compare_rows(stored: Rows, fresh: Rows) -> Iterator[Finding]:
+def _compare_rows(stored: Rows, fresh: Rows) -> Iterator[Holds]:
     rows, expected = ({row["group_id"]: row for row in of} for of in (stored, fresh))
     for group_id in sorted(expected.keys() | rows.keys()):
         row, other = rows.get(group_id), expected.get(group_id)
         if row is None or other is None:
-            yield Finding(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
+            yield Holds(DIFFERENCE, f"{group_id!r}: only {'the log' if row is None else 'the job'} has the group")
             continue
         for name, value in row.items():
             if name not in {_NOT_FROM_LOG, *_FROM_BROKERS} and _comparable(value) != _comparable(other[name]):
-                yield Finding(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
+                yield Holds(DIFFERENCE, f"{group_id!r} {name}: {value} for {other[name]}")
 
 
 def _comparable(value: Any) -> Any:

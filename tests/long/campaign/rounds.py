@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from streaming_app.jvm.jars import KAFKA_VERSION
 from tests.long.bed import Bed, DidNotRecoverError, UnexpectedError
-from tests.long.campaign.checks import Finding, check
+from tests.long.campaign.checks import Holds, check
 from tests.long.faults.bed import ClusterBed, FaultBed
 from tests.long.faults.faults import FAULTS
 from tests.long.hostile.attacks import ATTACKS
@@ -113,7 +113,7 @@ class Results:
         """The number so far that showed an effect."""
         return sum(self.injected.values())
 
-    def add(self, effects: dict[str, list[bool]], findings: Sequence[Finding]) -> None:
+    def add(self, effects: dict[str, list[bool]], findings: Sequence[Holds]) -> None:
         """Count what was played in a phase that was checked: whether each showed its effect."""
         if any(finding.kind == BROKEN for finding in findings):
             return
@@ -169,7 +169,7 @@ def _bed(one: Round, directory: Path) -> Bed:
     return FaultBed(directory, one.seed, compacting=one.compacting, once=one.once)
 
 
-def _run_phase(bed: Bed, phase: Phase, effects: dict[str, list[bool]]) -> Sequence[Finding]:
+def _run_phase(bed: Bed, phase: Phase, effects: dict[str, list[bool]]) -> Sequence[Holds]:
     try:
         for name in phase:
             bed.ensure_running()
@@ -184,9 +184,9 @@ def _run_phase(bed: Bed, phase: Phase, effects: dict[str, list[bool]]) -> Sequen
         bed.settle()
         return check(bed)
     except (UnexpectedError, DidNotRecoverError) as error:
-        return [Finding(_STUCK, str(error))]
+        return [Holds(_STUCK, str(error))]
     except Exception:  # noqa: BLE001 - of the bed itself, which a broker that is away may surprise: go on elsewhere
-        return [Finding(BROKEN, traceback.format_exc())]
+        return [Holds(BROKEN, traceback.format_exc())]
 
 
 def _keep(bed: Bed) -> None:

@@ -1,6 +1,6 @@
-"""A problem: a rule and a group (or the job), from its begin to its end. Only data.
+"""An alert: a rule and a group (or the job), from its begin to its end. Only data.
 
-A problem is a row of the table `alerts`. The rules, `alerts.problems`, the table and the sinks share this type.
+An alert is a row of the table `alerts`. The rules, `alerts.open_alerts`, the table and the sinks share this type.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from streaming_app.text import rank
 WARNING, CRITICAL, INFO = "warning", "critical", "info"
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
-"""The states of a problem: not open yet, open, ended. The last two are also events of notifications."""
+"""The states of an alert: not open yet, open, ended. The last two are also events of notifications."""
 HEALTH = "health"
-"""The subject of all rules about the verdict on a group: a group has at most one problem with this subject."""
+"""The subject of all rules about the verdict on a group: a group has at most one alert with this subject."""
 BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
-"""Why a problem ended: its condition is over, the configuration ignores the group, or it disables the rule."""
+"""Why an alert ended: its condition is over, the configuration ignores the group, or it disables the rule."""
 
 
 def severity_rank(severity: str | None) -> int:
@@ -41,16 +41,16 @@ def severity_by(settings: Rule | None, found: str | None) -> str | None:
     return max(found, settings.severity, key=severity_rank)
 
 
-class ProblemKey(NamedTuple):
-    """A subject, which is a rule or `HEALTH`, and a group. At most one problem with a key is open."""
+class AlertKey(NamedTuple):
+    """A subject, which is a rule or `HEALTH`, and a group. At most one alert with a key is open."""
 
     subject: str
     group_id: str | None
-    """None: the problem is of the job or the cluster."""
+    """None: the alert is of the job or the cluster."""
 
 
 @dataclass(frozen=True)
-class Finding:
+class Holds:
     """The condition of a rule holds: since when, and the context."""
 
     since: datetime | None
@@ -62,9 +62,9 @@ class Finding:
     severity: str | None = None
     """The severity of this case; None: that of the rule."""
     verdict: str | None = None
-    """The verdict, for a finding that comes from one."""
+    """The verdict, if it comes from one."""
     causes: Sequence[str] = ()
-    """Proven causes, which other problems may share: `missing_topic:orders`, `broker_away:3`."""
+    """Proven causes, which other alerts may share: `missing_topic:orders`, `broker_away:3`."""
 
 
 class Over(NamedTuple):
@@ -75,25 +75,25 @@ class Over(NamedTuple):
 
 
 OVER = Over()
-Truth = Finding | Over | None
-"""Whether a condition holds. None: it is not known, and the problem stays as it is."""
+Truth = Holds | Over | None
+"""Whether a condition holds. None: it is not known, and the alert stays as it is."""
 
 
 class Line(NamedTuple):
-    """A line in the timeline of a problem: it opened, became worse or better, or ended."""
+    """A line in the timeline of an alert: it opened, became worse or better, or ended."""
 
     at: datetime
     verdict: str | None
     """The verdict on the group; None for a rule that is not about a verdict."""
     rule: str
     severity: str
-    """Rule and severity of the problem from this time on: the worst so far."""
+    """Rule and severity of the alert from this time on: the worst so far."""
     why: str
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """The state of one notification of a problem to one sink; `event` is `firing` or `resolved`."""
+    """The state of one notification of an alert to one sink; `event` is `firing` or `resolved`."""
 
     sink: str
     event: str
@@ -103,15 +103,15 @@ class Delivery:
     error: str | None = None
     """Why the last attempt failed; None after it was sent."""
     repeat: int = 0
-    """How often the problem has become worse before this notification; 0 for the first one."""
+    """How often the alert has become worse before this notification; 0 for the first one."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class Alert:
     """A row of `alerts`."""
 
     alert_id: str
-    """Identifies the problem across restarts and in every sink."""
+    """Identifies the alert across restarts and in every sink."""
     cluster: str
     group_id: str | None
     rule: str
@@ -121,7 +121,7 @@ class Problem:
     since: datetime
     """Since when the condition holds: the broker's time if the log has it."""
     opened_at: datetime | None
-    """When the problem opened (fired); None while it is pending."""
+    """When the alert opened (fired); None while it is pending."""
     ended_at: datetime | None
     ended_by: str | None
     """`evidence`; by a person `retired` or `planned`; by the configuration `ignored` or `not enabled`."""
@@ -154,26 +154,26 @@ class Problem:
         return tuple(one for one in before if one != (self.rule, self.severity))
 
     @property
-    def key(self) -> ProblemKey:
+    def key(self) -> AlertKey:
         """The subject and the group."""
-        return ProblemKey(self.subject, self.group_id)
+        return AlertKey(self.subject, self.group_id)
 
     @property
     def urgency(self) -> tuple[Any, ...]:
-        """A sort key: open problems first, then the most severe, then the oldest."""
+        """A sort key: open alerts first, then the most severe, then the oldest."""
         state = (FIRING, PENDING, RESOLVED).index(self.state)
         return (state, severity_rank(self.severity), self.since, self.rule, self.group_id or "")
 
 
-def is_old(one: Problem, first_started_at: datetime) -> bool:
-    """Return whether a problem of a group began more than a day before the job first started on the cluster."""
+def is_old(one: Alert, first_started_at: datetime) -> bool:
+    """Return whether an alert of a group began more than a day before the job first started on the cluster."""
     return one.group_id is not None and one.since < first_started_at - timedelta(days=1)
 
 
-def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_muted: bool = False) -> Problem:
-    """Return the ended problem, with a `resolved` notification due to each of `sinks` that may know the problem.
+def end_of(one: Alert, at: datetime, by: str, sinks: Container[str], *, is_muted: bool = False) -> Alert:
+    """Return the ended alert, with a `resolved` notification due to each of `sinks` that may know the alert.
 
-    A muted problem has no other notification due, and `resolved` only to sinks for which an attempt has begun.
+    A muted alert has no other notification due, and `resolved` only to sinks for which an attempt has begun.
     """
     notified = dict.fromkeys(d.sink for d in one.deliveries if d.attempts or d.repeat or not is_muted)
     kept = (d for d in one.deliveries if d.attempts or not is_muted)
@@ -181,8 +181,8 @@ def end_of(one: Problem, at: datetime, by: str, sinks: Container[str], *, is_mut
     return replace(one, ended_at=max(at, one.opened_at or at), ended_by=by, deliveries=(*kept, *due))
 
 
-def with_delivery(one: Problem, delivery: Delivery) -> Problem:
-    """Return a problem with a new state of one of its deliveries; unchanged if this notification is obsolete."""
+def with_delivery(one: Alert, delivery: Delivery) -> Alert:
+    """Return an alert with a new state of one of its deliveries; unchanged if this notification is obsolete."""
     key = delivery.sink, delivery.event, delivery.repeat
     changed = (delivery if (other.sink, other.event, other.repeat) == key else other for other in one.deliveries)
     return replace(one, deliveries=tuple(changed))

@@ -163,7 +163,9 @@ def disturbances(history: History) -> Iterator[Disturbance]:
     pause = random.choice((5 * MINUTE, 25 * MINUTE))
     yield Disturbance(f"killed each {pause:g} s", each(pause, min(last, end + DAY), max(first, begin - DAY)))
     start = random.uniform(begin, min(end, last - GRACE)) // STEP * STEP
-    for away in [(first, start)] if start > first else []:  # it starts for the first time
+    # Of commits of one offset again and again only the newest one is known: it is since the start.
+    is_known = start > first and not any(one.arguments.get("commits_again") for one in history.operations)
+    for away in [(first, start)] if is_known else []:  # it starts for the first time
         yield Disturbance(f"started at {start}", away=away, is_first=True)
         yield Disturbance(f"started at {start}, compacted", away=away, transform=compacted(*away), is_first=True)
     for lengths in (MINUTES_AWAY, HOURS_AWAY, DAYS_AWAY):
@@ -253,7 +255,7 @@ def _changed(first: Told, second: Told, one: Disturbance, names: set[str]) -> di
         if one.away and name == "since":
             is_later = any(text in second.why for text in _LATER) or saw_the_end
             is_later |= one.is_first and first.rule in {*OF_THE_PAST, *AT_LEAST}
-            is_same |= after > before and is_later
+            is_same |= after > before and is_later and not (one.is_first and before < one.back <= after)
         if one.is_hidden and name == "ended_at":
             is_same |= after is None or (before is not None and after > before)
         if one.away and name == "severity":  # a worse time of it may have passed meanwhile
@@ -304,7 +306,7 @@ def _merged(whole: Outcome, other: Outcome, one: Disturbance) -> set[str | None]
     if one.away:
         begin, end = one.away[0] - SECONDS, one.back + GRACE
         ended, began = (
-            {it.group_id for it in told(whole) if it.rule in HEALTH_RULES and begin <= (at(it) or 0.0) <= end}
+            {it.group_id for it in told(whole) if it.rule in HEALTH_RULES and is_within((begin, end), at(it))}
             for at in (lambda it: it.ended_at, lambda it: it.opened_at)
         )
         lasts = {

@@ -107,7 +107,7 @@ class AlertEngine:
                 is_new = is_bad(verdict) and self.problem_with(group_id) is None
                 at = now if is_as_stored and is_new else verdict.at
                 self.lifecycle.take(ProblemKey(HEALTH, group_id), truth, at)
-        self.lifecycle.end_calm(now)
+        self.lifecycle.end_calm(now, self.board.is_known)
         self._has_judged = True
 
     def _not_followed(self, changes: Sequence[Change], now: datetime) -> Iterator[Change]:

@@ -24,7 +24,7 @@ A restart changes nothing: all state is in the stored problems. A time in the fu
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -136,10 +136,13 @@ class Problems:
         elif key in self.open:
             self._over(self.open[key], truth, at)
 
-    def end_calm(self, now: datetime) -> None:
-        """End the problems of groups that stopped again and again and have processed for `CALM` now."""
+    def end_calm(self, now: datetime, is_known: Callable[[str], bool]) -> None:
+        """End the problems of groups that stopped again and again and have processed for `CALM` now.
+
+        The problem of a group of which nothing is known stays (`is_known`).
+        """
         for one in list(self.open.values()):
-            if (at := calm_until(one)) and at <= now:
+            if (at := calm_until(one)) and at <= now and is_known(one.group_id or ""):
                 self._end(one, at, BY_EVIDENCE)
 
     def end(self, reasons: Mapping[str, str], at: datetime) -> list[tuple[str, str]]:

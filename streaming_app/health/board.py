@@ -45,6 +45,7 @@ from streaming_app.health.verdict import (
     UNKNOWN,
     Verdict,
     is_bad,
+    is_over,
     is_same_pending,
     pending_of_deleted,
 )
@@ -133,6 +134,11 @@ class Board:
     def knows(self, group_id: str) -> bool:
         """Return whether there is a verdict on a group."""
         return group_id in self._verdicts
+
+    def is_known(self, group_id: str) -> bool:
+        """Return whether a group is not Unknown; one that is Unknown because its problem is over counts as known."""
+        verdict = self._verdicts.get(group_id)
+        return verdict is None or verdict.verdict != UNKNOWN or is_over(verdict)
 
     def end(self, groups: Iterable[str], reason: str, now: datetime) -> list[Change]:
         """Note that a person ended the problems of these groups, and return the changes of their verdicts.

@@ -199,6 +199,8 @@ class Standing:
         one.had_record = (row.lag or 0) > MARKER and bool(row.lag_seconds)
         one.owner, one.owner_since = row.member_id, row.owner_since
         one.late_since, one.slow_since = row.late_since, row.slow_since
+        if row.late_since is not None and row.lag is not None and row.lag_seconds is not None:
+            one.trends = Trend((row.observed_at, row.lag)), Trend((row.observed_at, row.lag_seconds))
         return one
 
     def copy(self) -> Standing:
@@ -370,6 +372,8 @@ class Standing:
             falls = (self._catch_up_seconds() or inf) <= _SLOW_CATCH_UP
             if self.slow_since is None or falls or self.is_stalled(one.patience):
                 self.slow_since = now
+            elif not offsets.is_known:  # as after a start: a time that shows nothing does not count
+                self.slow_since = min(now, self.slow_since + now - self.row.observed_at)
 
     def _catch_up_seconds(self) -> float | None:
         """Return in how many seconds nothing waits at the rate of the last minutes; None if that is not known."""

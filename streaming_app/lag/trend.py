@@ -19,9 +19,10 @@ class Trend:
 
     __slots__ = ("_before", "_began", "_low")
 
-    def __init__(self) -> None:
+    def __init__(self, low: tuple[float, float] | None = None) -> None:
+        """Begin with a time and the value that an earlier run stored then: the first span of this run follows it."""
         self._before: _Low | None = None
-        self._low: _Low | None = None
+        self._low = low and _Low(*low)
         self._began = 0.0
 
     @property
@@ -32,7 +33,8 @@ class Trend:
     def add(self, value: float, now: float, span: float) -> None:
         """Add the value of a pass. `span`: how many seconds a span lasts."""
         if self._low is None or not 0 <= now - self._began < span:
-            self._before, self._low, self._began = self._low, _Low(now, value), now
+            is_recent = self._low is not None and now - self._low.at < 2 * span
+            self._before, self._low, self._began = self._low if is_recent else None, _Low(now, value), now
         elif value < self._low.value:
             self._low = _Low(now, value)
 

@@ -96,8 +96,12 @@ def list_groups(
     if {*of_types} - {STREAMS}:
         kinds.append(OTHERS)
         among["group_type"] = [] if "all" in of_types else of_types
-    found = reader.rows(overview_sql(cluster, names, kinds, among, condition) + " ORDER BY group_id")
-    return [{_TITLES[name]: TYPES[row[name]] if name == "group_type" else row[name] for name in names} for row in found]
+    titled = ", ".join(f'{name} AS "{_TITLES[name]}"' for name in names)
+    sql = overview_sql(cluster, names, kinds, among, condition)
+    rows = reader.rows(f"SELECT {titled} FROM ({sql}) AS listed ORDER BY group_id")  # noqa: S608 - quoted
+    for row in rows if types is not None else ():
+        row["TYPE"] = TYPES[row["TYPE"]]
+    return rows
 
 
 def count_groups(reader: WarehouseReader, cluster: str) -> tuple[dict[str, int], dict[str, int]]:

@@ -170,7 +170,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         )
     had_rows = tables.has_rows()
     is_kept = had_rows and not reset
-    marked_until = {one: topic.end_offsets[one] for one in read_again if is_kept and _has_records(topic, one)}
+    with_records = [one for one in read_again if topic.end_offsets.get(one, 0) > topic.start_offsets.get(one, 0)]
+    marked_until = {one: topic.end_offsets[one] for one in with_records if is_kept}
     following = StreamState(
         topic.cluster_id,
         topic.name,
@@ -332,7 +333,3 @@ def _history(  # noqa: PLR0913 - each is one thing it needs
 def _until(known: StreamState, topic: OffsetsTopic) -> dict[int, int]:
     """Return up to where partitions are read again: at most to the end of the log, which may have been cut since."""
     return {p: min(end, topic.end_offsets.get(p, end)) for p, end in known.until.items()}
-
-
-def _has_records(topic: OffsetsTopic, partition: int) -> bool:
-    return topic.end_offsets.get(partition, 0) > topic.start_offsets.get(partition, 0)

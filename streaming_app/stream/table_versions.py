@@ -62,8 +62,8 @@ class TableVersions:
         self._writer, self._checkpoint, self._reader = writer, checkpoint, str(checkpoint)
         self._state = state
         self._has_slices = names is None  # the versions of its appends are versions of slices
-        self._names = _group_tables() if names is None else [*names, *shared]
         self._appended = [one.name for one in history_tables()] if names is None else names
+        self._names = ["groups", *self._appended] if names is None else [*names, *shared]
 
     def write(self) -> None:
         """Store the current versions of the tables. Raises OSError when that fails.
@@ -120,14 +120,6 @@ class TableVersions:
         return known.id != own.table_id() or own.was_set_back(self._reader, known.files)
 
 
-def _group_tables() -> list[str]:
-    return ["groups", *(one.name for one in history_tables())]
-
-
-class LostTableError(StreamChangedError):
-    """A table was deleted or restored while the job ran; the text is one line."""
-
-
 class KnownTables:
     """The ids of the tables in their logs, as of the last call of `remember`."""
 
@@ -142,10 +134,10 @@ class KnownTables:
         self._ids = {name: self._writer.table(name).table_id() for name in self._names}
 
     def check(self) -> None:
-        """Raise LostTableError if a table is not the same as then."""
+        """Raise StreamChangedError, in one line, if a table is not the same as then."""
         lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
         if lost:
-            raise LostTableError(f"The table {' and '.join(lost)} was deleted while the job ran")
+            raise StreamChangedError(f"The table {' and '.join(lost)} was deleted while the job ran")
         restored = [name for name in self._ids if self._writer.table(name).is_set_back(self._reader)]
         if restored:
-            raise LostTableError(f"The table {' and '.join(restored)} was restored while the job ran")
+            raise StreamChangedError(f"The table {' and '.join(restored)} was restored while the job ran")

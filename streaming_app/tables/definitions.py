@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -103,6 +103,8 @@ class Table:
     """The sums for views over this table."""
     overview: Overview | None = None
     """For such a view: how its columns are computed."""
+    gone: Mapping[str, str] = field(default_factory=dict)
+    """Column that went with this release -> the column that replaces it; empty: none."""
 
     @property
     def is_view(self) -> bool:

@@ -24,7 +24,7 @@ from streaming_app.tables.definitions import (
     table,
     view_sql,
 )
-from streaming_app.tables.formats import BEFORE, is_older, why_refused
+from streaming_app.tables.formats import BEFORE, THIS, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
@@ -46,20 +46,14 @@ _NO_QUERY = (
     "a single SQL statement",
 )
 """Parts of DataFusion's messages about a text that is not a query."""
+_NO_FIELD = re.compile(r'No field named (?:[\w"]+\.)*"?(\w+)')
+_NO_TABLE = re.compile(r"table '(?:\w+\.)*(\w+)' not found")
 _LINE = re.compile(r"(?<= at Line: )\d+")  # in a syntax error
-_REMOVED = {
-    "incidents": "alerts, which has one row for each problem, with its `cause`",
-    "group_lag": "lag_sums WHERE summed_by = 'group'",
-    "topic_lag": "lag_sums WHERE summed_by = 'topic'",
-    "task_lag": "lag_sums WHERE summed_by = 'task'",
-    "incident_id": "alert_id",
-    "inputs_age": "inputs_at, the time of the facts",
-    "status": "offset_status in lag: it says what offsets prove, and the verdict of the group judges",
-    "status_since": "offset_status_since",
-    "behind_since": "waits_since",
+_GONE = {
+    "incidents": "alerts, with one row for each problem of a group, and its cause",
+    **{f"{one}_lag": f"lag_sums WHERE summed_by = '{one}'" for one in ("group", "topic", "task")},
 }
-"""What 0.4 has instead of a view or a column of 0.3."""
-_MISSING = re.compile(r"table '(?:\w+\.)*(\w+)' not found|No field named (?:\w+\.)*(\w+)")  # DataFusion's messages
+"""View that went with this release -> what replaces it."""
 _FIELD = re.compile(r"(\w+):")  # in the type of a column
 _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 
@@ -161,8 +155,14 @@ class WarehouseReader:
         if self._lack_columns():
             return WarehouseError(_created_by_older_release(self._location, "columns"))
         text = _LINE.sub(lambda line: str(int(line[0]) + lines), describe_error(error))
-        if (missing := _MISSING.search(text)) and (name := missing[1] or missing[2]) in _REMOVED:
-            return WarehouseError(f"There is no {name} since 0.4: instead there is {_REMOVED[name]}")
+        if (view := _NO_TABLE.search(text)) and view[1] in _GONE:
+            return WarehouseError(f"The query failed: {view[1]} went with {THIS}: use {_GONE[view[1]]}")
+        found = _NO_FIELD.search(text)
+        column = found[1] if found else ""
+        for name in sorted(self._known):
+            if (instead := table(name).gone.get(column)) is not None:
+                use = f": use {instead}" if instead else ""
+                return WarehouseError(f"The query failed: the column {column} of {name} went with {THIS}{use}")
         return WarehouseError(f"The query failed: {text}")
 
     def _open(self, name: str) -> None:

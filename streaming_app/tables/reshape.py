@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 
-_GONE = {"lag": frozenset({"status", "status_since", "held_since", "behind_since", "commit_interval_seconds"})}
 _BEHAVED = "status IN ('STALLED', 'STOPPED', 'BEHIND', 'CATCHING_UP')"
 _SLOW = "CASE WHEN status IN ('BEHIND', 'CATCHING_UP') AND lag_seconds >= 600 THEN status_since END"
 RESHAPES: Mapping[str, Mapping[str, str]] = {
@@ -43,7 +42,7 @@ RESHAPES: Mapping[str, Mapping[str, str]] = {
 
 def has_old_shape(table: DeltaTable, name: str) -> bool:
     """Return whether a table still has columns that go."""
-    return any(field.name in _GONE.get(name, ()) for field in table.schema().fields)
+    return any(field.name in definition(name).gone for field in table.schema().fields)
 
 
 def reshape(own: RustTable) -> None:

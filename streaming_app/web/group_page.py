@@ -11,7 +11,6 @@ from typing import Any
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.problem import FIRING, HEALTH, Problem, severity_rank
-from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import ACTIVE, TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
@@ -22,8 +21,8 @@ from streaming_app.queries.groups import find_groups, other_members
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import group_at, parse_tasks, read_events
 from streaming_app.queries.lag import lags_by, sum_of
-from streaming_app.queries.topics import BY_PATTERN, Topic, read_topics, served
-from streaming_app.queries.topology_diff import diff_topologies, topology_at
+from streaming_app.queries.topics import BY_PATTERN, read_topics
+from streaming_app.queries.topology_diff import topology_at
 from streaming_app.tables.alerts_table import read_problems
 from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import Gap
@@ -92,21 +91,12 @@ def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[s
         "topics": read_topics(reader, cluster, [row])[group_id],
         "described": next(iter(described), None),
         "facts": read_group_facts(reader, cluster, (group_id,))[group_id],
-        "diff": _diff(reader, cluster, group_id),
     }
 
 
 def lag_rows(reader: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
     """Return the rows of `lag` of a group, the largest lag first."""
     return [*reader.rows(_LAG.format(where=of_group(cluster, group_id), most=_READ_LAG))]
-
-
-def _diff(reader: WarehouseReader, cluster: str, group_id: str) -> Row | None:
-    try:
-        found = diff_topologies(reader, cluster, group_id)
-    except WarehouseError:  # the group has had one topology, or none
-        return None
-    return found if found["changes"] else None
 
 
 def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: datetime) -> Row | None:
@@ -188,7 +178,7 @@ def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Ga
     begin, end = (None, None) if window.selected else bounds(window)
     one = snapshot.groups.get(group_id, {**NOTHING_KNOWN, "group_id": group_id})
     then = ask(then_of_group, group_id, window.until) if window.until else None
-    present = _shown(known, topics, known["copies"])
+    present = _shown(known, known["copies"])
     return {
         **known,
         **_answers(snapshot, one, known["lag"], one["since"] or row["state_since"]),
@@ -243,14 +233,14 @@ def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
     return {"step": parts, "command": next(commands, why)}
 
 
-def _shown(known: Row, topics: Sequence[Topic] = (), copies: Sequence[TaskCopy] = ()) -> dict[str, Any]:
+def _shown(known: Row, copies: Sequence[TaskCopy] = ()) -> dict[str, Any]:
     """Return what the page shows in the same way of a group now and then, from `group_now` or `then_of_group`."""
     row, lag = known["row"], known["lag"]
     tasks = with_copies(row["assignments"] or (), copies)
     return {
         "row": row,
         "matrix": task_matrix(row["members"] or (), tasks, known["lags"]["task_id"]),
-        "members": [*islice(_members(row, topics), SHOWN_MEMBERS)],
+        "members": [*islice(_members(row), SHOWN_MEMBERS)],
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
         "lag_sum": sum_of(known["lags"]["topic"].values()),
@@ -264,7 +254,7 @@ def _history(
     scale, ask, group_id, until = Scale(window.begin, window.end, gaps), snapshot.ask, one["group_id"], window.until
     begin, end = bounds(window)
     found = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
-    judged = merged_verdicts(found) or verdict_of_now(one)
+    judged = merged_verdicts(found)
     times = begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
     mutes = [one for one in snapshot.mutes if one.pattern.matches(group_id)]
     tracks = [
@@ -298,11 +288,6 @@ def bounds(window: Window) -> tuple[datetime, datetime | None]:
     return window.begin.replace(second=0, microsecond=0), None
 
 
-def verdict_of_now(summary: Row) -> list[Row]:
-    """Return the verdict of now as a row of `group_health_history`, if there is one."""
-    return [{**summary, "at": summary["judged_at"]}] if summary["since"] else []
-
-
 def behind_tasks(lag: Iterable[Row]) -> list[Row]:
     """Return a row of `lag` for each task with a partition that does not keep up, the furthest behind first.
 
@@ -324,7 +309,7 @@ def hosts_of(row: Row) -> list[Row]:
     return [{**task, "client_host": hosts.get(task["member_id"])} for task in row["assignments"] or ()]
 
 
-def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
+def _members(row: Row) -> Iterator[Row]:
     tasks: dict[str, list[Row]] = {}
     for task in row["assignments"] or ():
         tasks.setdefault(task["member_id"], []).append(task)
@@ -340,19 +325,16 @@ def _members(row: Row, topics: Sequence[Topic]) -> Iterator[Row]:
             "active": active,
             "standby": len(held) - active,
             "moving": sum(task["current"] != task["target"] or task["pending_revocation"] for task in own),
-            "place": list(_place(member, held, topics)),
+            "place": list(_place(member)),
         }
 
 
-def _place(member: Row, held: Sequence[Row], topics: Sequence[Topic]) -> Iterator[tuple[str, str]]:
+def _place(member: Row) -> Iterator[tuple[str, str]]:
     """Yield name and value of what the client says about the place of a member."""
-    endpoint, tags = member.get("user_endpoint"), dict(member.get("client_tags") or ())
-    active, standby = served(held, topics) if endpoint else (None, None)
+    tags = dict(member.get("client_tags") or ())
     known = {
         "rack": member.get("rack_id"),
-        "endpoint": endpoint,
-        "serves": active,
-        "has copies of": standby,
+        "endpoint": member.get("user_endpoint"),
         "process": member.get("process_id"),
         **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
     }

@@ -46,7 +46,6 @@ from streaming_app.web.group_page import (
     hosts_of,
     other_group_page,
     then_of_group,
-    verdict_of_now,
 )
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
@@ -175,7 +174,7 @@ class Page:
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
         scale = Scale(begin, now, gaps_of(snapshot, now))
-        strips = {id_: strip(found.get(id_) or verdict_of_now(one), scale) for id_, one in shown.items()}
+        strips = {id_: strip(found.get(id_, ()), scale) for id_ in shown}
         return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from streaming_app.job_status import inputs, inputs_of_lag
 from streaming_app.queries.output import cell
 from streaming_app.queries.overview import TYPES
-from streaming_app.queries.topology_diff import describe_topology
 from streaming_app.tables.reader import quote
 from streaming_app.text import EPOCH, count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
@@ -156,7 +155,6 @@ _ENVIRONMENT.globals |= {
     "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
     "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
     "lag_text": pipeline_graph.lag_text,
-    "topology_text": describe_topology,
     "rows_of": rows_of,
     "LAG_BY_TOPIC": _LAG_BY_TOPIC,
     "COLUMNS": overview.COLUMNS,

@@ -137,7 +137,8 @@ def _read(reader: WarehouseReader, cluster: str, *kinds: str) -> Iterator[Row]:
     names = table("group_overview").names
     is_new = "coalesce(first_seen_at > now() - INTERVAL '1 day', false) AS is_new"
     for row in reader.rows(overview_sql(cluster, [*names, is_new], kinds)):
-        yield {**row, "labels": tuple((row["labels"] or {}).items())}
+        row["labels"] = tuple((row["labels"] or {}).items())
+        yield row
 
 
 def all_groups(streams: Mapping[str, Row], others: Iterable[Row]) -> dict[str, Row]:

@@ -24,7 +24,7 @@ from streaming_app.alerts.problem import (
     ProblemKey,
     end_of,
 )
-from streaming_app.alerts.problems import Problems
+from streaming_app.alerts.problems import CALM, Problems
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -160,6 +160,27 @@ def test_a_verdict_older_than_the_end_of_the_last_problem_opens_another_one_afte
     assert one.opened_at is not None
     assert timedelta(0) < one.opened_at - at(5) < timedelta(seconds=1)
     assert one.alert_id != first.alert_id
+
+
+def test_a_group_that_stands_still_again_within_an_hour_has_one_more_problem_that_ends_after_half_an_hour() -> None:
+    problems = make()
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
+    ended, _ = changes(problems)
+    problems.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
+    problems.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
+    restarted = make((*ended, open_one(problems)))
+    for one in (problems, restarted):
+        one.end_calm(at(54), is_known=bool)
+        assert "it is over if that lasts until" in open_one(one).summary
+        one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
+        one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
+        one.end_calm(at(60) + CALM, is_known=lambda _group_id: False)
+        assert open_one(one).state == FIRING
+        one.end_calm(at(60) + CALM, is_known=bool)
+        (last, *_), _ = changes(one)
+        assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
+        assert one.open == {}
 
 
 GONE = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])

@@ -116,7 +116,8 @@ def test_rows_say_until_when_they_are_known_without_being_written_again(passes: 
 
     assert known() == [("asked", 0, read_until + 98), ("payments", 0, read_until), ("payments", 1, read_until - 50)]
     assert passes.version("lag") == written
-    sums = passes.query("SELECT CAST(date_part('epoch', known_until) AS BIGINT) AS at FROM group_lag ORDER BY group_id")
+    of_groups = "FROM lag_sums WHERE summed_by = 'group' ORDER BY group_id"
+    sums = passes.query(f"SELECT CAST(date_part('epoch', known_until) AS BIGINT) AS at {of_groups}")
     assert [one["at"] for one in sums] == [read_until + 98, read_until - 50]
     of_cluster = WarehouseReader(passes.path, "default").rows("SELECT count(known_until) AS n FROM lag")
     assert of_cluster == [{"n": 3}]

@@ -126,7 +126,7 @@ def read_histories(trees: Mapping[Path, Path], directory: Path, report: Callable
             for tree, warehouse in trees.items():
                 cluster = f"histories-{name}"
                 run_tree(tree, broker.server, warehouse, "--cluster", cluster)
-                report(f"{cluster} by {tree}: {told(histories, warehouse, cluster)}")
+                report(f"{cluster} by {tree}: {told(histories, warehouse, cluster, tree)}")
 
 
 def side_by_side(old: Path, new: Path, report: Callable[[str], None]) -> list[Difference]:

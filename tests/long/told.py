@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.tables.reader import WarehouseReader
 from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.written_history import WrittenHistory
 
@@ -19,12 +19,22 @@ _SECONDS = 1_800.0
 
 def run_tree(tree: Path, server: str, warehouse: Path, *options: str) -> None:
     """Let the job of a source tree read everything, and judge it once. AssertionError: it failed."""
-    command = [*STREAMS_GROUPS, "run", "--once", "--bootstrap-server", server, "--warehouse", str(warehouse), *options]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    _run(tree, "run", "--once", "--bootstrap-server", server, "--warehouse", str(warehouse), *options)
+
+
+def _run(tree: Path, *arguments: str) -> str:
+    """Return what a command of a source tree prints. AssertionError: it failed."""
     done = subprocess.run(
-        command, cwd=tree, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+        [*STREAMS_GROUPS, *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
+    return done.stdout
 
 
 class Told(NamedTuple):
@@ -40,15 +50,20 @@ class Told(NamedTuple):
         return "\n".join([f"{len(self.told)} told, {len(self.missed)} missed, {len(self.false)} false", *lines])
 
 
-def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "default") -> Told:
-    """Compare the open problems in a warehouse with what the histories are to bring."""
-    reader, of_cluster = WarehouseReader(warehouse), f"WHERE cluster = '{cluster}'"
-    health = {one["group_id"]: one for one in reader.rows(f"SELECT * FROM group_health {of_cluster}")}
+def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "default", tree: Path = HERE) -> Told:
+    """Compare the open problems in a warehouse, which its own tree reads, with what the histories are to bring."""
+
+    def rows(query: str) -> list[dict[str, str]]:
+        found: list[dict[str, str]] = json.loads(_run(tree, "sql", "--json", "--warehouse", str(warehouse), query))
+        return found
+
+    of_cluster = f"WHERE cluster = '{cluster}'"
+    health = {one["group_id"]: one for one in rows(f"SELECT group_id, verdict, why FROM group_health {of_cluster}")}
     rules = ", ".join(f"'{one}'" for one in HEALTH_RULES)
     opened = (
         f"SELECT group_id FROM alerts {of_cluster} AND ended_at IS NULL AND opened_at IS NOT NULL AND rule IN ({rules})"
     )
-    open_groups = {one["group_id"] for one in reader.rows(opened)}
+    open_groups = {one["group_id"] for one in rows(opened)}
     found = Told([], [], [])
     for history in histories:
         for group_id in sorted(history.bad | history.well):

@@ -182,12 +182,7 @@ def violations(
             yield from (
                 f"{group_id} at {at}: {text}"
                 for at in times
-                if begin <= at <= end
-                and (
-                    text := _is_better(
-                        first, second, at, may_be_well=at <= begin + GRACE + _LATE or not kind.is_lasting
-                    )
-                )
+                if begin <= at <= end and (text := _is_better(first, second, at, may_be_well=is_early(at)))
             )
         elif first != second:
             yield f"{group_id}, of which nothing is hidden: {first} -> {second}"

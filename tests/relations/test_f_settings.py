@@ -9,10 +9,11 @@ without an open problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.notify.webhook import payload
 from streaming_app.text import utc_iso
 from tests.histories.bed import Outcome
+from tests.relations import surfaces
 from tests.relations.engine import a_tenth, play
 from tests.support.documents import ROOT
 from tests.support.metrics_harness import busy_health, group
@@ -52,7 +54,10 @@ HISTORIES = a_tenth("F")[::3]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_every_surface_says_the_same_whatever_the_settings_are(name: str) -> None:
+def test_every_surface_says_the_same_whatever_the_settings_are(
+    name: str, tmp_path: Path, create_warehouse: Callable[[Path], Path]
+) -> None:
+    """Metrics, rules and messages at each change; the surfaces that read tables at the last one with open problems."""
     seen = 0
     for number, history in enumerate(HISTORIES):
         outcome = _play(number, name)
@@ -61,6 +66,11 @@ def test_every_surface_says_the_same_whatever_the_settings_are(name: str) -> Non
         for at, verdicts, problems in _instants(outcome):
             _check_instant(verdicts, problems, at)
             seen += len(problems)
+        instants = list(_instants(outcome))
+        at, verdicts, problems = next((one for one in reversed(instants) if one[2]), instants[-1])
+        warehouse = create_warehouse(tmp_path / str(number))
+        surfaces.write(warehouse, verdicts, problems)
+        surfaces.check(warehouse, verdicts, problems, at)
     assert bool(seen) is (name != "ignored")
 
 

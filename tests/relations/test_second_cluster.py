@@ -15,8 +15,9 @@ from unittest.mock import Mock
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from streaming_app.errors import StreamChangedError
 from streaming_app.stream.stream_state import StateFile
-from streaming_app.stream.table_versions import KnownTables, LostTableError, TableVersions
+from streaming_app.stream.table_versions import KnownTables, TableVersions
 from streaming_app.tables import own_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
@@ -206,7 +207,7 @@ def test_a_table_that_is_set_back_while_the_job_runs_is_not_written_and_ends_the
     known.check()
     restore(stopped, name)
     maintain_as_other(stopped, name)
-    with pytest.raises(LostTableError, match=f"The table {name} was restored while the job ran"):
+    with pytest.raises(StreamChangedError, match=f"The table {name} was restored while the job ran"):
         known.check()
     with pytest.raises(OSError, match=f"Cannot write the table {name}: it was restored"):
         stopped.write_batch(4)
@@ -253,7 +254,7 @@ def test_a_query_finds_that_a_table_of_two_was_set_back_though_the_other_one_fou
     restore(stopped, name)
     assert f"lost or restored since: {name};" in stopped.start().message
     table.append(table.to_table([{"partition": 0, "offset": 50}]))
-    with pytest.raises(LostTableError):
+    with pytest.raises(StreamChangedError):
         known.check()
     second.write()  # of a batch that ran
     found = TableVersions(stopped.writer, place, StateFile(place).read(), (), shared=[name])

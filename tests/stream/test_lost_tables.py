@@ -8,7 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from streaming_app.stream.table_versions import KnownTables, LostTableError
+from streaming_app.errors import StreamChangedError
+from streaming_app.stream.table_versions import KnownTables
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import create_missing, existing_tables
@@ -31,14 +32,14 @@ def known(warehouse: Path) -> KnownTables:
 def test_a_deleted_table_is_named_and_those_that_are_there_are_not(known: KnownTables, warehouse: Path) -> None:
     known.check()
     shutil.rmtree(warehouse / "groups")
-    with pytest.raises(LostTableError, match="The table groups was deleted while the job ran"):
+    with pytest.raises(StreamChangedError, match="The table groups was deleted while the job ran"):
         known.check()
 
 
 def test_a_table_created_again_is_another_table(known: KnownTables, warehouse: Path) -> None:
     shutil.rmtree(warehouse / "quarantine")
     shutil.copytree(create_tables(warehouse.parent / "other") / "quarantine", warehouse / "quarantine")
-    with pytest.raises(LostTableError, match="The table quarantine was deleted"):
+    with pytest.raises(StreamChangedError, match="The table quarantine was deleted"):
         known.check()
 
 

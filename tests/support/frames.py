@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import newest_records, source
+from streaming_app.stream.source import source_options
 from streaming_app.tables.driver_limits import GROUPS, MOST
 from tests.support.waiting import wait_until
 
@@ -39,6 +41,11 @@ def offsets_batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
 def kafka_records(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
     """Return records in the form of Spark's Kafka source."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
+
+
+def read_once(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> DataFrame:
+    """Return every record that the topic now holds, read with the options of the stream."""
+    return spark.read.format("kafka").options(**source_options(properties, topic)).load()
 
 
 def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:

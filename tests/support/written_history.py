@@ -83,15 +83,16 @@ def is_writable(history: History) -> bool:
 def at_rest(history: History) -> History:
     """Return the history with records for each of its groups, which end shortly before it does.
 
-    After its end nothing more happens, which is how the broker holds it.
+    After its end nothing more happens, which is how the broker holds it. The records begin at one time, since groups
+    may read the same topic.
     """
     groups = {
         one.arguments.get("group", "app"): one.at for one in reversed(history.operations) if one.action == "start"
     }
     read = {one.arguments.get("group", "app") for one in history.operations if one.action == "read"}
-    rest = history.seconds - _REST_SECONDS
+    rest, last = history.seconds - _REST_SECONDS, max(groups.values(), default=0.0)
     more = [
-        *(Operation(at + MINUTE, "read", {"group": one}) for one, at in groups.items() if one not in read),
+        *(Operation(last + MINUTE, "read", {"group": one}) for one in groups if one not in read),
         *(Operation(rest, "change", {"group": one, "rate": 0.0}) for one in groups),
     ]
     kept = [one for one in history.operations if one.at < rest]

@@ -64,7 +64,7 @@ def test_the_picture_is_followed_by_keyboard_searched_saved_and_opened_again_as_
         orders.locator("a").focus()
         seen.page.keyboard.press("ArrowRight")
         assert "Subtopology 0" in seen.page.evaluate("document.activeElement.textContent")
-        assert "by-customer-repartition" in seen.page.locator(".picture-facts").inner_text()
+        assert "subtopology_id" in seen.page.evaluate("document.activeElement.getAttribute('href')")  # to its rows
         seen.page.keyboard.press("+")
         address = seen.page.url
         transform = _numbers(seen.page.locator("#picture svg > g").get_attribute("transform"))
@@ -97,7 +97,8 @@ def test_hostile_names_are_shown_and_drawn_as_text(chromium: Browser, url: str, 
 def test_every_control_is_reached_by_tab(chromium: Browser, url: str) -> None:
     with view(chromium, url) as seen:
         seen.open("/")
-        controls = seen.page.locator("a[href], summary, input:not([type=hidden]), select, [tabindex='0']").count()
+        kinds = ("a[href]", "summary", "input:not([type=hidden])", "select", "[tabindex='0']")
+        controls = seen.page.locator(", ".join(f"{kind}:visible" for kind in kinds)).count()
         reached = set()
         for _ in range(controls + 5):
             seen.page.keyboard.press("Tab")
@@ -311,7 +312,11 @@ def troubled_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPa
         times = {"since": since, "judged_at": since, "inputs_at": NOW - timedelta(seconds=40)}
         losing = {"losing_at": NOW + timedelta(minutes=loses_in)} if loses_in else {}
         common = {"severity": "critical", **of_group}
-        append(path, "group_health", {**common, **times, **losing, "verdict": verdict, "why": why, "evidence": "{}"})
+        append(
+            path,
+            "group_health_history",
+            {**common, "at": since, **times, **losing, "verdict": verdict, "why": why, "evidence": "{}"},
+        )
         opened = {"alert_id": name, "opened_at": since, "since": since, "summary": f"{name}: {why}", "evidence": "{}"}
         rule = f"StreamsGroup{'Losing' if verdict == 'Restoring' else verdict}"
         append(path, "alerts", {**common, **opened, "rule": rule, "deliveries": []})
@@ -319,7 +324,8 @@ def troubled_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPa
         offsets = {
             "lag": 9_000,
             "lag_seconds": 60.0 * minutes,
-            "status": "STALLED",
+            "offset_status": "WAITS",
+            "late_since": since,
             "task_id": "0_0",
             "observed_at": NOW,
         }

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -174,28 +173,12 @@ def test_at_each_moment_every_track_says_what_the_tables_say_or_that_it_is_not_k
     exact = measured is None or more < 1
     assert bars[1] == ("" if exact else bars[0])
     assert bool(bars[2]) == is_lower
+    if measured is not None:
+        (bar,) = [one for one in of_kind(behind, "lag-bar") if covers([one], minute) and "at-most" not in one.kind]
+        assert bar.height == max(1.0, round(56 * measured / max(measured + more, 5.0), 1))
+        assert bar.y + bar.height == 56
     expected = "" if measured is None else f"{'at least ' if is_lower else ''}{duration(measured)} behind"
     assert bars[0] == (expected if exact or is_lower else f"{expected} when measured, at most {duration(most)} behind")
 
 
 KNOWN = {"measured": 5.0, "most": 5.0, "is_lower": False}
-
-
-@given(st.dictionaries(st.integers(0, BINS - 1), st.sampled_from([None, 0.0, 9.0, 700.0]), min_size=1))
-def test_the_bars_are_as_high_as_the_group_was_behind(values: dict[int, float | None]) -> None:
-    series = {n: {"measured": one, "most": one, "is_lower": one is None} for n, one in values.items()}
-    track = behind_track(SCALE, series, TIMES)
-    known = {number: one for number, one in values.items() if one is not None}
-    bars, hatched = of_kind(track, "lag-bar"), of_kind(track, "unknown")
-    if not known:
-        assert not track.shapes
-        return
-    most = max(known.values())
-    assert f" {duration(most)}" in track.label
-    drawn = {}
-    for bar in bars:
-        places = range(round(bar.x * BINS / 1000), round((bar.x + bar.width) * BINS / 1000))
-        drawn |= dict.fromkeys(places, bar.height)
-        assert bar.y + bar.height == 56
-    assert drawn == {number: max(1.0, round(56 * one / (most or 1.0), 1)) for number, one in known.items()}
-    assert sum(one.width for one in hatched) == pytest.approx(1_000 * (len(values) - len(known)) / BINS, abs=3)

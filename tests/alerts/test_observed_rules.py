@@ -16,6 +16,7 @@ from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
 from streaming_app.health.history import STATE, Event, GroupHistory
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork
+from tests.alerts.engine_rig import Rig, group
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert
 from tests.groups.test_task_copies import copy
@@ -273,3 +274,18 @@ def test_offsets_that_go_back_are_found_unless_somebody_reset_them(
         "payments committed lower offsets than before in 1 partition while it had members, at 2026-11-22 09:57:00Z: "
         "orders-0 from 1000"
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "stays"),
+    [
+        pytest.param([owned("OK")], False, id="the old offset is reached"),
+        pytest.param([owned("UNKNOWN", committed_offset=90)], True, id="the broker of the partition is away"),
+    ],
+)
+def test_an_alert_about_offsets_that_went_back_stays_while_nothing_is_known(rows: list[LagRow], *, stays: bool) -> None:
+    rig = Rig()
+    rig.cycle(0, group(), work=after([REWOUND_ROW]))
+    assert rig.open_rules() == {REWOUND}
+    rig.cycle(60, group(), work=after(rows))
+    assert rig.open_rules() == ({REWOUND} if stays else set())

@@ -51,7 +51,7 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             **heartbeat.model_dump(),
         },
         "groups": by_state,
-        "health": by_verdict,
+        "verdicts": by_verdict,
         "alerts": [
             {name: getattr(alert, name) for name in _OF_ALERT} for alert in sorted(firing, key=lambda one: one.urgency)
         ],
@@ -96,8 +96,8 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     yield f"job       {_format_job(status['job'], now)}"
     by_state = ", ".join(f"{number:,} {state}" for state, number in status["groups"].items())
     yield f"groups    {by_state or 'none'}"
-    if status["health"]:
-        yield "verdicts  " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["health"].items())
+    if status["verdicts"]:
+        yield "verdicts  " + ", ".join(f"{number:,} {verdict}" for verdict, number in status["verdicts"].items())
     yield f"alerts    {len(status['alerts'])} open"
     if status["job"]:
         known_until = status["job"]["known_until"].items()

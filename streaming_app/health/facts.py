@@ -166,8 +166,9 @@ class Facts:
 
     @property
     def is_not_read_yet(self) -> bool:
-        """Whether only an earlier run of the job has facts about work, and this run has not read them yet."""
-        return self.work_at is None and self.known_at is not None
+        """Whether this run has not read facts about work yet, and an earlier run has, or none has judged the group."""
+        is_first = not self.previous or bool(self.watched_since and self.previous.at >= self.watched_since)
+        return self.work_at is None and (self.known_at is not None or is_first)
 
     @property
     def has_nothing_to_do(self) -> bool:

@@ -107,3 +107,13 @@ def test_what_was_stalled_without_any_commit_is_not_over_before_it_has_one() -> 
         assert (found.verdict == OK) is ends
         assert ("not_over" in found.evidence) is not ends
     assert verdict(facts(group(), work()), before).verdict == IDLE  # it does not read the topic any more
+
+
+@pytest.mark.parametrize("at", [-1, -5, -14])
+def test_a_group_without_members_is_not_down_at_the_first_start_before_its_work_is_read(at: int) -> None:
+    """All verdicts are of this run: no earlier run knew whether work waits, so patience counts from the start."""
+    first = verdict(facts(group("Empty"), watched_since=NOW))
+    assert first.verdict != DOWN
+    later = verdict(facts(group("Empty"), watched_since=NOW), first, at=ago(minutes=at))
+    assert later.verdict != DOWN
+    assert verdict(facts(group("Empty"), watched_since=NOW), later, at=ago(minutes=-16)).verdict == DOWN

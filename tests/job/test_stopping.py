@@ -10,6 +10,7 @@ import pytest
 
 PROGRAM = """
 import signal, sys, threading, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 from streaming_app.job import stopping
 from streaming_app.threads import in_parallel
 

@@ -119,14 +119,14 @@ def _check_instant(verdicts: Mapping[str, Verdict], alerts: list[Alert], at: dat
         "prod", groups, health.status, health.totals, alerts, lambda one: one.alert_id in muted, verdicts=verdicts
     )
     families = {one.name: one.samples for one in make_registry(lambda: scrape, MetricsSettings()).collect()}
-    alerts = [one.labels for one in families["streams_group_alert"]]
+    series = [one.labels for one in families["streams_group_alert"]]
     is_open = {(one.group_id or "", one.rule, one.severity) for one in alerts}
-    assert {(one["group"], one["rule"], one["severity"]) for one in alerts} == is_open
+    assert {(one["group"], one["rule"], one["severity"]) for one in series} == is_open
     sent = {(one.group_id or "", one.rule, one.severity) for one in alerts if one.alert_id not in muted}
     fires = {
         (one["group"], rule, one["severity"])
         for rule in RULES
-        for one in alerts
+        for one in series
         if (one["rule"], one["muted"]) == (rule, "false")
     }
     assert fires == sent

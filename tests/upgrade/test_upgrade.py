@@ -117,7 +117,7 @@ def verdicts(warehouse: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
     if "judged_at" in changes.column_names:
         changes = changes.filter(pc.field("judged_at").is_null())
     changes = changes.select(["group_id", "at", "verdict", "severity", "since", "why", "evidence"]).sort_by("at")
-    if (warehouse / "group_health").exists():
+    if [*(warehouse / "group_health").rglob("*.json")]:  # a store's server leaves empty directories
         found = DeltaTable(warehouse / "group_health").to_pyarrow_table().to_pylist()
     else:
         found = WarehouseReader(warehouse).rows("SELECT * FROM group_health")

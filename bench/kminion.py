@@ -26,7 +26,7 @@ from bench.bench_harness import Harness, is_caught_up, process
 from bench.memory import proportional_by_process
 from bench.offsets import write_commits
 from bench.rounds import print_rounds
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until

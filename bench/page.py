@@ -24,7 +24,7 @@ from bench.memory import processor_seconds
 from streaming_app.tables.location import Location
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import CHECK_SECONDS, SnapshotSource, read_other_groups, read_snapshot
+from streaming_app.web.page_snapshot import CHECK_SECONDS, SnapshotSource, read_other_groups, read_snapshot
 from tests.support.browser import find_chromium, view
 from tests.support.sample_groups import RICH, group, part, replace_group, write_sample
 from tests.support.warehouses import append

@@ -14,10 +14,10 @@ from itertools import islice
 
 from bench.rounds import print_table
 from streaming_app.alerts.engine import AlertEngine
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
-from streaming_app.health.history import ASSIGNED, JOINED, LEFT, STATE, Event, GroupHistory
+from streaming_app.health.group_history import ASSIGNED, JOINED, LEFT, STATE, Event, GroupHistory
 from streaming_app.job_status import JobStatus
 from tests.support.healthy_group import healthy_group
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from streaming_app.alerts.catalog import Rule, rules
-from streaming_app.alerts.conditions import CONDITIONS
+from streaming_app.alerts.group_conditions import CONDITIONS
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES as STATUS_RULES
 from streaming_app.groups.state_rules import NONE, SOLICITABLE_STATUSES, STATE_RULES, UNCERTAIN, is_unsolicited
 from streaming_app.text import format_duration

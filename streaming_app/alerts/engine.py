@@ -24,8 +24,8 @@ from typing import Any
 
 from streaming_app.alerts.alert import HEALTH, Alert, AlertKey, Holds, Over, Truth, severity_by
 from streaming_app.alerts.catalog import RULE_OF_VERDICT
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, EngineSettings, Observed
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
 from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
@@ -87,7 +87,7 @@ class AlertEngine:
         if job is None or (job.caught_up and job.caught_up_at and now - job.caught_up_at <= late):
             self._judge(observed, now)  # if the job reads records late, every verdict stays as it is
         self._watched.update(observed.groups)
-        facts = Facts(now, observed, self.lifecycle.open, self._descriptions, self.board.failed)
+        facts = EngineFacts(now, observed, self.lifecycle.open, self._descriptions, self.board.failed)
         truths, left_out = evaluate(facts, self._watched, self._settings.rule_settings_of)
         self.without_alerts = len(left_out)
         for key, truth in truths.items():

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from streaming_app.alerts.alert import AlertKey, Holds, Over
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.alerts.conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, not_judged, rule_failed
-from streaming_app.alerts.facts import DescriptionSupport, Facts, RuleSettingsLookup
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, RuleSettingsLookup
+from streaming_app.alerts.group_conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, not_judged, rule_failed
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.groups.snapshot import GroupSnapshot, changed, ranks
 
@@ -48,7 +48,7 @@ class Watched:
                     concerned.pop(group_id, None)
         self._groups = groups
 
-    def candidates(self, facts: Facts) -> Iterator[AlertKey]:
+    def candidates(self, facts: EngineFacts) -> Iterator[AlertKey]:
         """Yield the conditions that may hold."""
         for name, condition in CONDITIONS.items():
             if name != DESCRIPTION_MISSING or facts.descriptions.since is not None:
@@ -60,7 +60,7 @@ Truths = dict[AlertKey, Holds | Over]
 """Whether conditions hold: of those that may hold or have an open alert, and for which it is known."""
 
 
-def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
+def evaluate(facts: EngineFacts, watched: Watched, settings_of: RuleSettingsLookup) -> tuple[Truths, frozenset[str]]:
     """Evaluate the rules; those about groups only after the job has caught up.
 
     The second value are the newest groups beyond `_MAX_NEW_GROUPS` new ones. The first value has nothing of theirs.
@@ -78,7 +78,7 @@ def evaluate(facts: Facts, watched: Watched, settings_of: RuleSettingsLookup) ->
     return truths, _leave_out_newcomers(truths, facts)
 
 
-def _check(key: AlertKey, facts: Facts, truths: Truths) -> None:
+def _check(key: AlertKey, facts: EngineFacts, truths: Truths) -> None:
     """Add whether a condition holds to `truths`. An error affects only this group."""
     subject, group_id = key.subject, key.group_id or ""
     group = facts.observed.groups.get(group_id)
@@ -97,7 +97,7 @@ def _check(key: AlertKey, facts: Facts, truths: Truths) -> None:
         truths[key] = truth
 
 
-def _leave_out_newcomers(truths: Truths, facts: Facts) -> frozenset[str]:
+def _leave_out_newcomers(truths: Truths, facts: EngineFacts) -> frozenset[str]:
     """Remove what holds for the newest groups beyond `_MAX_NEW_GROUPS` new ones, and return these groups.
 
     Groups with an open alert keep what holds, so that no alert ends because of other groups.

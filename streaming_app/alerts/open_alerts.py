@@ -48,7 +48,7 @@ from streaming_app.alerts.alert import (
     with_delivery,
 )
 from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT, Rule
-from streaming_app.alerts.facts import EngineSettings
+from streaming_app.alerts.engine_facts import EngineSettings
 from streaming_app.health.verdict import ENDS, OFF
 from streaming_app.text import digest, rank, shorten, utc
 

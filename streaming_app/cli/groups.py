@@ -70,13 +70,13 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
-    from streaming_app.queries import overview  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import group_list  # noqa: PLC0415 - not loaded by --help
 
     def split(text: str | None) -> list[str] | None:
         return None if text is None else [one for one in text.split(",") if one.strip()]
 
     reader = open_cluster(warehouse, cluster)
-    rows = overview.list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
+    rows = group_list.list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
     names = {name: name.lower().replace("-", "_") for row in rows[:1] for name in row}
     echo_either([{names[name]: value for name, value in row.items()} for row in rows], rows, as_json=as_json)
     if states is not None and types is None:
@@ -124,7 +124,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import described, lag  # noqa: PLC0415 - not loaded by --help
 
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
@@ -139,14 +139,14 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
-    others = groups.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
+    others = described.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
     if aspect == "offsets":
         found = lag.find_offsets(reader, cluster, wanted)
         echo_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
     elif others and others.keys() == set(group_ids):
         _print_others(reader, cluster, [*others.values()], aspect, as_json=as_json)
     else:
-        rows = groups.find_groups(reader, cluster, wanted)
+        rows = described.find_groups(reader, cluster, wanted)
         if as_json and aspect != "copies":
             _print_json(reader, cluster, rows)
         elif aspect == "copies":
@@ -159,20 +159,22 @@ def _print_others(
     reader: WarehouseReader, cluster: str, others: list[dict[str, Any]], aspect: str, *, as_json: bool
 ) -> None:
     """Print states or members of groups of other types."""
-    from streaming_app.queries import groups  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import described  # noqa: PLC0415 - not loaded by --help
 
     if aspect == "members":
-        others = table = groups.other_members(reader, cluster, [(row["group_id"], row["group_type"]) for row in others])
+        others = table = described.other_members(
+            reader, cluster, [(row["group_id"], row["group_type"]) for row in others]
+        )
     else:
-        table = groups.other_state_rows(others)
+        table = described.other_state_rows(others)
     echo_either(others, table, as_json=as_json)
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
     """Print the verdicts on groups, and what kafka-streams-groups.sh --describe prints: offsets and lag."""
-    from streaming_app.queries import groups, lag  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import described, lag  # noqa: PLC0415 - not loaded by --help
 
-    ids = group_ids or [row["group_id"] for row in groups.find_groups(reader, cluster, None)]
+    ids = group_ids or [row["group_id"] for row in described.find_groups(reader, cluster, None)]
     offsets = lag.find_offsets(reader, cluster, ids) if ids else []
     for group_id in sorted(set(ids) - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
         echo(f"{group_id} has no verdict and no committed offsets: see --state.")
@@ -199,25 +201,25 @@ def _print_aspect(  # noqa: PLR0913 - as for all of it
     with_configs: bool,
 ) -> None:
     """Print the states, the members or the topologies of groups, given as rows of `groups`."""
-    from streaming_app.queries import facts, groups, topics  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import described, group_facts, topics  # noqa: PLC0415 - not loaded by --help
 
     if aspect == "state":
         _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
         return
-    table = (groups.member_rows if aspect == "members" else groups.topology_rows)(rows, verbose=verbose)
+    table = (described.member_rows if aspect == "members" else described.topology_rows)(rows, verbose=verbose)
     echo_rows(table)
     if table and verbose:
         found = topics.read_topics(reader, cluster, rows)
         echo_more(topics.topic_rows(found) if aspect == "topology" else topics.endpoint_rows(rows, found))
     if table and aspect == "topology":
-        for find in (facts.differing_topics, facts.left_over_topics):
+        for find in (group_facts.differing_topics, group_facts.left_over_topics):
             echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print the copies of the tasks of groups, and which processes may be stopped now without a restore."""
     from streaming_app.queries import copies  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
+    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
 
     reports = copies.read_reports(reader, cluster, rows)
     if as_json:
@@ -233,17 +235,17 @@ def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, An
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
     """Print everything that is known about the groups, as JSON."""
-    from streaming_app.queries import facts, groups, health, topics  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import described, group_facts, health, topics  # noqa: PLC0415 - not loaded by --help
 
     ids = [row["group_id"] for row in rows]
-    known, verdicts = facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
+    known, verdicts = group_facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
     of_topologies = topics.read_topics(reader, cluster, rows)
     shown = []
     for row in rows:
         of_log = {name: value for name, value in row.items() if name not in {"last_changes", "known_before"}}
         judged = {
             "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
-            "waits_for": groups.waits_for(row),
+            "waits_for": described.waits_for(row),
             "health": verdicts.get(row["group_id"]),
         }
         shown.append({**of_log, **judged, **known[row["group_id"]]})
@@ -262,31 +264,31 @@ def _print_states(
 
     `with_configs`: also configs, and when offsets of Empty groups expire.
     """
-    from streaming_app.queries import facts, groups  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
+    from streaming_app.queries import described, group_facts  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
 
     ids = [row["group_id"] for row in rows]
-    known = facts.read_group_facts(reader, cluster, ids)
+    known = group_facts.read_group_facts(reader, cluster, ids)
     _print_verdicts(reader, cluster, ids)
-    echo_rows(groups.state_rows(rows, known, verbose=verbose))
+    echo_rows(described.state_rows(rows, known, verbose=verbose))
     if verbose:
-        echo_more(groups.awaited_rows(rows))
-        for group_id, number in groups.not_named(rows):
+        echo_more(described.awaited_rows(rows))
+        for group_id, number in described.not_named(rows):
             members = f"{count(number, 'more member is', 'more members are')} not settled"
             echo(f"{group_id}: {members}; --members --verbose shows all.")
     if with_configs:
         brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
-        echo_more(facts.config_rows(known, brokers))
-        for line in facts.expiry_lines(reader, cluster, empty, brokers):
+        echo_more(group_facts.config_rows(known, brokers))
+        for line in group_facts.expiry_lines(reader, cluster, empty, brokers):
             echo(line)
     explain_unknown(reader, cluster, {row["state"] for row in rows})
 
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
     """Print the description that the job fetched last. If there is none, print why, and exit with 1."""
-    from streaming_app.queries import facts  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries import group_facts  # noqa: PLC0415 - not loaded by --help
 
-    found = facts.find_description(reader, cluster, group_id)
+    found = group_facts.find_description(reader, cluster, group_id)
     if as_json:
         echo_json(found)
         return
@@ -295,7 +297,7 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
         raise WarehouseError(f"The description has {nodes}, too many to print: see the view description_nodes")
     for line in found["text"].split("\n")[:-1]:
         echo(line)
-    echo_error(facts.description_origin(found))
+    echo_error(group_facts.description_origin(found))
 
 
 @click.command(short_help="Explain whether a group processes its input.")

@@ -60,7 +60,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
 
 
 def _release(warehouse: Location, cluster: str, group_ids: tuple[str, ...]) -> None:
-    from streaming_app.queries.groups import groups_set_aside  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.described import groups_set_aside  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.request_files import ReleaseRequests  # noqa: PLC0415
 
     known = {row["group"] for row in groups_set_aside(open_cluster(warehouse, cluster), cluster)}
@@ -106,11 +106,11 @@ def sql(  # noqa: PLR0913, PLR0917 - its options
     The rows of all clusters are read, or with --cluster those of one.
     """
     from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.user_sql import Limits, run_limited  # noqa: PLC0415
+    from streaming_app.queries.user_sql import QueryLimits, run_limited  # noqa: PLC0415
 
     source = click.get_current_context().get_parameter_source("cluster")
     is_given = source is not ParameterSource.DEFAULT or cluster != defaults.CLUSTER
-    names, rows, _, notes = run_limited(warehouse, cluster if is_given else None, query, Limits(timeout, memory))
+    names, rows, _, notes = run_limited(warehouse, cluster if is_given else None, query, QueryLimits(timeout, memory))
     for line in notes:
         echo_error(line)
     if as_json or form == "json":

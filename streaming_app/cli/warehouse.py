@@ -47,7 +47,7 @@ def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseRe
 
 def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[WarehouseReader, HeartbeatRecord | None]:
     """Open the tables as `open_cluster` does, but print nothing; return also the job's heartbeat, if there is one."""
-    from streaming_app.queries.warehouse import check_cluster  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415 - not loaded by --help
     from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
     from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[Wareho
 
 def report_staleness(heartbeat: HeartbeatRecord | None, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
     """Return whether the tables are not up to date, by the job's heartbeat, and print why on stderr."""
-    from streaming_app.queries.warehouse import find_staleness  # noqa: PLC0415 - not loaded by --help
+    from streaming_app.queries.clusters import find_staleness  # noqa: PLC0415 - not loaded by --help
 
     line = find_staleness(heartbeat, cluster, datetime.now(timezone.utc), timedelta(seconds=max_age))
     if line:
@@ -73,7 +73,7 @@ def explain_unknown(reader: WarehouseReader, cluster: str, states: Collection[st
     """Print on stderr why a state is Unknown, if one is and the brokers' release explains it."""
     from streaming_app.groups.events import UNKNOWN_STATE  # noqa: PLC0415 - not loaded by --help
     from streaming_app.kafka.releases import READINESS  # noqa: PLC0415
-    from streaming_app.queries.brokers import read_brokers  # noqa: PLC0415
+    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
 
     if UNKNOWN_STATE in states and (reason := read_brokers(reader, cluster).why_unknown(READINESS)):
         echo_error(reason)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
 
 from streaming_app.alerts.catalog import Rule, rules
-from streaming_app.alerts.facts import DescriptionMode, RuleSettingsLookup
+from streaming_app.alerts.engine_facts import DescriptionMode, RuleSettingsLookup
 from streaming_app.config.declared import as_list
 from streaming_app.section import Duration, Pattern, PositiveDuration, Section, did_you_mean
 

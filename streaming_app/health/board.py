@@ -34,7 +34,7 @@ from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, age, changed, 
 from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
-from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.group_history import NO_HISTORY, GroupHistory
 from streaming_app.health.judge import continued, judge
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import (

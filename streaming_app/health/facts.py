@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import CopyProgress
-from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.group_history import NO_HISTORY, GroupHistory
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import BAD, NOTHING_TO_DO, PENDING_SEVERITY, WARNING, Verdict, pending_since
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions

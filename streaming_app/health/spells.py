@@ -32,7 +32,7 @@ from typing import NamedTuple
 from streaming_app.groups.events import NO_TASK_MOVED, OF_MEMBERS, split_causes
 from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, STABLE
 from streaming_app.health.facts import MOMENT, Facts
-from streaming_app.health.history import JOINED, LEFT, Event
+from streaming_app.health.group_history import JOINED, LEFT, Event
 from streaming_app.health.verdict import BAD, UNSTABLE, WARNING, Verdict
 from streaming_app.text import first_of, round_down
 

@@ -34,7 +34,7 @@ from streaming_app.groups.snapshot import GroupSnapshot, shown_at
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.health.facts import Facts
 from streaming_app.health.verdict import OFF, SUCCESSOR
-from streaming_app.lag.model import Node
+from streaming_app.lag.model import TopicNode
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
 
@@ -73,9 +73,9 @@ class Successors:
         return since is None or since > until
 
     @cached_property
-    def _running(self) -> Mapping[frozenset[Node], Sequence[str]]:
+    def _running(self) -> Mapping[frozenset[TopicNode], Sequence[str]]:
         """Topology with internal topics -> the groups with members that have it."""
-        found: defaultdict[frozenset[Node], list[str]] = defaultdict(list)
+        found: defaultdict[frozenset[TopicNode], list[str]] = defaultdict(list)
         for group_id, work in self._work.items():
             if self._has_members(group_id) and any(node.is_internal for node in work.tasks.content):
                 found[work.tasks.content].append(group_id)

@@ -15,17 +15,17 @@ from typing import ClassVar
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.evaluate import watches_any
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.declared import make_times_of
 from streaming_app.errors import OtherOwnerError
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.sender import Sender
 from streaming_app.job.service import Job, Service, WakeableEvent, error_text
 from streaming_app.job_status import SinkStatus
+from streaming_app.notify.heartbeat_sink import WatchdogSink
 from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox
-from streaming_app.notify.watchdog import WatchdogSink
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.heartbeat_file import first_started_at

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
-from streaming_app.alerts.facts import TopicDifference
+from streaming_app.alerts.engine_facts import TopicDifference
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from streaming_app.alerts.facts import LostDescription
+from streaming_app.alerts.engine_facts import LostDescription
 from streaming_app.groups.description import AVAILABLE, STATUSES, describe_topology, graph_of
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD

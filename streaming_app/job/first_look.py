@@ -20,7 +20,7 @@ from typing import Any
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.alerts.engine import AlertEngine
-from streaming_app.alerts.facts import DescriptionSupport, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, Observed
 from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
@@ -29,7 +29,7 @@ from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import STREAMS
-from streaming_app.health.history import GroupHistories
+from streaming_app.health.group_history import GroupHistories
 from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Verdict, trouble
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker

@@ -10,7 +10,8 @@ if its offset is higher.
 A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved. Then it is
 removed. At a start, this holds for the deleted groups of which an earlier run stored a verdict.
 
-The cache keeps the events of about the last hour (see `health.history`); after a start it reads them from the tables.
+The cache keeps the events of about the last hour (see `health.group_history`); after a start it reads them from the
+tables.
 Rows that the stream passes were written after the job had last read everything. This corrects the times of brokers
 whose clocks are wrong (see `groups.snapshot`).
 """
@@ -37,8 +38,8 @@ from streaming_app.groups.snapshot import (
     group_snapshot,
 )
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.health import history
-from streaming_app.health.history import GroupHistories, GroupHistory
+from streaming_app.health import group_history
+from streaming_app.health.group_history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
 from streaming_app.stream.appended_tables import EVENTS, RETRACTED
 from streaming_app.stream.batch_rows import BatchRows, schema_of
@@ -50,7 +51,7 @@ _SLICE = 10_000  # rows that are Python objects at a time
 _READ = 200  # unsettled members of one group, the ones with the oldest records: there may be thousands
 _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target", "pending_revocation")
 _SCHEMA = pa.schema([schema_of("groups").field(name) for name in (*COLUMNS, "members", "assignments")])
-_EVENT_COLUMNS = ", ".join(f'"{name}"' for name in history.COLUMNS)
+_EVENT_COLUMNS = ", ".join(f'"{name}"' for name in group_history.COLUMNS)
 
 
 _Batch = tuple[Mapping[str, Any], WrittenBetween]
@@ -149,7 +150,7 @@ class GroupCache:
                 continue
             event["at"] = bounds.correct(event["at"])
             is_new = self._histories.add(group.group_id, event, bounds.latest) and event["at"] >= self._started_at
-            if is_new and event["kind"] == history.ASSIGNED:
+            if is_new and event["kind"] == group_history.ASSIGNED:
                 self._rebalances[group_id] = self._rebalances.get(group_id, 0) + 1
 
     def groups(self) -> Mapping[str, GroupSnapshot]:
@@ -193,12 +194,14 @@ class GroupCache:
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         """Read from the tables the events that the histories keep."""
-        since, reasons_since = (quote((now - kept).isoformat()) for kept in (history.WINDOW, history.REASONS_KEPT_FOR))
-        kinds = ", ".join(map(quote, history.KINDS))
+        since, reasons_since = (
+            quote((now - kept).isoformat()) for kept in (group_history.WINDOW, group_history.REASONS_KEPT_FOR)
+        )
+        kinds = ", ".join(map(quote, group_history.KINDS))
         slices = WarehouseReader(self._warehouse).slices(
             f"SELECT group_id, {_EVENT_COLUMNS} FROM group_events e WHERE cluster = {quote(self._cluster)} AND ("  # noqa: S608 - the same
             f"(at >= TIMESTAMP {since} AND kind IN ({kinds})) OR "
-            f"(at >= TIMESTAMP {reasons_since} AND kind = {quote(history.REASON)})) AND void IS NOT TRUE "
+            f"(at >= TIMESTAMP {reasons_since} AND kind = {quote(group_history.REASON)})) AND void IS NOT TRUE "
             f"ORDER BY e.offset"
         )
         for rows in slices:
@@ -221,11 +224,11 @@ def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _events(events: pa.Table | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the group and the event, for the events that the histories keep."""
     if events is not None:
-        yield from _with_group_ids(events.filter(_is_in(events["kind"], history.KINDS)))
+        yield from _with_group_ids(events.filter(_is_in(events["kind"], group_history.KINDS)))
 
 
 def _with_group_ids(events: pa.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    for event in _rows(events, ("group_id", *history.COLUMNS)):
+    for event in _rows(events, ("group_id", *group_history.COLUMNS)):
         yield event.pop("group_id"), event
 
 

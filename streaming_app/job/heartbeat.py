@@ -13,7 +13,7 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming_app.alerts.facts import DescriptionSupport
+    from streaming_app.alerts.engine_facts import DescriptionSupport
     from streaming_app.job_status import SinkStatus
 
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.declared import make_labels, make_times_of
 from streaming_app.config.defaults import TOPIC
 from streaming_app.errors import OtherOwnerError, WarehouseError
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
+from streaming_app.job.copies_service import TaskCopies
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.heartbeat import Heartbeat
@@ -27,7 +28,6 @@ from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
-from streaming_app.job.task_copies import TaskCopies
 from streaming_app.job.watchdog import Disks, watchdogs
 from streaming_app.job_status import SinkStatus
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS

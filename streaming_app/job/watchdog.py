@@ -18,8 +18,8 @@ from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Job, Service
 from streaming_app.job_status import DiskSpace, check_readiness
+from streaming_app.notify.heartbeat_sink import BEAT_SECONDS, WatchdogSink
 from streaming_app.notify.sink import SinkError
-from streaming_app.notify.watchdog import BEAT_SECONDS, WatchdogSink
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig

@@ -60,7 +60,7 @@ class Owner(NamedTuple):
 NOBODY = Owner(None, None, None)
 
 
-class Node(NamedTuple):
+class TopicNode(NamedTuple):
     """A topic of a topology, or a pattern for topics."""
 
     subtopology_id: str
@@ -87,7 +87,7 @@ class GroupTasks:
     """Since when the group is Stable, by the broker's clock; None in other states."""
     source_partition: int | None = None
     """The partition of the offsets topic with the group's records."""
-    content: frozenset[Node] = frozenset()
+    content: frozenset[TopicNode] = frozenset()
     """The topics and patterns of the topology. Names of internal topics are without the prefix of the group."""
     is_ready: bool = True
     """False while the group is NotReady: then its members have no tasks."""
@@ -217,13 +217,13 @@ def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> d
     return by_topic
 
 
-def _content(group_id: str, subtopologies: Iterable[Row]) -> frozenset[Node]:
-    prefix, found = f"{group_id}-", set[Node]()
+def _content(group_id: str, subtopologies: Iterable[Row]) -> frozenset[TopicNode]:
+    prefix, found = f"{group_id}-", set[TopicNode]()
     for one in subtopologies:
         subtopology_id, sources = one["subtopology_id"], {*one["source_topics"], *one["source_topic_regex"]}
         internal = {*_names(one["repartition_source_topics"]), *_names(one["state_changelog_topics"])} - sources
-        found.update(Node(subtopology_id, name, is_internal=False) for name in sources)
-        found.update(Node(subtopology_id, name.removeprefix(prefix), is_internal=True) for name in internal)
+        found.update(TopicNode(subtopology_id, name, is_internal=False) for name in sources)
+        found.update(TopicNode(subtopology_id, name.removeprefix(prefix), is_internal=True) for name in internal)
     return frozenset(found)
 
 

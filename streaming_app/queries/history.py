@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.task_copies import ACTIVE
-from streaming_app.queries.groups import find_groups
+from streaming_app.queries.described import find_groups
 from streaming_app.queries.output import title
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
 from streaming_app.text import EPOCH, utc_iso

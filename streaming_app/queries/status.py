@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.kafka.releases import ABILITIES, config_gaps, describe_releases
-from streaming_app.queries.brokers import read_brokers
-from streaming_app.queries.facts import left_over_topics
-from streaming_app.queries.groups import groups_set_aside, quarantined_records
-from streaming_app.queries.overview import count_groups
-from streaming_app.queries.warehouse import check_cluster
+from streaming_app.queries.broker_releases import read_brokers
+from streaming_app.queries.clusters import check_cluster
+from streaming_app.queries.described import groups_set_aside, quarantined_records
+from streaming_app.queries.group_facts import left_over_topics
+from streaming_app.queries.group_list import count_groups
 from streaming_app.tables.alerts_table import OPEN, read_alerts
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables

@@ -10,7 +10,7 @@ from streaming_app.errors import WarehouseError
 from streaming_app.groups.description import TOPIC
 from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between, topology_hash
 from streaming_app.queries import output
-from streaming_app.queries.groups import find_groups
+from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
 from streaming_app.text import EPOCH, count, utc
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from streaming_app.errors import UserError, WarehouseError
-from streaming_app.queries.warehouse import check_cluster, find_clusters, find_staleness
+from streaming_app.queries.clusters import check_cluster, find_clusters, find_staleness
 from streaming_app.tables.arrow import to_rows
 from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.heartbeat_file import read_heartbeat
@@ -34,7 +34,7 @@ _KILLED_BY = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGKILL, -signal.SIGSEGV}
 """Exit codes of a process whose native code got no memory."""
 
 
-class Limits(NamedTuple):
+class QueryLimits(NamedTuple):
     """What a query may take."""
 
     seconds: float = 60.0
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     """Of the rows, in bytes."""
 
 
-class Result(NamedTuple):
+class QueryResult(NamedTuple):
     """What a query returned. If two columns have the same name, the last one counts."""
 
     names: list[str]
@@ -56,7 +56,7 @@ class Result(NamedTuple):
     """Lines for the user: which clusters are not up to date."""
 
 
-def run_limited(warehouse: Location, cluster: str | None, query: str, limits: Limits) -> Result:
+def run_limited(warehouse: Location, cluster: str | None, query: str, limits: QueryLimits) -> QueryResult:
     """Return what a query returns on the rows of a cluster; None: of all clusters.
 
     Raises WarehouseError if it is not one SELECT, fails, or needs too much time or memory.
@@ -77,13 +77,13 @@ def run_limited(warehouse: Location, cluster: str | None, query: str, limits: Li
             done = None
     if done is None or done.returncode == -signal.SIGALRM:
         raise WarehouseError(f"The query took more than {format_duration(limits.seconds)}: raise --timeout")
-    found: Result | str
+    found: QueryResult | str
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "its process gave no reason"
         found = f"The query failed: {reason}"
     else:
         found = pickle.loads(done.stdout)  # noqa: S301 - our own
-    if isinstance(found, Result):
+    if isinstance(found, QueryResult):
         return found
     if done.returncode in _KILLED_BY or any(words in found for words in _OUT_OF_MEMORY):
         raise WarehouseError(f"The query needs more than {gibibytes(limits.memory)} of memory: raise --memory")
@@ -98,7 +98,7 @@ def answer() -> None:
     memory = limits.memory if most == resource.RLIM_INFINITY else min(limits.memory, most)
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    found: Result | str
+    found: QueryResult | str
     try:
         location = Location.of(warehouse)
         reader = WarehouseReader(location, cluster)
@@ -121,16 +121,16 @@ def _stale(reader: WarehouseReader, warehouse: Location, cluster: str | None) ->
     return [line for line in lines if line]
 
 
-def run_sql(reader: WarehouseReader, query: str, limits: Limits) -> Result:
+def run_sql(reader: WarehouseReader, query: str, limits: QueryLimits) -> QueryResult:
     """Return what one SELECT returns. Raises WarehouseError if it fails, or is not a SELECT."""
     words = query.strip().removesuffix(";").lower().split()
     if words == ["show", "tables"]:  # DataFusion supports it only with its information schema
         kinds = {"table": tables(), "view": views()}
         rows = [{"name": one.name, "type": kind, "about": one.about} for kind, all_ in kinds.items() for one in all_]
-        return Result(["name", "type", "about"], rows, is_cut=False, notes=[])
+        return QueryResult(["name", "type", "about"], rows, is_cut=False, notes=[])
     reader.check_is_query(query)
     found = reader.query(query)
     names, rows = list(dict.fromkeys(found.column_names)), to_rows(found.slice(0, limits.rows))
     while limits.size is not None and rows and len(pickle.dumps(rows)) > limits.size:
         rows = rows[: len(rows) // 2]
-    return Result(names, rows, is_cut=len(rows) < len(found), notes=[])
+    return QueryResult(names, rows, is_cut=len(rows) < len(found), notes=[])

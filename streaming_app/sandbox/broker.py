@@ -30,7 +30,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 from streaming_app.jvm.java import find_java, last_line
 from streaming_app.kafka.connection import Admin
-from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
+from streaming_app.sandbox.child_process import HOST, Process, Startable, reserve_port
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0

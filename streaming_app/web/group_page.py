@@ -16,8 +16,8 @@ from streaming_app.groups.task_copies import ACTIVE, TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
 from streaming_app.lag.statuses import OK as NOTHING_WAITS
 from streaming_app.queries.behind import behind_series, lag_at, lags_at
-from streaming_app.queries.facts import read_group_facts
-from streaming_app.queries.groups import find_groups, other_members
+from streaming_app.queries.described import find_groups, other_members
+from streaming_app.queries.group_facts import read_group_facts
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import group_at, parse_tasks, read_events
 from streaming_app.queries.lag import lags_by, sum_of
@@ -29,7 +29,7 @@ from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
-from streaming_app.web.snapshot import NOTHING_KNOWN, Snapshot
+from streaming_app.web.page_snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.tracks import (

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from streaming_app.job_status import inputs
 from streaming_app.report import ReportOnce
 from streaming_app.text import utc_iso
-from streaming_app.web.snapshot import CHECK_SECONDS, Snapshot
+from streaming_app.web.page_snapshot import CHECK_SECONDS, Snapshot
 
 _log = logging.getLogger(__name__)
 MAX_VIEWERS = 500

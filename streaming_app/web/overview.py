@@ -18,8 +18,8 @@ from starlette.datastructures import QueryParams
 from streaming_app.alerts.alert import FIRING, INFO, Alert, severity_rank
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.health.verdict import BAD, OK, UNKNOWN, VERDICTS, WORST_FIRST
+from streaming_app.queries.group_list import STREAMS, TYPES
 from streaming_app.queries.lag import Lag, sum_of
-from streaming_app.queries.overview import STREAMS, TYPES
 from streaming_app.text import EPOCH, rank
 from streaming_app.web.words import label_text
 
@@ -169,7 +169,7 @@ def overview(
 ) -> dict[str, Any]:
     """Return the values for the template. If there are fewer pages than the query asks for, they are of the last page.
 
-    `search` finds groups by text other than their id, as `queries.groups` does: group id -> the found text. Shown of
+    `search` finds groups by text other than their id, as `queries.describe` does: group id -> the found text. Shown of
     `alerts`, those of the cluster, are only their numbers.
     """
     found, text = search(query.q) if query.q else {}, query.q.casefold()

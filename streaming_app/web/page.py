@@ -26,13 +26,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
-from streaming_app.queries.groups import search_groups
+from streaming_app.queries.described import search_groups
+from streaming_app.queries.group_list import STREAMS
 from streaming_app.queries.health import verdicts_between
 from streaming_app.queries.output import as_json
-from streaming_app.queries.overview import STREAMS
 from streaming_app.queries.pipelines import read_pipelines
-from streaming_app.queries.user_sql import Limits as SqlLimits
-from streaming_app.queries.user_sql import Result, run_limited
+from streaming_app.queries.user_sql import QueryLimits, QueryResult, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
@@ -49,10 +48,10 @@ from streaming_app.web.group_page import (
 )
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
+from streaming_app.web.page_snapshot import Snapshot, SnapshotSource
 from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
-from streaming_app.web.snapshot import Snapshot, SnapshotSource
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
@@ -64,7 +63,7 @@ _MAX_PARAMETERS = 30
 _LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
 _END_SECONDS = 1
 _QUERIES = 2  # of readers, that run at a time
-_SQL_LIMITS, _JSON_LIMITS = SqlLimits(rows=1_000, size=1_000_000), SqlLimits(rows=10_000, size=5_000_000)
+_SQL_LIMITS, _JSON_LIMITS = QueryLimits(rows=1_000, size=1_000_000), QueryLimits(rows=10_000, size=5_000_000)
 _NOT_RUN = "0"
 _ROWS_OF = {
     **dict.fromkeys(("topic", "unwritten", "repartition", "changelog"), ("lag", "topic")),
@@ -243,7 +242,7 @@ class Page:
             return Response(as_json(shown), status, media_type="application/json")
         return self._html("sql.html", snapshot, now, status, query=query, found=found, problem=problem)
 
-    def _run(self, query: str, cluster: str, limits: SqlLimits) -> Result:
+    def _run(self, query: str, cluster: str, limits: QueryLimits) -> QueryResult:
         if not self._running.acquire(blocking=False):
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, f"{_QUERIES} queries run already: try again soon")
         try:

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from streaming_app.job_status import inputs, inputs_of_lag
+from streaming_app.queries.group_list import TYPES
 from streaming_app.queries.output import cell
-from streaming_app.queries.overview import TYPES
 from streaming_app.tables.reader import quote
 from streaming_app.text import EPOCH, count, duration, utc, utc_iso
 from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words

@@ -9,7 +9,7 @@ from typing import Any
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.alerts.engine import AlertEngine
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.verdict import Verdict

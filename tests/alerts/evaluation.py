@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.alert import Alert, AlertKey, Holds
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, Observed, RuleSettingsLookup
 from streaming_app.alerts.evaluate import Truths, Watched, evaluate
-from streaming_app.alerts.facts import DescriptionSupport, Facts, Observed, RuleSettingsLookup
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 
@@ -21,7 +21,7 @@ def truths_of(
     now: datetime,
     settings_of: RuleSettingsLookup = rule_settings_of,
     descriptions_since: datetime | None = None,
-    open: Mapping[AlertKey, Alert] = MappingProxyType({}),  # noqa: A002 - as in `Facts`
+    open: Mapping[AlertKey, Alert] = MappingProxyType({}),  # noqa: A002 - as in `EngineFacts`
     **observed: Any,
 ) -> tuple[Truths, frozenset[str]]:
     """Return what is known of each condition, and the new groups that are left out."""
@@ -29,7 +29,7 @@ def truths_of(
     watched = Watched(descriptions)
     watched.update(by_id)
     descriptions.known_since = descriptions_since
-    return evaluate(Facts(now, Observed(by_id, **observed), open, descriptions), watched, settings_of)
+    return evaluate(EngineFacts(now, Observed(by_id, **observed), open, descriptions), watched, settings_of)
 
 
 def findings_of(groups: Iterable[GroupSnapshot], now: datetime, **facts: Any) -> Mapping[AlertKey, Holds]:

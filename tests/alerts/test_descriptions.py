@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import AlertKey, Holds
-from streaming_app.alerts.facts import DescriptionMode, DescriptionSupport, LostDescription
+from streaming_app.alerts.engine_facts import DescriptionMode, DescriptionSupport, LostDescription
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import EPOCH
 from tests.alerts.evaluation import findings_of

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.facts import LostDescription
+from streaming_app.alerts.engine_facts import LostDescription
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, next_status
 from streaming_app.health import board
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import ASSIGNED, Event, GroupHistory
+from streaming_app.health.group_history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import GOOD, Verdict
 from streaming_app.job_status import JobStatus

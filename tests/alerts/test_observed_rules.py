@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import AlertKey, Holds
-from streaming_app.alerts.facts import TopicDifference
+from streaming_app.alerts.engine_facts import TopicDifference
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, next_status
-from streaming_app.health.history import STATE, Event, GroupHistory
+from streaming_app.health.group_history import STATE, Event, GroupHistory
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.work import GroupWork
 from tests.alerts.engine_rig import Rig, group

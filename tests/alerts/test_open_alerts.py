@@ -23,7 +23,7 @@ from streaming_app.alerts.alert import (
     end_of,
 )
 from streaming_app.alerts.catalog import Rule
-from streaming_app.alerts.facts import EngineSettings
+from streaming_app.alerts.engine_facts import EngineSettings
 from streaming_app.alerts.open_alerts import CALM, OpenAlerts
 from tests.alerts.examples import make_alert, make_rule
 

@@ -11,7 +11,7 @@ import pytest
 
 from streaming_app.alerts.alert import OVER, AlertKey, Holds
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
-from streaming_app.alerts.conditions import CONDITIONS
+from streaming_app.alerts.group_conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus

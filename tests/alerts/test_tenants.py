@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import AlertKey, Holds
-from streaming_app.alerts.conditions import CONDITIONS
+from streaming_app.alerts.group_conditions import CONDITIONS
 from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.evaluation import findings_of, truths_of
 from tests.alerts.examples import make_alert

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.alerts.engine import AlertEngine
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, EngineSettings, Observed
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Facts, Observed
 from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.evaluation import rule_settings_of, truths_of
 from tests.support.healthy_group import healthy_group
@@ -64,7 +64,7 @@ def test_what_is_left_out_changes_no_finding_and_no_count(history: list[tuple[di
         assert (descriptions.described, descriptions.undescribed) == (fresh.described, fresh.undescribed)
         for since in (None, OLD):
             fresh.known_since = since
-            facts = Facts(now, Observed(groups), descriptions=fresh)
+            facts = EngineFacts(now, Observed(groups), descriptions=fresh)
             of_all = truths_of(groups.values(), now, descriptions_since=since)
             assert evaluate(facts, watched, rule_settings_of) == of_all
 

@@ -15,7 +15,7 @@ from streaming_app.checks.machine import (
 from streaming_app.checks.result import FAILED, OK, WARNING
 from streaming_app.errors import SetupError
 from streaming_app.kafka.properties import client_properties
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 
 GIB = 1 << 30
 

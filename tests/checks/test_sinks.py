@@ -9,7 +9,7 @@ from streaming_app.checks.result import FAILED, OK
 from streaming_app.checks.sinks import check_sinks
 from streaming_app.config.settings import SinkList
 from streaming_app.notify.sink import Sink
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.support.receivers import HttpReceiver
 
 

@@ -25,7 +25,7 @@ from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.deploy import docker_engine
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import READY_SECONDS, first_two_columns, live_group

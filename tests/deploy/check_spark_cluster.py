@@ -22,7 +22,7 @@ from kafka import KafkaProducer
 from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.process import HOST, Process, reserve_port
+from streaming_app.sandbox.child_process import HOST, Process, reserve_port
 from streaming_app.tables.reader import WarehouseReader
 from tests.deploy.live_group import live_group
 from tests.support.container import Broker

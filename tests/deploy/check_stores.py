@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location

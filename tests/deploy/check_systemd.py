@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.deploy.docker_engine import IMAGES, ROOT, Engine
 from tests.deploy.live_group import READY_SECONDS, first_two_columns, live_group
 from tests.support.http_client import answers

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from streaming_app.alerts.alert import FIRING, HEALTH, AlertKey
 from streaming_app.alerts.engine import truth_of
-from streaming_app.alerts.facts import EngineSettings
+from streaming_app.alerts.engine_facts import EngineSettings
 from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings

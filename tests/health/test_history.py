@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.health.history import REASONS_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
+from streaming_app.health.group_history import REASONS_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
 
 NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 

@@ -13,7 +13,7 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.facts import DEFAULTS, HealthSettings
 from streaming_app.health.successors import Successors
 from streaming_app.health.verdict import DOWN, OFF, Verdict
-from streaming_app.lag.model import GroupTasks, Node
+from streaming_app.lag.model import GroupTasks, TopicNode
 from streaming_app.lag.tracker import LagTracker
 from tests.lag.test_work import ENDED as ENDED_TASKS
 from tests.lag.test_work import RUNS as RUNNING_TASKS
@@ -22,8 +22,8 @@ from tests.support.health_harness import ago, facts, group
 from tests.support.lag_harness import GROUP, TOPIC
 
 OTHER = "payments-v2"
-READS = Node("0", TOPIC, is_internal=False)
-CONTENT = frozenset({READS, Node("0", "sums-repartition", is_internal=True)})
+READS = TopicNode("0", TOPIC, is_internal=False)
+CONTENT = frozenset({READS, TopicNode("0", "sums-repartition", is_internal=True)})
 ENDED, RUNS = replace(ENDED_TASKS, content=CONTENT), replace(RUNNING_TASKS, content=CONTENT)
 GONE = group("Empty", ago(minutes=6), first_seen_at=ago(days=3))
 PASSED = ([80], [95])  # the offsets of the other one at two passes; those of the group that ended stay at 90
@@ -63,8 +63,8 @@ def found(
         (([80], [89]), RUNS, None),
         (([80], [95]), RUNS, OTHER),
         (([99], [100]), RUNS, None),
-        (([80], [95]), replace(RUNS, content=CONTENT | {Node("1", "more", is_internal=False)}), None),
-        (([80], [95]), replace(RUNS, content=frozenset({READS, Node("0", "sums", is_internal=True)})), None),
+        (([80], [95]), replace(RUNS, content=CONTENT | {TopicNode("1", "more", is_internal=False)}), None),
+        (([80], [95]), replace(RUNS, content=frozenset({READS, TopicNode("0", "sums", is_internal=True)})), None),
         (([80], [95]), replace(RUNS, content=frozenset({READS})), None),
     ],
     ids=["not past them", "past them", "it began at the end", "more topics", "other internal topics", "none"],

@@ -12,7 +12,7 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import ASSIGNED, Event, GroupHistory
+from streaming_app.health.group_history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import (
     BEHIND,
     DOWN,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from streaming_app.alerts.alert import FIRING, HEALTH, Alert
 from streaming_app.alerts.engine import AlertEngine
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.alerts.open_alerts import calm_until
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
@@ -34,7 +34,7 @@ from streaming_app.groups.snapshot import GroupSnapshot, WrittenBetween, correct
 from streaming_app.groups.state_rules import STABLE_MEMBER
 from streaming_app.groups.task_copies import GroupCopies, next_status
 from streaming_app.health.board import NOT_JUDGED, Change
-from streaming_app.health.history import COLUMNS, GroupHistories
+from streaming_app.health.group_history import COLUMNS, GroupHistories
 from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import Verdict
 from streaming_app.job.lag_ends import SEED_SECONDS
@@ -378,7 +378,7 @@ class _Job:
             self._descriptions.plugin_absent(_time(at))
 
     def _read_copies(self, at: float) -> None:
-        """Take what the brokers said of copies, as `job.task_copies` does."""
+        """Take what the brokers said of copies, as `job.copies_service` does."""
         every = self._world.copies
         while self._copies_read < len(every) and every[self._copies_read][0] <= at:
             time, group_id, copies, standbys = every[self._copies_read]

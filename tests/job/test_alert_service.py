@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, Delivery
-from streaming_app.alerts.facts import DescriptionSupport, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, group_snapshot
 from streaming_app.health import board
 from streaming_app.health.facts import Facts

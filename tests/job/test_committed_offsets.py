@@ -18,7 +18,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_af
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.queries.groups import other_members
+from streaming_app.queries.described import other_members
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember

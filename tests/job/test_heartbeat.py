@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.alerts.facts import DescriptionSupport
+from streaming_app.alerts.engine_facts import DescriptionSupport
 from streaming_app.errors import JobError
 from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.stopping import StopRequestedError

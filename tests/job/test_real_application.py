@@ -18,10 +18,10 @@ from kafka.errors import KafkaError
 
 from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
+from streaming_app.job.copies_service import TaskCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.job.service import Job
-from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import SharedConnection
 from streaming_app.lag.model import LagRow

@@ -13,9 +13,9 @@ import pytest
 from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
-from streaming_app.job import task_copies
+from streaming_app.job import copies_service
+from streaming_app.job.copies_service import TaskCopies
 from streaming_app.job.service import Job
-from streaming_app.job.task_copies import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import SharedConnection
 from streaming_app.kafka.protocol import GroupError
@@ -113,7 +113,7 @@ class Harness:
         self.brokers, self.table, self.lines = FakeBrokers(), FakeTable(), list[str]()
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
         monkeypatch.setattr(StreamsGroupClient, "of", lambda _: self.brokers)
-        monkeypatch.setattr(task_copies, "describe_each", FakeBrokers.describe)
+        monkeypatch.setattr(copies_service, "describe_each", FakeBrokers.describe)
         config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
         connection = SharedConnection({}, StreamsGroupClient)
         job = Job(config, connection, JobState(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)

@@ -17,8 +17,8 @@ from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.broker import LocalBroker
+from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from streaming_app.sandbox.process import reserve_port
 from tests.support.container import Broker
 from tests.support.slow_server import slow_server
 from tests.support.waiting import wait_until

@@ -22,7 +22,7 @@ from streaming_app.kafka import diagnose
 from streaming_app.kafka.error_lines import to_job_error
 from streaming_app.kafka.offsets_topic import _java_error
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming_app.lag.model import NO_TASKS, Node, Owner, group_tasks
+from streaming_app.lag.model import NO_TASKS, Owner, TopicNode, group_tasks
 
 SINCE = datetime(2026, 3, 14, tzinfo=timezone.utc)
 
@@ -56,9 +56,9 @@ def test_the_content_of_a_topology_has_internal_topics_without_the_prefix_of_the
     one["state_changelog_topics"] = [{"name": "shared-sums-changelog"}, {"name": "app-orders"}]
     content = group_tasks(group(subtopologies=[one]), lambda _pattern: ()).content
     assert content == {
-        Node("0", "app-orders", is_internal=False),
-        Node("0", "by-key", is_internal=True),
-        Node("0", "shared-sums-changelog", is_internal=True),
+        TopicNode("0", "app-orders", is_internal=False),
+        TopicNode("0", "by-key", is_internal=True),
+        TopicNode("0", "shared-sums-changelog", is_internal=True),
     }
 
 

@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.process import Process, Startable
+from streaming_app.sandbox.child_process import Process, Startable
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.http_client import request

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from streaming_app.cli.main import main
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import SnapshotSource
+from streaming_app.web.page_snapshot import SnapshotSource
 from tests.relations.scaled import out_of_proportion
 from tests.relations.scaled_warehouse import write_scaled
 from tests.support.s3_server import s3_server

@@ -18,7 +18,7 @@ from streaming_app.notify import apprise_program
 from streaming_app.notify.apprise_program import fit, make_service
 from streaming_app.notify.message import notification_id
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
 from tests.support import receivers

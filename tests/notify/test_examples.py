@@ -22,7 +22,7 @@ from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.apprise import AppriseSink
 from streaming_app.notify.sink import SinkError
 from streaming_app.notify.webhook import WebhookSink
-from streaming_app.sandbox.process import Process, reserve_port
+from streaming_app.sandbox.child_process import Process, reserve_port
 from tests.alerts.examples import make_alert
 from tests.support.receivers import HOST, HttpReceiver, SmtpReceiver, start_alertmanager
 from tests.support.tools import debian_tool

@@ -20,7 +20,7 @@ from streaming_app.alerts.alert import FIRING, RESOLVED, Delivery
 from streaming_app.notify import alertmanager
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.support.receivers import (
     HOST,

@@ -25,7 +25,7 @@ from streaming_app.tables.health_tables import HealthRow, HealthTable
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import SnapshotSource
+from streaming_app.web.page_snapshot import SnapshotSource
 from tests.support.rows import group_row
 from tests.support.warehouses import append
 

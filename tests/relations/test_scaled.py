@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
-from streaming_app.queries.groups import format_tasks, member_rows
+from streaming_app.queries.described import format_tasks, member_rows
 from streaming_app.queries.pipelines import Pipelines, pipelines
 from streaming_app.queries.topics import endpoint_rows
 from streaming_app.tables.reader import Row
@@ -72,7 +72,7 @@ def test_the_relation_of_modules_sees_one_that_is_quadratic() -> None:
         rows = [{"subtopology_id": f"{n}", "role": "active", "partition": 0} for n in range(size)]
         return lambda: [format_tasks(rows) for _ in rows]
 
-    assert "queries/groups.py" in out_of_proportion(prepare, 20)
+    assert "queries/described.py" in out_of_proportion(prepare, 20)
 
 
 def _played(groups: int = 1, members: int = 1, partitions: int = 2, commits: int = 1) -> Callable[[], object]:

@@ -7,7 +7,7 @@ import pytest
 from streaming_app.errors import SetupError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.support.container import Broker
 from tests.support.processes import is_running
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_app.sandbox.process import Process, reserve_port
+from streaming_app.sandbox.child_process import Process, reserve_port
 from tests.support.waiting import MINUTES, wait_until
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(tmp_pat
 def test_the_program_is_terminated_however_its_parent_exits(exit_statement: str, tmp_path: Path) -> None:
     parent = f"""
 import os, pathlib, sys
-from streaming_app.sandbox.process import Process, reserve_port
+from streaming_app.sandbox.child_process import Process, reserve_port
 from tests.support.waiting import MINUTES, wait_until
 process = Process([sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path({str(tmp_path / "log")!r}))
 print(process.pid, flush=True)

@@ -13,7 +13,7 @@ from kafka.errors import InvalidReceiveError
 from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka import connection, diagnose
 from streaming_app.kafka.error_lines import to_job_error
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
 from tests.support.certificates import (

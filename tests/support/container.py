@@ -18,7 +18,7 @@ from streaming_app.sandbox.broker import (
     broker_configuration,
     wait_until_ready,
 )
-from streaming_app.sandbox.process import HOST, Startable, reserve_port
+from streaming_app.sandbox.child_process import HOST, Startable, reserve_port
 
 BROKER_VARIABLE = "STREAMS_GROUPS_BROKER"
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.facts import Facts
-from streaming_app.health.history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
+from streaming_app.health.group_history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.partition_progress import Standing

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from email.message import Message
 
-from streaming_app.sandbox.process import HOST
+from streaming_app.sandbox.child_process import HOST
 from tests.support.waiting import MINUTES
 
 

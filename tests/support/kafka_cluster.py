@@ -17,7 +17,7 @@ from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.sandbox.broker import LocalBroker, make_cluster_id
-from streaming_app.sandbox.process import HOST, Process, Startable, reserve_port
+from streaming_app.sandbox.child_process import HOST, Process, Startable, reserve_port
 from tests.support.encoded import Pair
 from tests.support.processes import send_signal
 from tests.support.waiting import MINUTES, wait_until

@@ -31,7 +31,7 @@ from urllib3.exceptions import HTTPError
 from streaming_app.config.settings import AnySink
 from streaming_app.jvm.java import last_line
 from streaming_app.notify.sink import Sink
-from streaming_app.sandbox.process import Process, reserve_port
+from streaming_app.sandbox.child_process import Process, reserve_port
 from tests.support.certificates import create_authority, create_certificate, write_pem_store
 from tests.support.tools import debian_tool
 from tests.support.waiting import wait_until

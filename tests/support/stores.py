@@ -16,7 +16,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from streaming_app.jvm.java import find_java
-from streaming_app.sandbox.process import HOST, Process, reserve_port
+from streaming_app.sandbox.child_process import HOST, Process, reserve_port
 from tests.support.http_client import accepts_connections
 from tests.support.ivy import SPARK_EXCLUSIONS, resolve
 from tests.support.waiting import wait_until

@@ -15,7 +15,7 @@ from streaming_app.errors import SetupError
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.jvm.java import last_line
 from streaming_app.sandbox.broker import jvm_command
-from streaming_app.sandbox.process import Startable
+from streaming_app.sandbox.child_process import Startable
 from tests.support.ivy import LOG4J, resolve
 from tests.support.waiting import wait_until
 

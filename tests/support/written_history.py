@@ -29,7 +29,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.sandbox.broker import LocalBroker
-from streaming_app.sandbox.process import Startable
+from streaming_app.sandbox.child_process import Startable
 from tests.histories.bed import Outcome, run
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page, PageServer
-from streaming_app.web.snapshot import SnapshotSource
+from streaming_app.web.page_snapshot import SnapshotSource
 from tests.support.browser import LONGEST_WAIT, find_chromium, launch
 from tests.support.sample_groups import NOW, WRITTEN, beat, clock, write_sample
 from tests.support.waiting import wait_until

@@ -22,7 +22,7 @@ from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access, read_credentials
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import SnapshotSource, read_other_groups
+from streaming_app.web.page_snapshot import SnapshotSource, read_other_groups
 from streaming_app.web.words import group_query, short_name
 from tests.support.heartbeats import write_heartbeat
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from streaming_app.sandbox.process import reserve_port
+from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.web.access import Access
 from streaming_app.web.page import PageServer
 from streaming_app.web.window import url_time

@@ -19,7 +19,7 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import duration, utc
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page
-from streaming_app.web.snapshot import SnapshotSource
+from streaming_app.web.page_snapshot import SnapshotSource
 from tests.support.sample_groups import NOW, clock
 from tests.support.warehouses import append
 

@@ -19,8 +19,8 @@ from streaming_app.queries.pipelines import Pipelines, Read
 from streaming_app.web.graph import Graph
 from streaming_app.web.group_page import hosts_of
 from streaming_app.web.overview import Query, overview
+from streaming_app.web.page_snapshot import NOTHING_KNOWN, all_groups
 from streaming_app.web.pipeline_graph import pipelines_graph
-from streaming_app.web.snapshot import NOTHING_KNOWN, all_groups
 from streaming_app.web.task_matrix import task_matrix
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, Shape, event_tracks

@@ -12,9 +12,9 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.web import live, snapshot
+from streaming_app.web import live, page_snapshot
 from streaming_app.web.live import Live
-from streaming_app.web.snapshot import NOTHING_KNOWN, Reading, Snapshot, SnapshotSource
+from streaming_app.web.page_snapshot import NOTHING_KNOWN, Reading, Snapshot, SnapshotSource
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 
@@ -72,7 +72,7 @@ def test_what_could_not_be_read_is_read_again_though_no_table_has_changed() -> N
 def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
     name: str, row: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(page_snapshot, "CHECK_SECONDS", 0)
     warehouse = make_warehouse(tmp_path / "warehouse")
     snapshots = SnapshotSource(warehouse, "default", lambda: NOW)
     before = snapshots.current()
@@ -89,9 +89,9 @@ def test_groups_of_other_types_that_come_during_a_check_are_shown_by_the_next(
         assert begin.wait(MINUTES)
         return [{**NOTHING_KNOWN, "group_id": "other", "group_type": "consumer"}]
 
-    monkeypatch.setattr(snapshot, "CHECK_SECONDS", 0)
-    monkeypatch.setattr(snapshot, "_FIRST_WAIT", 0)
-    monkeypatch.setattr(snapshot, "read_other_groups", read)
+    monkeypatch.setattr(page_snapshot, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(page_snapshot, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(page_snapshot, "read_other_groups", read)
     snapshots = SnapshotSource(make_warehouse(tmp_path / "warehouse"), "default", lambda: NOW)
     refresh = snapshots._mutes.refresh
 

@@ -165,7 +165,7 @@ class DescriptionSupport:
     def expects_one(self, group: GroupSnapshot, asked_since: datetime | None, now: datetime) -> bool:
         """Return whether a description of a group is expected.
 
-        It is with `always`, and if the group had one before. For other groups see `alerts.conditions`.
+        It is with `always`, and if the group had one before. For other groups see `alerts.group_conditions`.
         """
         if self._mode == "always" or had_description(group):
             return True
@@ -176,7 +176,7 @@ class DescriptionSupport:
 
 
 @dataclass(frozen=True)
-class Facts:
+class EngineFacts:
     """The input of the conditions of the rules about groups."""
 
     now: datetime

@@ -24,12 +24,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from streaming_app.alerts.alert import INFO, OVER, AlertKey, Holds, Truth
-from streaming_app.alerts.facts import Facts, Observed, latest
+from streaming_app.alerts.engine_facts import EngineFacts, Observed, latest
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, format_task
 from streaming_app.health.facts import to_time
-from streaming_app.health.history import NO_HISTORY, GroupHistory
+from streaming_app.health.group_history import NO_HISTORY, GroupHistory
 from streaming_app.lag.model import LagRow
 from streaming_app.text import count, first_of, round_down, shorten, utc
 
@@ -40,7 +40,7 @@ _IN_SUMMARY, _IN_DETAILS = 3, 20  # how many partitions, tasks and copies are na
 _REASON = 300  # characters
 
 
-def _set_aside(group: GroupSnapshot, _facts: Facts) -> Holds:
+def _set_aside(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
     """The group is set aside: its records are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
     text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
@@ -70,7 +70,7 @@ _NOT_RETURNED = {"NOT_STORED": "does not have", "ERROR": "fails to return"}
 _SHOWN = ("description_status", "topology_epoch", "stored_description_epoch", "failed_description_epoch")
 
 
-def _unsolicited(group: GroupSnapshot, facts: Facts) -> Holds | None:
+def _unsolicited(group: GroupSnapshot, facts: EngineFacts) -> Holds | None:
     """A member pushed a description in the last hour although the broker did not ask for one."""
     at = group.last_unsolicited_push_at
     if at is None or facts.now - at >= _PUSH_SHOWN:
@@ -83,7 +83,7 @@ def _unsolicited(group: GroupSnapshot, facts: Facts) -> Holds | None:
     )
 
 
-def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Holds | None:
+def _not_stored(rule: str, group: GroupSnapshot, facts: EngineFacts) -> Holds | None:
     """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
     shown_at = group.description_since or (_first_shown_at(rule, group, facts) if status in _OF_PLUGIN else None)
@@ -111,7 +111,7 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: Facts) -> Holds | None:
     return Holds(since, f"{group.group_id}: {what}", {**shown, **members})
 
 
-def _first_shown_at(rule: str, group: GroupSnapshot, facts: Facts) -> datetime | None:
+def _first_shown_at(rule: str, group: GroupSnapshot, facts: EngineFacts) -> datetime | None:
     """Return when the first known record showed the status, where the log does not prove since when it holds.
 
     The record may be written again. A brief status is not as old as the members.
@@ -120,7 +120,7 @@ def _first_shown_at(rule: str, group: GroupSnapshot, facts: Facts) -> datetime |
     return min((at for at in (alert and alert.since, group.metadata_at) if at), default=None)
 
 
-def _lost(group_id: str, facts: Facts) -> Truth:
+def _lost(group_id: str, facts: EngineFacts) -> Truth:
     """By the log a description is stored, but the plugin did not return it in two requests."""
     known, alert = facts.observed.lost_descriptions, facts.open.get(AlertKey(DESCRIPTION_FAILED, group_id))
     lost = (known or {}).get(group_id)
@@ -136,7 +136,7 @@ def _lost(group_id: str, facts: Facts) -> Truth:
     )
 
 
-def _stale_members(group: GroupSnapshot, _facts: Facts) -> Holds:
+def _stale_members(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
     """Members run a topology that is older than the group's."""
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Holds(
@@ -159,7 +159,7 @@ def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
     return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
-def _misconfigured(group_id: str, facts: Facts) -> Truth:
+def _misconfigured(group_id: str, facts: EngineFacts) -> Truth:
     """Internal topics differ from what the topology asks for. Brokers log this and change nothing (KIP-1071)."""
     known = facts.observed.topic_differences
     if known is None:
@@ -177,7 +177,7 @@ def _misconfigured(group_id: str, facts: Facts) -> Truth:
     )
 
 
-def _standbys(group_id: str, facts: Facts) -> Truth:
+def _standbys(group_id: str, facts: EngineFacts) -> Truth:
     """Standbys do not catch up, or tasks have fewer copies in other processes than configured."""
     if facts.observed.copies is None:
         return None
@@ -211,7 +211,7 @@ def _standbys(group_id: str, facts: Facts) -> Truth:
     )
 
 
-def _rewound(group_id: str, facts: Facts) -> Truth:
+def _rewound(group_id: str, facts: EngineFacts) -> Truth:
     """Offsets went back while the group had members."""
     if facts.observed.work is None:
         return None
@@ -261,12 +261,12 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
 class Condition(NamedTuple):
     """When a rule about groups holds: by the records of a group, by other facts about it, or by either."""
 
-    by_records: Callable[[GroupSnapshot, Facts], Holds | None] = lambda _group, _facts: None
+    by_records: Callable[[GroupSnapshot, EngineFacts], Holds | None] = lambda _group, _facts: None
     about: Callable[[GroupSnapshot], object] = lambda _group: False
     """Whether the condition may hold by these records of a group, now or later."""
     statuses: frozenset[str] | None = None
     """The statuses of descriptions for which it may hold by records; None: any."""
-    by_others: Callable[[str, Facts], Truth] = lambda _group_id, _facts: OVER
+    by_others: Callable[[str, EngineFacts], Truth] = lambda _group_id, _facts: OVER
     others: Callable[[Observed], Iterable[str] | None] = lambda _observed: ()
     """The groups for which it may hold by other facts; None: not known."""
 
@@ -275,7 +275,7 @@ class Condition(NamedTuple):
         is_status = self.statuses is None or group.description_status in self.statuses
         return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
 
-    def truth(self, group_id: str, group: GroupSnapshot | None, facts: Facts) -> Truth:
+    def truth(self, group_id: str, group: GroupSnapshot | None, facts: EngineFacts) -> Truth:
         """Return whether the condition holds for a group. `group` is None if the group is deleted."""
         found = self.by_records(group, facts) if group and self.is_about(group) else None
         return found or self.by_others(group_id, facts)

@@ -22,8 +22,8 @@ from streaming_app.alerts.alert import Alert
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import DEAD
 from streaming_app.notify.mutes import Mute, Mutes
-from streaming_app.queries.overview import DELETED, LIVING, OTHERS, overview_sql
-from streaming_app.queries.warehouse import find_clusters, find_staleness
+from streaming_app.queries.clusters import find_clusters, find_staleness
+from streaming_app.queries.group_list import DELETED, LIVING, OTHERS, overview_sql
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat

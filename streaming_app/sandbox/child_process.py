@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.java import last_line
-from streaming_app.sandbox import watchdog
+from streaming_app.sandbox import run_until_closed
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 32_768)  # below the ports of outgoing connections: Linux 32,768, macOS and Windows 49,152
@@ -38,7 +38,7 @@ class Process:
         """Start `command`, and append its output to `log_file`. After SIGTERM it has `grace_seconds` before SIGKILL."""
         self.log_file = log_file
         self._stop_seconds = grace_seconds + _MARGIN_SECONDS
-        watchdog_command = [sys.executable, "-I", "-S", watchdog.__file__, str(grace_seconds)]
+        watchdog_command = [sys.executable, "-I", "-S", run_until_closed.__file__, str(grace_seconds)]
         with log_file.open("ab") as log:
             self._watchdog = subprocess.Popen(  # noqa: S603 - our own watchdog
                 [*watchdog_command, *map(str, command)],

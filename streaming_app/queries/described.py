@@ -17,7 +17,7 @@ from streaming_app.groups.snapshot import (
     group_snapshot,
     member_details,
 )
-from streaming_app.queries.overview import OTHERS, TYPES, overview_sql
+from streaming_app.queries.group_list import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import and_more, host_of

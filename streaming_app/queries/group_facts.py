@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
-from streaming_app.queries.brokers import Brokers
-from streaming_app.queries.groups import find_groups
+from streaming_app.queries.broker_releases import Brokers
+from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote
 from streaming_app.text import format_duration, utc
 

@@ -121,19 +121,21 @@ def create_table(
     description: str | None = None,
 ) -> None:
     """Create a table; do nothing if another job does so at the same moment. Raises DeltaError and OSError."""
-    from deltalake import DeltaTable  # noqa: PLC0415 - Spark's workers import this module without delta-rs
+    from deltalake import CommitProperties, DeltaTable  # noqa: PLC0415 - Spark's workers have no delta-rs
     from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
 
     try:
         DeltaTable.create(
             str(location),
             schema,
-            mode="ignore",
+            mode="error",
             configuration={**configuration},
             storage_options=location.storage_options,
             raise_if_key_not_exists=False,  # for properties of our own
             partition_by=[*partition_by],
             description=description,
+            # Else delta-rs repeats the creation on top of what another job has created and written meanwhile.
+            commit_properties=CommitProperties(max_commit_retries=0),
         )
     except DeltaError:
         if not _has_beginning((location / _LOG).names()):

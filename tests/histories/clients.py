@@ -46,8 +46,6 @@ class Instance:
     threads: int
     host: str
     is_static: bool
-    keeps_process_id: bool
-    """The state directory survives a restart."""
     pushes: bool
     """The client is of 4.4 or later, and sends the description when it is asked."""
     rebalance_timeout: float
@@ -65,7 +63,6 @@ class Clients:
         self.topics = dict(topics)
         self.log: list[Appended] = []
         self.topic_changes: list[tuple[float, dict[str, int]]] = [(0.0, dict(topics))]
-        self.job_downtimes: list[tuple[float, float]] = []
         self.plugin_configs: list[tuple[float, bool]] = []
         self.incident_ends: list[tuple[float, str]] = []
         """When a person ended all open incidents, and why."""
@@ -101,7 +98,7 @@ class Clients:
     def _join(self, instance: Instance, thread: int) -> None:
         group, generation = instance.group, instance.generation
         member_id = f"{instance.name}-{generation}-{thread}"
-        process = instance.name if instance.keeps_process_id else f"{instance.name}-{generation}"
+        process = f"{instance.name}-{generation}"
         client = f"{instance.name}-thread-{thread}"
         member = Member(member_id, process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
         if instance.is_static:

@@ -18,7 +18,6 @@ _LONGEST_BACK_OFF = 300.0
 END = BEGINS + 90 * MINUTE
 DOWN, STALLED, UNSTABLE, BEHIND = "GroupDown", "GroupStalled", "GroupUnstable", "GroupBehind"
 STATIC = {"static": True}
-PROCESS = {"static": True, "keeps_process_id": True}  # a StatefulSet with volumes
 
 STATE = {"changelogs": ("log",)}
 TOPICS = {"in": 12, "log": 12}  # of applications with state
@@ -130,19 +129,6 @@ def windows(
 def office_hours(days: int) -> Operations:
     """Run two instances from Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
     return windows((day for day in range(days) if day % 7 < 5), (7 * HOUR,), 12 * HOUR, names(2))
-
-
-def blue_then_green(green_reads: float = 5.0, **reads: Any) -> Operations:
-    """Run blue, and start green with the same topology when it begins; green reads the topics so many seconds later.
-
-    Its topics are `TOPICS`.
-    """
-    return [
-        *start(["a", "b"], group="blue", **STATE),
-        *do(TRAFFIC, "read", group="blue"),
-        *start(["c", "d"], BEGINS, group="green", **STATE),
-        *do(BEGINS + green_reads, "read", group="green", log_of="blue", **reads),
-    ]
 
 
 def roll(instances: Iterable[str], at: float, every: float, away: float, **settings: Any) -> Operations:

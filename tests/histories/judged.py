@@ -6,15 +6,14 @@ from typing import Any
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert
 from streaming_app.health.verdict import DOWN, STALLED
-from tests.histories.bed import Outcome, run, seconds
-from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
-from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
+from tests.histories.bed import run
 from tests.histories.history import DAY, History
+from tests.histories.incidents import INCIDENTS as OUTAGES
 from tests.histories.misjudged import MISJUDGED
-from tests.histories.reported_incidents import REPORTED_INCIDENTS
-from tests.histories.reported_ordinary import REPORTED_ORDINARY
+from tests.histories.ordinary_operations import ORDINARY as OPERATIONS
+from tests.histories.outcome import Outcome, seconds
 
-ALL = (*EVERYDAY_ORDINARY, *EVERYDAY_INCIDENTS, *REPORTED_ORDINARY, *REPORTED_INCIDENTS, *MISJUDGED)
+ALL = (*OPERATIONS, *OUTAGES, *MISJUDGED)
 HISTORIES = {history.name: history for history in ALL}
 assert len(HISTORIES) == len(ALL), "two histories have one name"
 ORDINARY, INCIDENTS = [one for one in ALL if not one.rules], [one for one in ALL if one.rules]
@@ -75,8 +74,6 @@ def check_paces(history: History) -> None:
 PAGE = 360.0
 """Seconds to the first page of an outage with work that waits: patience, and two passes."""
 LATE = {
-    "An instance restores for half an hour, is killed for its memory, and begins again",  # it may restore
-    "A nightly job starts, and its threads hang before the first record",  # records waited since the night before
     "The alert of an application that was lost is ignored for a while, and the application does not come back",
     # Each spell is short.
     "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",

@@ -46,7 +46,6 @@ class Simulation(Clients):
         threads: int = 1,
         host: str | None = None,
         static: bool = False,
-        keeps_process_id: bool = False,
         pushes: bool = True,
         rebalance_timeout: float = 300.0,
         sources: tuple[str, ...] = ("in",),
@@ -61,7 +60,6 @@ class Simulation(Clients):
             threads,
             host or _address(name),
             static,
-            keeps_process_id,
             pushes,
             rebalance_timeout,
         )
@@ -75,13 +73,6 @@ class Simulation(Clients):
         instance = self._instances[name]
         for member in instance.members:
             self._expire_session(instance.group, member, phase_of(member.member_id))
-        instance.members = []
-
-    def remove(self, name: str) -> None:
-        """Remove a static instance for good: its members do not come back."""
-        instance = self._instances[name]
-        for member in instance.members:
-            self._remove(instance.group, member)
         instance.members = []
 
     def hang(self, name: str, *, hung: bool = True) -> None:
@@ -133,14 +124,10 @@ class Simulation(Clients):
         self._groups[group].last_configs = None
         self._heartbeat_soon(self._groups[group])
 
-    def set_plugin(self, mode: str | None, *, in_config: bool = True) -> None:
-        """Configure the brokers' description plugin: `stored`, `rejected`, `failing` is what it does, None removes it.
-
-        With `in_config` the job may read the brokers' configuration.
-        """
+    def set_plugin(self, mode: str | None) -> None:
+        """Configure the description plugin of the brokers: `stored`, `rejected` or `failing`; None removes it."""
         self._plugin = mode
-        if in_config:
-            self.plugin_configs.append((self.now, mode is not None))
+        self.plugin_configs.append((self.now, mode is not None))
         for group in self._groups.values():
             self._heartbeat_soon(group)
 
@@ -158,10 +145,6 @@ class Simulation(Clients):
     def to_classic(self, group: str = "app") -> None:
         """Let a consumer of the classic protocol take over the id of an empty group."""
         self._groups[group].delete(converted=True)
-
-    def from_classic(self, group: str) -> None:
-        """Write the tombstone of a classic group whose id a streams group takes over."""
-        self._write(group, [(2, {}, None)])
 
     def fail_over(self, group: str | None = None, clock: float = 0.0) -> None:
         """Move a group, or all, to a coordinator whose clock is wrong by so many seconds; it writes nothing."""
@@ -207,10 +190,6 @@ class Simulation(Clients):
         """Let a person end every open incident."""
         self.incident_ends.append((self.now, reason))
 
-    def job_down(self, seconds: float) -> None:
-        """Stop the job that watches, and start it again after so many seconds."""
-        self.job_downtimes.append((self.now, self.now + seconds))
-
     # Records and offsets: the topics that a group reads, and how it processes them
 
     def read(
@@ -254,12 +233,10 @@ class Simulation(Clients):
         for name, value in values.items():
             setattr(self._traffic[group], name, value)
 
-    def stick(
-        self, partitions: Iterable[int] | None = None, *, commits_again: bool = False, group: str = "app"
-    ) -> None:
+    def stick(self, partitions: Iterable[int] | None = None, *, group: str = "app") -> None:
         """Let partitions make no progress: a record that is tried again and again, or a topic that is not read."""
         for one in self._traffic[group].of(partitions):
-            one.is_stuck, one.commits_again = True, commits_again
+            one.is_stuck = True
 
     def hang_processing(self, name: str, *, hung: bool = True, group: str = "app") -> None:
         """Let the threads of an instance hang, or go on; its heartbeats go on."""

@@ -10,7 +10,7 @@ import pytest
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, IDLE, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS, Verdict
 from tests.alerts.examples import check_text
-from tests.histories.bed import Outcome, run
+from tests.histories.bed import run
 from tests.histories.clients import START
 from tests.histories.history import (
     BEGINS,
@@ -40,6 +40,7 @@ from tests.histories.judged import (
     name_of,
 )
 from tests.histories.misjudged import COUNTED_AGAIN_AT, DEATHS, DEATHS_OF_READERS, IGNORED_AT, MENDED, ONE_MORE
+from tests.histories.outcome import Outcome
 
 pytestmark = pytest.mark.slow
 PACED = (
@@ -53,7 +54,7 @@ PACED = (
 """Those that are also played at every pace."""
 
 
-def outcome_of(part: str) -> Outcome:
+def outcome_with(part: str) -> Outcome:
     """Return the outcome of the chosen history that has this in its name."""
     (name,) = (one.name for one in CHOSEN if part in one.name)
     return OUTCOMES[name]
@@ -71,7 +72,7 @@ def test_an_incident_raises_the_expected_alert_after_it_began_and_no_other(histo
 
 @pytest.mark.parametrize("name", ["twice in the morning", "died the day before", "two seconds after a commit"])
 def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) -> None:
-    for one in outcome_of(name).alerts:
+    for one in outcome_with(name).alerts:
         assert one.opened_at is not None
         assert (one.opened_at - one.since).total_seconds() <= 6 * MINUTE
 
@@ -81,24 +82,23 @@ def test_a_death_pages_after_five_minutes_whatever_happened_before(name: str) ->
     [
         ("Three applications on one host", DEATHS),
         ("Three applications with state of their own", DEATHS_OF_READERS),
-        ("Three applications without internal topics", DEATHS_OF_READERS),
     ],
 )
 def test_each_of_three_applications_has_an_alert_of_its_own_death(name: str, deaths: Mapping[str, float]) -> None:
-    fired = {one.group_id: one.opened_at for one in outcome_of(name).fired}
+    fired = {one.group_id: one.opened_at for one in outcome_with(name).fired}
     assert fired.keys() == deaths.keys()
     assert all(died < fired[group_id] <= died + 6 * MINUTE for group_id, died in deaths.items())
 
 
 def test_an_ignore_ends_an_alert_and_taking_it_back_opens_only_what_is_not_over() -> None:
-    back, gone = (outcome_of(name).fired for name in ("lost is ignored, the", "lost is ignored for a while"))
+    back, gone = (outcome_with(name).fired for name in ("lost is ignored, the", "lost is ignored for a while"))
     assert [(one.ended_at, one.ended_by) for one in back] == [(IGNORED_AT, "ignored")]
     again = [(one.opened_at, one.ended_at) for one in gone[1:]]
     assert ((gone[0].ended_by, gone[0].ended_at), again) == (("ignored", IGNORED_AT), [(COUNTED_AGAIN_AT, None)])
 
 
 def test_groups_that_lack_a_description_are_not_resolved_because_others_change() -> None:
-    fired = outcome_of("Five groups").fired
+    fired = outcome_with("Five groups").fired
     assert {one.group_id: one.opened_at > ONE_MORE for one in fired} == {f"app-{n}": n == 5 for n in range(6)}
     ((mended, ended_at),) = [(one.group_id, one.ended_at or 0.0) for one in fired if one.ended_at]
     assert mended == "app-0"
@@ -106,14 +106,14 @@ def test_groups_that_lack_a_description_are_not_resolved_because_others_change()
 
 
 def test_who_stops_at_night_without_saying_so_is_told_how_to_say_it() -> None:
-    fired = outcome_of("declares nothing").fired
+    fired = outcome_with("declares nothing").fired
     assert len(fired) == 5  # one for each time without members while records come
     assert all("if this is meant, add running_hours for it" in one.why for one in fired)
 
 
 def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_once_it_does() -> None:
     for what, severity, messages in (("nothing comes", "warning", 1), ("later records come", "critical", 2)):
-        outcome = outcome_of(what)
+        outcome = outcome_with(what)
         (fired,) = outcome.fired
         assert (fired.severity, len(outcome.notifications)) == (severity, messages)
         assert fired.opened_at <= BEGINS + 6 * MINUTE
@@ -121,7 +121,7 @@ def test_not_ready_is_a_warning_while_nothing_waits_or_comes_and_gets_critical_o
 
 
 def test_a_push_that_nobody_asked_for_and_the_plugin_rejects_is_an_alert() -> None:
-    fired = outcome_of("rejects all others").fired
+    fired = outcome_with("rejects all others").fired
     assert [(one.rule, one.opened_at >= BEGINS) for one in fired] == [
         ("StreamsGroupDescriptionFailed", False),
         ("StreamsGroupUnsolicitedDescription", True),
@@ -134,7 +134,7 @@ def test_an_application_that_never_commits_is_stalled_which_is_critical() -> Non
 
 
 def test_an_offset_beyond_the_end_of_the_log_is_said_to_be_that_and_is_a_warning() -> None:
-    (fired,) = outcome_of("An unclean election").fired
+    (fired,) = outcome_with("An unclean election").fired
     assert fired.severity == "warning"
     assert "beyond the end of the log" in fired.why
 
@@ -158,7 +158,7 @@ def test_a_group_whose_records_are_rare_does_not_fill_the_history_of_verdicts() 
 
 @pytest.mark.parametrize("name", ["down while thirty applications", "the descriptions of thirty applications"])
 def test_many_groups_with_one_cause_have_an_alert_each_and_are_told_of_in_few_messages(name: str) -> None:
-    outcome = outcome_of(name)
+    outcome = outcome_with(name)
     assert {one.rule for one in outcome.fired} == {"StreamsGroupDescriptionFailed"}
     assert len({one.group_id for one in outcome.fired}) == len(outcome.fired) == 30
     assert len(outcome.notifications) <= 12  # they start one after the other, for ten minutes: one a minute

@@ -44,8 +44,6 @@ class Partition:
     """The one that last had the task."""
     restores_until: float = 0.0
     is_stuck: bool = False
-    commits_again: bool = False
-    """While it is stuck, the same offset is committed again and again."""
     trailing: int = 0
     """Offsets after the last record: markers of transactions, and records of those that were aborted."""
     trailing_is_denied: bool = False
@@ -163,10 +161,8 @@ class Traffic:
         if instance is not None and instance != partition.instance:
             partition.restores_until = now + self.restore_seconds if partition.instance else now
             partition.instance = instance
-        if instance is None or instance in self.hung or now < partition.restores_until:
-            return
-        if partition.is_stuck:
-            partition.committed_at = now if partition.commits_again else partition.committed_at
+        is_still = instance is None or instance in self.hung or partition.is_stuck
+        if is_still or now < partition.restores_until:
             return
         partition.position = min(partition.end, max(partition.position, partition.start) + self.capacity * seconds)
         is_due = now - partition.committed_at >= self.commit_interval

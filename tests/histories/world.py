@@ -37,10 +37,10 @@ class World:
     """Whether the configuration of the brokers names a plugin for descriptions, from a time on."""
     incident_ends: Sequence[tuple[float, str]]
     """When a person ended all open alerts, and why."""
-    job_downtimes: Sequence[tuple[float, float]]
-    """From when to when the job does not run."""
     retention: Mapping[str, float]
     """Topic -> seconds for which it keeps records."""
+    job_downtimes: Sequence[tuple[float, float]] = ()
+    """From when to when the job does not run."""
     transactions: Transactions = _USUAL_TRANSACTIONS
     """The open transactions, and how long one may be open: Kafka's default."""
 
@@ -53,7 +53,7 @@ class World:
         one.run(history.operations, history.seconds)
         _check_ends(one.lag)
         log = sorted(one.log, key=attrgetter("at"))
-        answers = one.lag, one.copies, one.topic_changes, one.plugin_configs, one.incident_ends, one.job_downtimes
+        answers = one.lag, one.copies, one.topic_changes, one.plugin_configs, one.incident_ends
         found = cls(log, *answers, one.retention())
         _NEWEST[:] = (history.operations, history.seconds, history.topics), found
         return found

@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(6 * MIN
 _METADATA = 17
 _AT_ONCE = {"alerts": {"rules": {"StreamsGroupDown": {"for": 0}}}}
 HANDED_OVER = (
-    "Green is given up after half an hour, and blue goes on",
     "Green overlaps blue for five minutes, and each has its prefix",
     "Green overlaps blue for five minutes, and both have the same",
     "Green runs next to blue for two hours, and blue is stopped",

@@ -8,7 +8,7 @@ same time on. So no expected value is written by hand, and each history that exi
 
 What may differ is in a list of the relation's module, by rule or by name, each with its reason.
 
-`make test` plays a seeded tenth of each class of histories (`a_tenth`), `make test-long` all of them.
+`make test` plays a seeded fifth of each class of histories (`a_fifth`), `make test-long` all of them.
 """
 
 from __future__ import annotations
@@ -19,36 +19,33 @@ from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.histories.bed import Outcome, Told, run, seconds
-from tests.histories.everyday_incidents import EVERYDAY_INCIDENTS
-from tests.histories.everyday_ordinary import EVERYDAY_ORDINARY
+from tests.histories.bed import run
 from tests.histories.history import HOUR, History
+from tests.histories.incidents import INCIDENTS
 from tests.histories.misjudged import MISJUDGED
-from tests.histories.reported_incidents import REPORTED_INCIDENTS
-from tests.histories.reported_ordinary import REPORTED_ORDINARY
+from tests.histories.ordinary_operations import ORDINARY
+from tests.histories.outcome import Outcome, Told, seconds
 from tests.histories.world import Transform
 
 SEED = 63
-"""Chooses the tenth that `make test` plays, and the moments of a history."""
+"""Chooses the fifth that `make test` plays, and the moments of a history."""
 CLASSES: Mapping[str, Sequence[History]] = {
-    "everyday ordinary": EVERYDAY_ORDINARY,
-    "everyday incidents": EVERYDAY_INCIDENTS,
-    "reported ordinary": REPORTED_ORDINARY,
-    "reported incidents": REPORTED_INCIDENTS,
+    "ordinary": ORDINARY,
+    "incidents": INCIDENTS,
     "misjudged": MISJUDGED,
 }
-LONGEST_OF_A_TENTH = 8 * 3600.0
+LONGEST_OF_A_FIFTH = 8 * 3600.0
 """Seconds of the longest history that `make test` plays in two worlds."""
 
 _PART = 12 * HOUR
 
 
-def a_tenth(relation: str) -> list[History]:
-    """Return a tenth of each class, other ones for each relation; none that takes long."""
+def a_fifth(relation: str) -> list[History]:
+    """Return a fifth of each class, other ones for each relation; none that takes long."""
     found: list[History] = []
     for name, histories in CLASSES.items():
-        short = [one for one in histories if one.seconds <= LONGEST_OF_A_TENTH]
-        found += random_of(relation, name).sample(short, -(-len(histories) // 10))
+        short = [one for one in histories if one.seconds <= LONGEST_OF_A_FIFTH]
+        found += random_of(relation, name).sample(short, -(-len(histories) // 5))
     return found
 
 

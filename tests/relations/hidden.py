@@ -20,9 +20,9 @@ from streaming_app.health.verdict import GOOD, IDLE, OK, RESTORING
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
 from streaming_app.lag.model import Commit
-from tests.histories.bed import Outcome, Told
 from tests.histories.clients import START
 from tests.histories.history import HOUR
+from tests.histories.outcome import Outcome, Told
 from tests.histories.traffic import Seen
 from tests.histories.world import World
 from tests.relations.engine import differences, told, verdicts

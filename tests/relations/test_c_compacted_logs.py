@@ -15,14 +15,14 @@ from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.facts import Facts
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import DOWN, RESTORING, STALLED
-from tests.histories.bed import Outcome, Told
 from tests.histories.history import History
 from tests.histories.judged import name_of
+from tests.histories.outcome import Outcome, Told
 from tests.recorded import record as recorded
 from tests.recorded.record import VERSIONS, read
 from tests.recorded.test_recorded import fold_log
 from tests.relations.compaction import AT_LEAST, COMPACTIONS, OF_THE_PAST, moments
-from tests.relations.engine import a_tenth, differences, excepted, other_verdicts, play, random_of, told
+from tests.relations.engine import a_fifth, differences, excepted, other_verdicts, play, random_of, told
 from tests.support.health_harness import waiting
 from tests.support.offsets_log import compare_rows, sort_list
 
@@ -61,7 +61,7 @@ SECONDS = 60.0
 _STALLED = "StreamsGroupStalled"
 
 
-@pytest.mark.parametrize("history", a_tenth("C"), ids=name_of)
+@pytest.mark.parametrize("history", a_fifth("C"), ids=name_of)
 def test_a_compacted_log_brings_the_same_verdicts_and_alerts_as_the_whole_one(history: History) -> None:
     check(history)
 

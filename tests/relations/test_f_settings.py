@@ -28,9 +28,9 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.notify.webhook import payload
 from streaming_app.text import utc_iso
-from tests.histories.bed import Outcome
+from tests.histories.outcome import Outcome
 from tests.relations import surfaces
-from tests.relations.engine import a_tenth, play
+from tests.relations.engine import a_fifth, play
 from tests.support.documents import ROOT
 from tests.support.metrics_harness import busy_health, group
 
@@ -50,7 +50,7 @@ RULES = [
     if (found := RULE.fullmatch(one["expr"])) and found[1] == one["alert"]
 ]
 """The rules for Prometheus that fire for each alert with their name that is open and not muted."""
-HISTORIES = a_tenth("F")[::3]
+HISTORIES = a_fifth("F")[::3]
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -1,4 +1,4 @@
-"""Relation H over a tenth of the histories; `tests/long` plays all of them."""
+"""Relation H over a fifth of the histories; `tests/long` plays all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.histories.history import History
 from tests.histories.judged import name_of
 from tests.histories.world import World
-from tests.relations.engine import a_tenth, play, random_of, told, verdicts
+from tests.relations.engine import a_fifth, play, random_of, told, verdicts
 from tests.relations.hidden import KINDS, Hidden, out_of_order, violations
 
 pytestmark = pytest.mark.slow
@@ -36,11 +36,11 @@ def check_order(history: History) -> None:
     assert (told(whole), verdicts(whole)) == (told(other), verdicts(other))
 
 
-@pytest.mark.parametrize("history", a_tenth("hidden"), ids=name_of)
+@pytest.mark.parametrize("history", a_fifth("hidden"), ids=name_of)
 def test_what_is_hidden_makes_nothing_better_and_changes_no_other_group(history: History) -> None:
     check_hidden(history)
 
 
-@pytest.mark.parametrize("history", a_tenth("out of order")[::3], ids=name_of)
+@pytest.mark.parametrize("history", a_fifth("out of order")[::3], ids=name_of)
 def test_the_order_of_the_answers_changes_nothing(history: History) -> None:
     check_order(history)

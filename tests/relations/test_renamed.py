@@ -1,4 +1,4 @@
-"""Relation N over a tenth of the histories and the recorded logs; `tests/long` plays all histories."""
+"""Relation N over a fifth of the histories and the recorded logs; `tests/long` plays all histories."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from streaming_app.alerts.alert import Alert
 from streaming_app.config.declared import LabelsSettings, make_labels
-from tests.histories.bed import Outcome
 from tests.histories.history import History
 from tests.histories.judged import ALL, name_of
+from tests.histories.outcome import Outcome
 from tests.histories.world import World
 from tests.recorded import record as recorded
 from tests.recorded.record import VERSIONS, read
-from tests.relations.engine import a_tenth, play, random_of, told, verdicts
+from tests.relations.engine import a_fifth, excepted, play, random_of, told, verdicts
 from tests.relations.renamed import (
     Names,
     as_texts,
@@ -31,11 +31,14 @@ from tests.relations.renamed import (
 from tests.support.offsets_log import RawRecord
 
 pytestmark = pytest.mark.slow
+EXCEPTIONS = {"each has its prefix in its internal topics": "the prefix is the name of a group, which topics keep"}
 CONFIGURED = [one for one in ALL if one.settings or one.later_settings]
 
 
 def check_renamed(history: History) -> None:
     """Give the groups other names, in the configuration, too: its rules, labels and what is muted."""
+    if excepted(history, EXCEPTIONS):
+        return
     world = World.of(history)
     names = names_of(one.group_id for one in world.log)
     assert set(names.values()).isdisjoint(names)
@@ -89,7 +92,7 @@ def check_rows(name: str, log: list[RawRecord], *, seeds: int = 1) -> None:
     assert as_texts(fold(other, random_of("N", name)), back) == whole
 
 
-@pytest.mark.parametrize("history", [*a_tenth("N"), *CONFIGURED[:3]], ids=name_of)
+@pytest.mark.parametrize("history", [*a_fifth("N"), *CONFIGURED[:3]], ids=name_of)
 def test_other_names_in_groups_and_configuration_and_another_order_change_nothing(history: History) -> None:
     check_renamed(history)
 
@@ -99,6 +102,6 @@ def test_names_batches_and_workers_change_no_row_of_the_log_of_a_broker(version:
     check_rows(version, read(Path(recorded.__file__).parent / f"{version}.jsonl.gz")[0], seeds=3)
 
 
-@pytest.mark.parametrize("history", a_tenth("N rows")[::3], ids=name_of)
+@pytest.mark.parametrize("history", a_fifth("N rows")[::3], ids=name_of)
 def test_names_batches_and_workers_change_no_row_of_a_history(history: History) -> None:
     check_rows(history.name, log_of(World.of(history)))

@@ -1,4 +1,4 @@
-"""Relation T on a tenth of all histories; `tests/long` has the others."""
+"""Relation T on a fifth of all histories; `tests/long` has the others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 from tests.histories.bed import each
 from tests.histories.history import HOUR, History, ordinary, working
 from tests.histories.judged import name_of
-from tests.relations.engine import a_tenth, play
+from tests.relations.engine import a_fifth, play
 from tests.relations.transactions import LONG, SHORT, Transactions, check_transactions, writes_plain_records
 
 pytestmark = pytest.mark.slow
 _BEGAN = 2 * HOUR
 
 
-@pytest.mark.parametrize("history", [one for one in a_tenth("T") if writes_plain_records(one)], ids=name_of)
+@pytest.mark.parametrize("history", [one for one in a_fifth("T") if writes_plain_records(one)], ids=name_of)
 def test_transactions_bring_no_alert_but_of_one_that_is_open_for_too_long_and_take_none_away(
     history: History,
 ) -> None:

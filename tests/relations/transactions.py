@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from streaming_app.lag.ends import NO_ENDS, LogEnds, Tail
 from streaming_app.lag.model import Commit
-from tests.histories.bed import seconds
 from tests.histories.clients import START
 from tests.histories.history import History
 from tests.histories.judged import OUTCOMES
+from tests.histories.outcome import seconds
 from tests.histories.traffic import PASS, Seen, TopicPartition
 from tests.histories.world import World
 from tests.relations.engine import differences, play, random_of, told

@@ -30,9 +30,10 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import Startable
-from tests.histories.bed import Outcome, run
+from tests.histories.bed import run
 from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
+from tests.histories.outcome import Outcome
 from tests.histories.simulation import Operation, Simulation
 from tests.support.internal_topic import PARTITIONS, TimedRecord, group_record, write_records
 from tests.support.offsets_log import RawRecord, read_log
@@ -55,7 +56,7 @@ _CHANGED = (
     "end_transaction",
     "leave_over",
 )
-_SAID = ("end_incidents", "report_copies", "fail_over", "clean_up_description", "delete", "to_classic", "from_classic")
+_SAID = ("end_incidents", "report_copies", "fail_over", "clean_up_description", "delete", "to_classic")
 _HOLDING = {
     "group.streams.session.timeout.ms": "3600000",  # of members that send no heartbeat any more
     "offsets.retention.check.interval.ms": "86400000",  # groups without commits stay

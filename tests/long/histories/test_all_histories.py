@@ -1,4 +1,4 @@
-"""All histories, and random ones, through all relations; `tests/relations` has a tenth of them."""
+"""All histories, and random ones, through all relations; `tests/relations` has a fifth of them."""
 
 from __future__ import annotations
 

@@ -1,99 +1,74 @@
-"""What platforms do every day, for which nobody wants to be paged."""
+"""What platforms and operators of Kafka Streams applications do, for which nobody wants to be paged."""
 
 from __future__ import annotations
 
 from tests.histories.history import (
     BEGINS,
     DAY,
+    FEW,
     HOUR,
     MINUTE,
-    PROCESS,
     STATE,
     STATIC,
     TOPICS,
     TRAFFIC,
     Operations,
     chosen_ordinary,
+    commits_rarely,
     copies,
-    crash_loop,
     do,
+    hang,
     hours_of,
     names,
     office_hours,
     ordinary,
-    replace_pods,
     restored,
     roll,
     start,
     steady,
     stop,
-    windows,
     working,
 )
-
-
-def _upgrades(groups: int) -> Operations:
-    """Old clients on brokers with a plugin; every other day another application gets clients of 4.4."""
-    operations = do(0, "set_plugin", mode="stored")
-    for n in range(groups):
-        group = f"app-{n}"
-        operations += start([f"{group}-a", f"{group}-b"], 60.0 + n, group=group, pushes=False)
-        operations += roll([f"{group}-a", f"{group}-b"], (n + 1) * 2 * DAY, 60, 20, group=group, pushes=True)
-    return operations
 
 
 def _burst(at: float, seconds: float) -> Operations:
     return do(at, "change", rate=100.0) + do(at + seconds, "change", rate=10.0)
 
 
-EVERYDAY_ORDINARY = (
+def _from_zero(bursts: int, every: float) -> Operations:
+    """Let records come for a quarter of an hour at a time: an instance starts a minute later, and stops after them."""
+    operations = [*start(["s0"]), *do(TRAFFIC, "read"), *do(600, "change", rate=0.0), *stop(["s0"], 1200)]
+    for at in (BEGINS + n * every for n in range(bursts)):
+        operations += do(at, "change", rate=10.0) + start(["s0"], at + 60)
+        operations += do(at + 900, "change", rate=0.0) + stop(["s0"], at + 1200)
+    return operations
+
+
+def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operations:
+    """Restart brokers one after the other: each leads every third partition, and may be the coordinator."""
+    return [
+        one
+        for n in range(brokers)
+        for one in (
+            *do(at + n * every, "lose_leaders", partitions=range(n, 12, brokers), seconds=away),
+            *do(at + n * every + 1, "fail_over"),
+        )
+    ]
+
+
+ORDINARY = (
     # Restarts and deployments
     chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
-    ordinary("Rolling restart of 200 instances", steady(200), roll(names(200), BEGINS, 9, 8), topics={"in": 200}),
-    ordinary(
-        "Rolling restart of a group of 5,000 members, pod by pod",
-        start(names(50), threads=100, every=0.02),
-        roll(names(3), BEGINS, 120, 30, threads=100),
-        hours=2.4,
-        topics={"in": 5000},
-    ),
-    chosen_ordinary(
-        "Rolling restart of 20 static members, each away for 35 s, overlapping",
-        steady(20, **PROCESS),
-        roll(names(20), BEGINS, 25, 35, **PROCESS),
-        topics={"in": 40},
-    ),
     chosen_ordinary(
         "A static member is away for longer than its session and comes back",
         steady(6, **STATIC),
         roll(names(1), BEGINS, 60, 120, **STATIC),
-    ),
-    ordinary(
-        "Deployment that replaces 3 pods with 4 threads by new ones",
-        start(names(3, "old"), threads=4),
-        replace_pods(names(3, "old"), names(3, "new"), BEGINS, 40, threads=4),
     ),
     chosen_ordinary(
         "All instances stop, and start again after a migration of twelve minutes",
         steady(4),
         stop(names(4), BEGINS),
         start(names(4), BEGINS + 720),
-    ),
-    ordinary(
-        "Deployment whose first pod needs three attempts to start",
-        steady(3),
-        crash_loop("i0", BEGINS, 5, BEGINS + 60),
-        roll(names(3)[1:], BEGINS + 300, 60, 20),
-    ),
-    ordinary(
-        "Deployment under another application id",
-        start(["a", "b"], group="billing", **STATE),
-        stop(["a", "b"], BEGINS),
-        do(60, "read", group="billing"),
-        start(["c", "d"], BEGINS + 90, group="invoices", **STATE),
-        do(BEGINS + 95, "read", group="invoices", log_of="billing", begins="committed"),
-        hours=40,
-        topics=TOPICS,
     ),
     chosen_ordinary(
         "Deployment with another topology: the group is deleted first",
@@ -104,9 +79,6 @@ EVERYDAY_ORDINARY = (
         topics={"in": 12, "more": 12},
     ),
     # Scaling
-    chosen_ordinary(
-        "Scale out from 3 to 9 instances, one after the other", steady(3), start(names(6, "extra"), BEGINS, 30)
-    ),
     chosen_ordinary(
         "A long pause of one member: it is removed, and joins again under its id",
         steady(5),
@@ -127,20 +99,6 @@ EVERYDAY_ORDINARY = (
         roll(names(6), BEGINS, 60, 40, **STATIC),
         *(do(BEGINS + n * 70, "fail_over", clock=-HOUR if n % 2 == 0 else 0.0) for n in range(6)),
     ),
-    ordinary(
-        "Two deployments of the only instance by way of brokers whose clocks are an hour apart",
-        steady(1),
-        do(BEGINS - 60, "fail_over", clock=-HOUR),
-        roll(names(1), BEGINS, 60, 60),
-        do(BEGINS + 300, "fail_over", clock=HOUR),
-        roll(names(1), BEGINS + 900, 60, 60),
-    ),
-    ordinary("A new number of standby replicas", steady(3), do(BEGINS, "configure", num_standby_replicas="1")),
-    chosen_ordinary(
-        "Three rebalances for reasons that are not in the log",
-        steady(3),
-        *(do(BEGINS + n * 120, "rebalance_without_cause") for n in range(3)),
-    ),
     chosen_ordinary(
         "The brokers refine warm-ups every thirty seconds, which moves no task",
         steady(3),
@@ -154,24 +112,11 @@ EVERYDAY_ORDINARY = (
         topics={"in": 12},
     ),
     # Descriptions
-    ordinary(
-        "Brokers are upgraded before clients, and ten applications follow one after the other",
-        _upgrades(10),
-        hours=24 * 24,
-    ),
     chosen_ordinary(
         "The plugin is removed, and new applications start after that",
         do(0, "set_plugin", mode="stored"),
         steady(2),
         do(BEGINS, "set_plugin", mode=None),
-        start(["n"], 2 * BEGINS, group="new"),
-        hours=24 * 16,
-    ),
-    ordinary(
-        "The plugin is removed, the job may not read the configuration, and new applications start",
-        do(0, "set_plugin", mode="stored", in_config=False),
-        steady(2),
-        do(BEGINS, "set_plugin", mode=None, in_config=False),
         start(["n"], 2 * BEGINS, group="new"),
         hours=24 * 16,
     ),
@@ -182,12 +127,6 @@ EVERYDAY_ORDINARY = (
         do(BEGINS + 600, "set_plugin", mode="stored"),
     ),
     # Applications that do not run all the time
-    ordinary(
-        "A job of five minutes every hour, which may be away for so long",
-        [one for n in range(48) for one in (*start(["job"], n * HOUR + 60), *stop(["job"], n * HOUR + 360))],
-        hours=48,
-        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupDown": {"for": "70m"}}}]},
-    ),
     chosen_ordinary(
         "An application that runs in office hours",
         office_hours(15),
@@ -195,7 +134,6 @@ EVERYDAY_ORDINARY = (
         watched_from=8 * DAY,
         running_hours=hours_of(("07:00", "19:00"), weekdays=["monday:friday"]),
     ),
-    ordinary("An idle group: it runs for a month, and nothing happens", steady(3), hours=24 * 30),
     chosen_ordinary(
         "An application is taken out of service, and its group deleted after eight minutes",
         steady(2),
@@ -204,11 +142,6 @@ EVERYDAY_ORDINARY = (
         hours=30,
     ),
     # Other group types
-    ordinary(
-        "Offline migration from the classic protocol",
-        do(BEGINS, "from_classic", group="app"),
-        start(names(3), BEGINS + 1),
-    ),
     chosen_ordinary(
         "Offline migration back to the classic protocol",
         steady(3),
@@ -217,18 +150,6 @@ EVERYDAY_ORDINARY = (
         hours=30,
     ),
     # The job itself
-    chosen_ordinary(
-        "The job is down for two hours, with a deployment meanwhile",
-        steady(6),
-        do(BEGINS, "job_down", seconds=2 * HOUR),
-        roll(names(6), BEGINS + 600, 60, 30),
-    ),
-    chosen_ordinary(
-        "An override that matches every group, during a rolling restart",
-        steady(6),
-        roll(names(6), BEGINS, 60, 30),
-        settings={"overrides": [{"groups": ".*", "rules": {"StreamsGroupDown": {"for": "4m"}}}]},
-    ),
     # Copies of tasks
     chosen_ordinary(
         "Rolling restart of 3 instances with standbys, which restore 2,000,000 offsets in 20 minutes each",
@@ -241,44 +162,12 @@ EVERYDAY_ORDINARY = (
         ),
         copies(BEGINS + 3 * 1500, BEGINS + 2 * HOUR),
     ),
-    ordinary(
-        "Scaled out from 2 to 3 instances: warm-ups restore for 40 minutes, then the tasks move",
-        steady(2),
-        copies(BEGINS - 600, BEGINS, has_standbys=False),
-        start(["i2"], BEGINS),
-        *(
-            do(
-                BEGINS + n * 60,
-                "report_copies",
-                role="warmup",
-                lags={f"i{i}": 4_000_000 - n * 100_000 for i in range(3)},
-            )
-            for n in range(1, 40)
-        ),
-        copies(BEGINS + 2_400, BEGINS + 2 * HOUR, has_standbys=False),
-    ),
-    ordinary(
-        "An application with standbys is scaled in to one instance over night",
-        steady(3),
-        do(60, "configure", num_standby_replicas="1"),
-        copies(BEGINS - 600, BEGINS),
-        stop(names(3)[1:], BEGINS),
-        copies(BEGINS + 60, BEGINS + 3 * HOUR),
-    ),
     # Records and offsets
     chosen_ordinary(
         "An application with exactly-once processing rests: its lag of 1 is the marker of a transaction",
         working(3, transactional=True),
         do(BEGINS, "change", rate=0.0),
         hours=8,
-    ),
-    ordinary(
-        "A nightly job of half an hour that processes the records of the day",
-        windows(range(2), (2 * HOUR,), 1800),
-        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
-        hours=24 * 2,
-        topics={"in": 2},
-        running_hours=hours_of(("02:00", "02:30")),
     ),
     chosen_ordinary(
         "Rolling restart of 6 instances that restore state for ten minutes",
@@ -304,13 +193,6 @@ EVERYDAY_ORDINARY = (
         do(BEGINS, "leave_over", topic="old"),
         topics={"in": 2},
     ),
-    ordinary(
-        "The topic of a stopped application is deleted and created again",
-        working(3),
-        stop(names(3), BEGINS),
-        do(BEGINS + 60, "recreate_topics"),
-        start(names(3), BEGINS + 120),
-    ),
     chosen_ordinary("Retention deletes what was processed", working(3), do(BEGINS, "delete_records")),
     chosen_ordinary(
         "Partitions are added to a topic with records",
@@ -322,4 +204,74 @@ EVERYDAY_ORDINARY = (
         working(1, rate=60.0),
         settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupBehind": {"enabled": False}}}]},
     ),
+    # What operators report, written before the engine judged it: where somebody did, a comment names the thread
+    ordinary(
+        "An application that commits every ten minutes, as declared, is started, and released once a day",
+        commits_rarely(),
+        hours=10,
+        topics=FEW,
+        settings={"overrides": [{"groups": "app", "rules": {"StreamsGroupStalled": {"for": "20m"}}}]},
+    ),
+    ordinary(
+        "An application moves to another cluster: producers first, then it is drained and stopped for good",
+        working(3),
+        do(BEGINS, "change", rate=0.0),
+        stop(names(3), BEGINS + 10 * MINUTE, every=30),
+        hours=24 * 9,
+        topics=FEW,
+    ),
+    # Operations of platforms: autoscalers, releases, batches, nodes, brokers
+    # Autoscalers. kedacore/keda#776: 0 to 1 on lag; the defaults are 30 s between polls, and 5 minutes to cool down.
+    chosen_ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR), hours=9),
+    # Releases
+    # Nodes
+    chosen_ordinary(
+        "Three of eight spot instances are lost at once, and replaced after four minutes",
+        working(8),
+        stop(names(3), BEGINS, action="kill"),
+        start(names(3, "n"), BEGINS + 240),
+    ),
+    # Brokers
+    chosen_ordinary(
+        "Three brokers restart one after the other, each for two minutes, while records come",
+        working(3),
+        _brokers_roll(3, BEGINS, 5 * MINUTE, 120),
+    ),
+    # Short trouble that ends by itself
+    chosen_ordinary(
+        "A database fails over in four minutes, and all instances wait for it",
+        working(3),
+        hang(names(3), BEGINS, 240),
+    ),
+    # State
+    chosen_ordinary(
+        "A new instance restores for an hour and a half, and reports how far it is",
+        working(2, STATE, restore_seconds=90 * MINUTE),
+        start(["i2"], BEGINS, **STATE),
+        *(
+            do(BEGINS + 60 + n * 60, "report_copies", restores={"i2": 9_000_000 - n * 100_000}, has_standbys=False)
+            for n in range(90)
+        ),
+        copies(BEGINS + 92 * MINUTE, BEGINS + 3 * HOUR, has_standbys=False),
+        topics=TOPICS,
+    ),
+    chosen_ordinary(
+        "Two joined topics get more partitions, one twenty seconds after the other",
+        start(names(2), sources=("in", "other")),
+        do(TRAFFIC, "read"),
+        stop(names(2), BEGINS - 60),
+        do(BEGINS, "set_topic", topic="in", partitions=24),
+        do(BEGINS + 20, "set_topic", topic="other", partitions=24),
+        start(names(2), BEGINS + 60, sources=("in", "other")),
+        topics={"in": 12, "other": 12},
+    ),
+    # By the clock
+    chosen_ordinary(
+        "The topic gets a record every quarter of an hour",
+        working(2, rate=0.0),
+        *(do(n * 900, "change", rate=0.1) + do(n * 900 + 40, "change", rate=0.0) for n in range(1, 32)),
+        hours=8,
+    ),
+    # The job
+    # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
 )

@@ -1,7 +1,4 @@
-"""Outages, losses and lag that operators of Kafka Streams applications report: each needs a person.
-
-These histories were written before the engine judged them. Where somebody reported one, a comment names the thread.
-"""
+"""Outages, losses and lag of Kafka Streams applications: each needs a person."""
 
 from __future__ import annotations
 
@@ -13,24 +10,21 @@ from tests.histories.history import (
     END,
     FEW,
     HOUR,
-    MINUTE,
     STALLED,
     STATE,
     STATIC,
     TOPICS,
     TRAFFIC,
     UNSTABLE,
-    Operations,
-    blue_then_green,
     chosen_incident,
     commits_rarely,
+    copies,
     crash_loop,
     do,
     hang,
     hours_of,
     incident,
     names,
-    office_hours,
     restarts,
     start,
     steady,
@@ -39,37 +33,196 @@ from tests.histories.history import (
     working,
 )
 
+STEADY_LOOP = (300.0,) * 100
+
 _APPS = ("orders", "prices", "users")
 
-
-def _thread_replaced(instance: str, at: float, every: float, times: int) -> Operations:
-    """Let the thread of an instance die and be replaced: the old member stays until its session ends."""
-    return [
-        one
-        for n in range(times)
-        for one in (*stop([instance], at + n * every, action="kill"), *start([instance], at + n * every + 0.2))
-    ]
-
-
-def _in_zone(apps: tuple[str, ...], zone: str) -> list[str]:
-    return [f"{app}-{zone}{n}" for app in apps for n in range(2)]
-
-
-REPORTED_INCIDENTS = (
+INCIDENTS = (
+    # Records and offsets
+    chosen_incident(
+        "One partition has a record that is tried again and again",
+        STALLED,
+        working(3),
+        do(BEGINS, "stick", partitions=[7]),
+    ),
+    chosen_incident(
+        "The threads of one of three instances hang; its heartbeats go on",
+        STALLED,
+        working(3),
+        hang(["i1"], BEGINS),
+    ),
+    chosen_incident(
+        "More is produced than the application can process",
+        BEHIND,
+        working(3),
+        do(BEGINS, "change", rate=80.0),
+    ),
+    chosen_incident(
+        "A log is truncated, and the application goes back by hours of records while it runs",
+        "GroupOffsetsRewound",
+        working(3),
+        do(BEGINS, "go_back", by=50_000.0),
+    ),
+    chosen_incident(
+        "A topic is deleted and created again under an application that does not read the new one",
+        STALLED,
+        working(3),
+        do(BEGINS, "recreate_topics"),
+        do(BEGINS, "stick"),
+    ),
+    # Applications that do not stay up
+    chosen_incident(
+        "The only instance is up for 20 s in every 320 s",
+        DOWN,
+        start(names(1)),
+        crash_loop("i0", BEGINS, 20, END, pauses=STEADY_LOOP),
+    ),
+    incident(
+        "The only instance is killed for its memory after a minute each time",
+        f"{DOWN} {UNSTABLE}",
+        start(names(1)),
+        crash_loop("i0", BEGINS, 60, END, action="kill"),
+    ),
+    chosen_incident(
+        "The only instance crashes, and the clock of its broker is an hour behind",
+        DOWN,
+        start(names(1)),
+        do(BEGINS - 60, "fail_over", clock=-HOUR),
+        crash_loop("i0", BEGINS, 20, END),
+    ),
+    chosen_incident(
+        "A source topic is missing: the client gives up, and is started again",
+        DOWN,
+        restarts("i0", BEGINS, END, up=12, sources=("gone",)),
+    ),
+    chosen_incident(
+        "Joined topics have different numbers of partitions: the client gives up at once",
+        DOWN,
+        restarts("i0", BEGINS, END, up=6, sources=("in", "narrow")),
+        topics={"in": 12, "narrow": 4},
+    ),
+    chosen_incident(
+        "A source topic is deleted under three instances, which are started again",
+        DOWN,
+        start(names(3)),
+        do(BEGINS, "set_topic", topic="in", partitions=None),
+        *(restarts(name, BEGINS + 30, END, up=12) for name in names(3)),
+    ),
+    chosen_incident(
+        "One of two joined topics gets more partitions under a running application",
+        DOWN,
+        start(names(2), sources=("in", "other")),
+        do(BEGINS, "set_topic", topic="in", partitions=24),
+        topics={"in": 12, "other": 12},
+    ),
+    # Applications that are not ready, or gone
+    chosen_incident(
+        "The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))
+    ),
+    chosen_incident(
+        "A source topic is missing, the client gives up, and nothing starts it again",
+        DOWN,
+        start(names(2), BEGINS, sources=("gone",)),
+    ),
+    chosen_incident(
+        "The second outage within a week",
+        DOWN,
+        start(names(2)),
+        stop(names(2), BEGINS),
+        start(names(2), BEGINS + 3 * HOUR),
+        stop(names(2), 4 * DAY),
+        hours=24 * 4 + 3,
+    ),
+    chosen_incident(
+        "A nightly job does not run one night",
+        DOWN,
+        windows(range(4), (HOUR,), 1200),
+        hours=24 * 6,
+        begins=4 * DAY + HOUR,
+        running_hours=hours_of(("01:00", "01:20")),
+    ),
+    # Members
+    chosen_incident(
+        "A member is stuck in revocation, with a poll interval of an hour",
+        STALLED,
+        start(names(3), rebalance_timeout=3600.0),
+        do(BEGINS - 1, "hang", name="i0"),
+        start(["i9"], BEGINS),
+    ),
+    chosen_incident(
+        "All six members come and go with the network, every four minutes",
+        f"{UNSTABLE} {DOWN}",
+        start(names(6)),
+        *(crash_loop(name, BEGINS, 180, END, pauses=(60.0,) * 40) for name in names(6)),
+    ),
+    # Assignments
+    chosen_incident(
+        "The broker takes a task away and gives it back every thirty seconds, and nothing explains it",
+        UNSTABLE,
+        start(names(3)),
+        *(do(BEGINS + n * 30 - 1, "leave_out", partitions=[0][: n % 2]) for n in range(60)),
+        *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
+    ),
+    # Descriptions
+    chosen_incident(
+        "The plugin's store is down while thirty applications start",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="failing"),
+        *(start([f"a{n}"], BEGINS + n * 20, group=f"app-{n}") for n in range(30)),
+    ),
+    chosen_incident(
+        "The plugin rejects the descriptions of thirty applications",
+        "GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        *(start([f"a{n}"], BEGINS + n * 0.05, group=f"app-{n}") for n in range(30)),
+    ),
+    chosen_incident(
+        "A tool pushes descriptions that nobody asked for",
+        "GroupUnsolicitedDescription",
+        do(0, "set_plugin", mode="stored"),
+        start(names(2)),
+        *(do(BEGINS + n * 300, "push") for n in range(5)),
+    ),
+    chosen_incident(
+        "A tool pushes a description of which the plugin has rejected the first one, and rejects all others",
+        "GroupUnsolicitedDescription GroupDescriptionFailed",
+        do(0, "set_plugin", mode="rejected"),
+        start(names(2)),
+        *(do(BEGINS + n * 300, "push", result="rejected") for n in range(5)),
+        begins=0.0,
+    ),
+    chosen_incident(
+        "A group whose description was cleaned up comes back with clients that do not send one",
+        "GroupDescriptionMissing",
+        do(0, "set_plugin", mode="stored"),
+        start(names(2)),
+        stop(names(2), BEGINS - 300),
+        do(BEGINS - 200, "clean_up_description"),
+        start(names(2), BEGINS, pushes=False),
+    ),
+    # Copies of tasks
+    chosen_incident(
+        "The disk of one of three hosts is too slow: its standbys fall behind",
+        "GroupStandbyBehind",
+        steady(3),
+        do(60, "configure", num_standby_replicas="1"),
+        copies(BEGINS - 600, BEGINS),
+        *(do(BEGINS + n * 60, "report_copies", lags={"i1": 11_000 + n * 5_000}) for n in range(60)),
+    ),
+    chosen_incident(
+        "Standby replicas are configured, and the assignor finds no place for them",
+        "GroupStandbyBehind",
+        steady(3),
+        do(BEGINS, "configure", num_standby_replicas="1"),
+        copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
+    ),
+    # What operators report, written before the engine judged it: where somebody did, a comment names the thread
     # Full outages
     incident(
         "A record that cannot be deserialized ends every instance that gets its partition, again and again",
         DOWN,
         working(3),
         *(crash_loop(name, BEGINS + n * 30, 15, END) for n, name in enumerate(names(3))),
-    ),
-    # kedacore/keda#4098: while a broker was replaced the lag could not be read, and the application was scaled to zero
-    chosen_incident(
-        "An autoscaler scales to zero while records wait, as it cannot read the lag",
-        DOWN,
-        working(4),
-        do(BEGINS - 300, "change", rate=80.0),
-        stop(names(4), BEGINS),
     ),
     incident(
         "Records come to an application that is scaled to zero, and nothing starts it",
@@ -78,22 +231,6 @@ REPORTED_INCIDENTS = (
         do(HOUR, "change", rate=0.0),
         stop(names(2), HOUR + 600),
         do(BEGINS, "change", rate=10.0),
-    ),
-    incident(
-        "A release has a migration of eight minutes, as the two before, of an application that may be away for five",
-        DOWN,
-        working(2, rate=0.2),
-        *(stop(names(2), BEGINS + n * 4 * HOUR) + start(names(2), BEGINS + n * 4 * HOUR + 480) for n in range(3)),
-        hours=12,
-        begins=BEGINS + 8 * HOUR,
-        watched_from=BEGINS + 7 * HOUR,
-    ),
-    chosen_incident(
-        "A certificate expires, and the instances of three applications end",
-        DOWN,
-        *(start([f"{app}-a", f"{app}-b"], group=app) for app in _APPS),
-        *(do(TRAFFIC, "read", group=app) for app in _APPS),
-        *(stop([f"{app}-a", f"{app}-b"], BEGINS, every=20, action="crash") for app in _APPS),
     ),
     chosen_incident(
         "A broker is lost, and three applications that read its partitions end with it",
@@ -119,20 +256,6 @@ REPORTED_INCIDENTS = (
         do(BEGINS, "set_topic", topic="log", partitions=None),
         topics=TOPICS,
     ),
-    incident(
-        "An application dies, and the clock of its broker is two hours ahead",
-        DOWN,
-        working(2),
-        do(HOUR, "fail_over", clock=2 * HOUR),
-        stop(names(2), BEGINS, action="kill"),
-    ),
-    incident(
-        "An application dies and is deleted with Kafka's tools by somebody who tries to help",
-        DOWN,
-        working(2),
-        stop(names(2), BEGINS),
-        do(BEGINS + 20 * MINUTE, "delete"),
-    ),
     # Offsets that do not move
     # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
     chosen_incident(
@@ -151,25 +274,7 @@ REPORTED_INCIDENTS = (
             for n in range(20)
         ),
     ),
-    incident(
-        "Green joins and processes nothing, and blue is stopped",
-        f"{DOWN} {STALLED}",
-        blue_then_green(begins="committed"),
-        hang("cd", BEGINS + 6, group="green"),
-        stop(["a", "b"], BEGINS + 120),
-        topics=TOPICS,
-    ),
     # State
-    incident(
-        "An instance restores for half an hour, is killed for its memory, and begins again",
-        f"{STALLED} {UNSTABLE} {DOWN}",
-        working(1, STATE, restore_seconds=1800.0),
-        *(
-            stop([f"i{n}"], BEGINS + n * 1500, action="kill") + start([f"i{n + 1}"], BEGINS + n * 1500 + 30, **STATE)
-            for n in range(6)
-        ),
-        topics=TOPICS,
-    ),
     chosen_incident(
         "A restore takes three hours, and the topic keeps records for one",
         f"GroupLosing {STALLED} GroupLosing",
@@ -193,21 +298,6 @@ REPORTED_INCIDENTS = (
         topics=TOPICS,
     ),
     # Too slow, and losses
-    incident(
-        "A slow application is overtaken by a retention of an hour",
-        f"{BEHIND} GroupLosing",
-        working(3, keeps_seconds=HOUR),
-        do(BEGINS, "change", rate=200.0),
-    ),
-    incident(
-        "Offsets are reset to the beginning by mistake, and the application needs a day for what it has done before",
-        f"{BEHIND} GroupOffsetsRewound",
-        working(3, capacity=11.0),
-        stop(names(3), BEGINS),
-        do(BEGINS + 30, "go_back", by=1e9),
-        start(names(3), BEGINS + 60),
-        begins=BEGINS + 60,
-    ),
     # Interrupted again and again
     chosen_incident(
         "A canary with a defect crashes next to six good pods",
@@ -239,24 +329,6 @@ REPORTED_INCIDENTS = (
         begins=TRAFFIC,
         topics=FEW,
     ),
-    incident(
-        "A staging application is stopped at night, while records come, as on each of ten days, and nobody declares it",
-        DOWN,
-        office_hours(11),
-        do(7 * HOUR + 60, "read", rate=0.2),
-        hours=24 * 10.5,
-        topics=FEW,
-        watched_from=9.5 * DAY,
-        begins=9 * DAY + 19 * HOUR,
-    ),
-    # users@kafka.apache.org, "REPLACE_THREAD recovery in 4.x": the dead member stays for its session of 45 s
-    incident(
-        "A record that fails always: its thread is replaced again and again, each time after a session of 45 s",
-        f"{STALLED} {UNSTABLE} {DOWN}",
-        working(3),
-        do(BEGINS, "stick", partitions=[0, 3]),
-        _thread_replaced("i0", BEGINS + 5, 60, 90),
-    ),
     # KIP-572: after task.timeout.ms, five minutes, the thread ends; Kubernetes starts the pod again
     incident(
         "A sink is away: each instance gives up after five minutes without progress, and is started again",
@@ -272,23 +344,6 @@ REPORTED_INCIDENTS = (
         do(BEGINS, "set_topic", topic="in", partitions=None),
         do(BEGINS + 60, "recreate_topics"),
         do(BEGINS + 60, "set_topic", topic="in", partitions=12),
-    ),
-    incident(
-        "Threads hang over a weekend without records, and nothing is processed on Monday",
-        STALLED,
-        working(2),
-        do(HOUR, "change", rate=0.0),
-        hang(names(2), 1.5 * HOUR),
-        do(60 * HOUR, "change", rate=10.0),
-        hours=63,
-        begins=60 * HOUR,
-        topics=FEW,
-    ),
-    incident(
-        "Each record waits half a minute for a service that times out",
-        f"{BEHIND} {STALLED}",
-        working(3),
-        do(BEGINS, "change", capacity=0.034),
     ),
     incident(
         "Retention by size deletes records that came in a burst, in the three minutes of a deployment",
@@ -312,24 +367,6 @@ REPORTED_INCIDENTS = (
             for n in range(7)
         ),
     ),
-    incident(
-        "The threads of an application end one after the other, one an hour, until none is left",
-        f"{DOWN} {UNSTABLE}",
-        working(4, STATIC),
-        *(stop([f"i{n}"], BEGINS + n * HOUR, action="kill") for n in range(4)),
-        hours=7,
-        begins=BEGINS + 3 * HOUR,
-    ),
-    # KIP-834: `pause()` by an operator of blue, who stops green and forgets to resume
-    incident(
-        "Blue is paused for green, green is given up and stopped, and nobody resumes blue",
-        f"{STALLED} {DOWN}",
-        blue_then_green(begins="committed"),
-        hang("ab", BEGINS + 60, group="blue"),
-        stop(["c", "d"], BEGINS + 1800),
-        begins=BEGINS + 60,
-        topics=TOPICS,
-    ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
     incident(
         "The application runs twice with the same static ids, and the two fence each other once a minute",
@@ -349,51 +386,6 @@ REPORTED_INCIDENTS = (
         running_hours=hours_of(("02:00", "02:30")),
     ),
     incident(
-        "A zone is out, with all instances of two applications and half of those of a third",
-        DOWN,
-        *(start(_in_zone((app,), "a"), group=app) for app in ("orders", "prices")),
-        start([*_in_zone(("users",), "a"), *_in_zone(("users",), "b")], group="users", **STATE),
-        *(do(TRAFFIC, "read", group=app) for app in ("orders", "prices", "users")),
-        stop(_in_zone(("orders", "prices", "users"), "a"), BEGINS, action="kill"),
-        topics={"in": 12, "log": 12},
-    ),
-    incident(
-        "All instances are stopped by mistake, as the coordinator moves to a broker with a clock three minutes behind",
-        DOWN,
-        working(3),
-        do(BEGINS - 5, "fail_over", clock=-180.0),
-        stop(names(3), BEGINS),
-    ),
-    incident(
-        "A nightly job starts, and its threads hang before the first record",
-        STALLED,
-        windows(range(3), (HOUR,), 1800),
-        do(HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0),
-        hang(["job"], 3 * DAY + HOUR - 60),
-        start(["job"], 3 * DAY + HOUR),
-        hours=24 * 3 + 4,
-        begins=3 * DAY + HOUR,
-        topics=FEW,
-        running_hours=hours_of(("01:00", "01:30")),
-    ),
-    incident(
-        "A new rule of a firewall cuts all instances off, which go on and try to connect",
-        DOWN,
-        steady(4, threads=2),
-        do(TRAFFIC, "read"),
-        *(do(BEGINS + 40 + n, "expire", name=name) for n, name in enumerate(names(4))),
-    ),
-    incident(
-        "A server with three queries is killed for its memory; records come to two of them",
-        DOWN,
-        *(start([f"server-{query}"], group=query, host="10.4.0.1", sources=(query,)) for query in ("q1", "q2", "q3")),
-        do(TRAFFIC, "read", group="q1"),
-        do(TRAFFIC, "read", group="q2"),
-        do(TRAFFIC, "read", group="q3", rate=0.0),
-        *(stop([f"server-{query}"], BEGINS, action="kill") for query in ("q1", "q2", "q3")),
-        topics={"q1": 2, "q2": 2, "q3": 2},
-    ),
-    incident(
         "A tool that saves costs stops an application for good, to which a record comes every eight minutes",
         DOWN,
         working(2, rate=1 / 480),
@@ -405,14 +397,6 @@ REPORTED_INCIDENTS = (
         f"{STALLED} {UNSTABLE} {BEHIND}",
         working(3),
         *(hang(["i0"], BEGINS + n * 600, 420) for n in range(12)),
-    ),
-    incident(
-        "An application had died two hours before the job that watches was installed",
-        DOWN,
-        working(2),
-        stop(names(2), BEGINS, action="kill"),
-        watched_from=BEGINS + 2 * HOUR,
-        hours=8,
     ),
     incident(
         "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,16 +15,12 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.text import EPOCH
 from tests.alerts.evaluation import findings_of
 from tests.alerts.examples import make_alert
+from tests.support.health_harness import NOW, ago
 from tests.support.healthy_group import healthy_group
 
-NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
 LONG_AGO = NOW - timedelta(days=300)
 HEALTHY = healthy_group(LONG_AGO)
 MISSING = "StreamsGroupDescriptionMissing"
-
-
-def ago(**duration: float) -> datetime:
-    return NOW - timedelta(**duration)
 
 
 def evaluate_groups(*groups: GroupSnapshot, **facts: Any) -> Mapping[AlertKey, Holds]:

@@ -258,19 +258,9 @@ def test_what_is_about_new_groups_with_alerts_is_sent_after_everything_else() ->
     assert [name for _, name in rig.sent] == ["z", "a", "b"]
 
 
-def not_ready(group_id: str, *topics: str) -> GroupSnapshot:
-    reason = f"MISSING_SOURCE_TOPICS: Source topics {', '.join(topics)} are missing."
-    known = replace(group(group_id=group_id), not_ready_reason=reason, missing_topics=topics)
-    return replace(known, state="NotReady", state_since=at(-900))
-
-
-def alerts(rig: Rig, team: str, event: str = FIRING) -> list[Alert]:
-    """Return what the pager was told of the groups of a team, whose ids begin with its name."""
-    return [alert for kind, alert in rig.received if kind == event and str(alert.group_id).startswith(team)]
-
-
-def groups(rig: Rig, team: str, event: str = FIRING) -> list[str]:
-    return sorted(str(alert.group_id) for alert in alerts(rig, team, event))
+def not_ready(group_id: str) -> GroupSnapshot:
+    reason = "MISSING_SOURCE_TOPICS: Source topics t are missing."
+    return replace(group(group_id=group_id), not_ready_reason=reason, state="NotReady", state_since=at(-900))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -304,14 +294,14 @@ def test_a_group_that_cannot_be_judged_is_set_aside_until_it_can_and_others_are_
         return judge(facts)
 
     monkeypatch.setattr(board, "judge", fails)
-    rig, other = Rig(), not_ready("other", "t")
+    rig, other = Rig(), not_ready("other")
     for seconds in (0, 5):
-        rig.cycle(seconds, not_ready("orders", "t"), other)
+        rig.cycle(seconds, not_ready("orders"), other)
         assert {one.group_id: one.rule for one in rig.alerts} == {
             "orders": "StreamsGroupSetAside",
             "other": "StreamsGroupDown",
         }
     assert any("ZeroDivisionError: xxx" in one.summary for one in rig.alerts)
-    rig.cycle(400, not_ready("orders", "t"), other)
+    rig.cycle(400, not_ready("orders"), other)
     assert {one.group_id: one.rule for one in rig.alerts} == dict.fromkeys(("orders", "other"), "StreamsGroupDown")
     assert (RESOLVED, "orders") in rig.sent

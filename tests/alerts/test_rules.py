@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,17 +17,12 @@ from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus
 from tests.alerts.evaluation import findings_of, rule_settings_of, truths_of
 from tests.alerts.examples import check_text, make_alert
+from tests.support.health_harness import LONG_AGO, NOW, ago
 from tests.support.healthy_group import healthy_group
 
-NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-LONG_AGO = NOW - timedelta(days=30)
 HEALTHY = healthy_group(LONG_AGO)
 GROUP = HEALTHY.group_id
 RUNNING = JobStatus(started_at=LONG_AGO, caught_up=True, last_success_at=NOW)
-
-
-def ago(**duration: float) -> datetime:
-    return NOW - timedelta(**duration)
 
 
 def find(

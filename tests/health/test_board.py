@@ -99,17 +99,6 @@ def test_a_pass_that_fails_makes_no_group_of_another_type_deleted() -> None:
     assert (gone.verdict.verdict, one.knows(GROUP)) == (OFF, False)
 
 
-def test_a_group_that_was_deleted_stays_down_although_its_offsets_are_there_for_a_moment() -> None:
-    """With `lag_of: all`, what commits and has no records is a group of another type."""
-    of_work, one = {GROUP: waiting(ago(minutes=60), progressed_at=ago(minutes=59))}, board(of_all_types=True)
-    dead = replace(ENDED, state="Dead")
-    for n, groups in enumerate(({GROUP: ENDED}, {GROUP: dead}, {}, {})):
-        one.step(Known(groups, work=of_work), NOW + timedelta(seconds=5 * n))
-        assert one.verdicts()[GROUP].verdict == DOWN
-    one.step(Known({}, work={}), NOW + timedelta(minutes=1))
-    assert one.verdicts()[GROUP].verdict == DOWN
-
-
 def newcomer(group_id: str, minutes: float) -> GroupSnapshot:
     return replace(group("NotReady", ago(minutes=3), first_seen_at=ago(minutes=minutes)), group_id=group_id)
 

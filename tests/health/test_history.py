@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from streaming_app.health.group_history import REASONS_KEPT_FOR, WINDOW, GroupHistories, GroupHistory
-
-NOW = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
+from tests.support.health_harness import NOW
 
 
 def event(

@@ -141,10 +141,10 @@ def test_a_group_that_is_not_ready_stays_a_warning_while_it_is_not_known_whether
     assert verdict(facts(one, waiting(ago(minutes=1), unknown=1)), before).severity == "critical"
 
 
-def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, GroupHistory | None]:
-    """Return a group that has been Empty for so many minutes, after it ran for so many."""
+def ended(minutes: float) -> GroupSnapshot:
+    """Return a group that has been Empty for so many minutes, after it ran for a week."""
     at = ago(minutes=minutes)
-    return group("Empty", at, first_seen_at=at - timedelta(minutes=ran)), history.get("history")
+    return group("Empty", at, first_seen_at=at - timedelta(days=7))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def ended(minutes: float, ran: float = 10_000, **history: Any) -> tuple[Any, Gro
     ],
 )
 def test_a_group_without_members_is_judged_by_what_waits(minutes: float, of_work: Any, expected: str) -> None:
-    assert verdict(facts(ended(minutes)[0], of_work)).verdict == expected
+    assert verdict(facts(ended(minutes), of_work)).verdict == expected
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def test_a_group_that_will_be_down_keeps_its_verdict_until_then_and_says_when_an
 ) -> None:
     """Off says that nothing is needed. Seen after a `kill -9`: "Off" for five minutes, while records waited."""
     earlier = Verdict(before, LONG_AGO, LONG_AGO, "Offsets advance.") if before else None
-    found = verdict(facts(ended(1)[0], waiting(ago(minutes=1)), is_deleted=is_deleted), earlier)
+    found = verdict(facts(ended(1), waiting(ago(minutes=1)), is_deleted=is_deleted), earlier)
     assert (found.verdict, found.severity) == (expected, None)
     assert found.since == (LONG_AGO if before == expected else NOW)
     assert (found.evidence["pending_verdict"], found.evidence["pending_at"]) == (DOWN, ago(minutes=-4).isoformat())
     for back in (facts(group(), waiting(ago(seconds=20))), facts(group(), None)):
         assert "No members" not in verdict(back, replace(found, facts_at=NOW)).why
     assert "No members since 2026-11-21 03:11:00Z, and work waits: Down at 2026-11-21 03:16:00Z unless" in found.why
-    assert verdict(facts(ended(5)[0], waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
+    assert verdict(facts(ended(5), waiting(ago(minutes=5)), is_deleted=is_deleted), found).verdict == DOWN
 
 
 def test_a_deleted_group_of_which_no_pass_saw_the_work_is_not_off() -> None:
@@ -204,7 +204,7 @@ def test_a_group_without_a_commit_that_the_broker_deletes_before_it_is_down_beco
 ) -> None:
     """The first deployment that fails: brokers delete a group without members and commits within ten minutes."""
     never = work(waiting=0, has_commits=False, uncertain=12)
-    assert verdict(facts(ended(minutes)[0], never, is_deleted=True)).verdict == expected
+    assert verdict(facts(ended(minutes), never, is_deleted=True)).verdict == expected
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(4, UNKNOWN), (6, DOWN)])
@@ -212,32 +212,24 @@ def test_a_group_that_ended_while_the_brokers_were_away_has_five_minutes_from_th
     minutes: float, expected: str
 ) -> None:
     """Twelve minutes are more than work may wait."""
-    known = facts(ended(12)[0], waiting(ago(minutes=13), seen_again_at=ago(minutes=minutes)))
+    known = facts(ended(12), waiting(ago(minutes=13), seen_again_at=ago(minutes=minutes)))
     assert verdict(known).verdict == expected
-    for_long = facts(ended(21)[0], waiting(ago(minutes=22), seen_again_at=ago(minutes=minutes)))
+    for_long = facts(ended(21), waiting(ago(minutes=22), seen_again_at=ago(minutes=minutes)))
     assert verdict(for_long).verdict == DOWN
 
 
-def loop(up: float, down: float, state: str, times: int = 8) -> GroupHistory:
-    """Return the history of a group that was up and down for so many seconds, again and again, until now."""
-    changes, at = [], NOW - timedelta(seconds=(up + down) * times)
-    for _ in range(times):
-        changes += [(at, "Stable", state), (at + timedelta(seconds=down), state, "Stable")]
-        at += timedelta(seconds=up + down)
-    return states(*changes)
+def loop() -> GroupHistory:
+    """Return the history of a group that was up for 20 s and Empty for 300 s, again and again, until now."""
+    begins = [ago(seconds=320 * n) for n in range(8, 0, -1)]
+    down = timedelta(seconds=300)
+    return states(*(one for at in begins for one in ((at, "Stable", "Empty"), (at + down, "Empty", "Stable"))))
 
 
-def out_of_memory(minutes: float, times: int, *, other_host: bool) -> GroupHistory:
-    changes, at = [], NOW - timedelta(minutes=minutes * times)
-    for n in range(times):
-        host = f"10.0.0.{n}" if other_host else "10.0.0.1"
-        changes += [(at, f"m{n}", True, host), (at + timedelta(minutes=minutes - 0.5), f"m{n}", False, host)]
-        at += timedelta(minutes=minutes)
-    return members(*changes)
-
-
-def gone(minutes: float, *places: str) -> GroupHistory:
-    return members(*((ago(minutes=minutes), f"m{n}", False, place) for n, place in enumerate(places)))
+def out_of_memory() -> GroupHistory:
+    """Return the history of members that stay for 90 s each."""
+    begins = [(f"m{n}", ago(minutes=2 * n)) for n in range(5, 0, -1)]
+    stays = timedelta(seconds=90)
+    return members(*(one for m, at in begins for one in ((at, m, True, "h"), (at + stays, m, False, "h"))))
 
 
 @pytest.mark.parametrize(
@@ -276,15 +268,15 @@ def test_who_commits_less_often_than_its_patience_is_told_how_to_say_so() -> Non
 def test_a_broker_that_is_away_is_evidence() -> None:
     progress = {("orders", n): Standing(row()) for n in range(3)}
     known = waiting(ago(minutes=6), progress=progress)
-    one, history = group("Empty", ago(minutes=6), first_seen_at=ago(days=9)), gone(6, "10.0.0.7", "10.0.0.7")
+    one = group("Empty", ago(minutes=6), first_seen_at=ago(days=9))
     away = {"b1": ["orders-0"], "b2": ["orders-1", "orders-2"], "b3": ["other-0"]}
-    found = verdict(facts(one, known, history, away=away)).evidence
+    found = verdict(facts(one, known, away=away)).evidence
     assert found["broker_away"] == "b2"
-    assert "broker_away" not in verdict(facts(one, known, history, away={"b3": ["other-0"]})).evidence
+    assert "broker_away" not in verdict(facts(one, known, away={"b3": ["other-0"]})).evidence
     kept_there = replace(known, tasks=GroupTasks(source_partition=17))
     for partition, expected in ((17, "b3"), (18, None)):
         away = {"b3": [f"__consumer_offsets-{partition}"]}
-        assert verdict(facts(one, kept_there, history, away=away)).evidence.get("broker_away") == expected
+        assert verdict(facts(one, kept_there, away=away)).evidence.get("broker_away") == expected
 
 
 @pytest.mark.parametrize(("minutes", "severity"), [(4.9, None), (5, "warning")])
@@ -317,12 +309,12 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
 
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:
     known = work(unknown=11)
-    found = verdict(facts(ended(600)[0], known))
+    found = verdict(facts(ended(600), known))
     assert (found.verdict, found.evidence["unknown_partitions"]) == (UNKNOWN, 11)
     assert "1 of 12 partitions known: nothing waits in them; it has no members." in found.why
-    assert verdict(facts(ended(60)[0], known), bad(DOWN, ago(hours=1))).verdict == DOWN
+    assert verdict(facts(ended(60), known), bad(DOWN, ago(hours=1))).verdict == DOWN
     off = Verdict(OFF, LONG_AGO, LONG_AGO, "why", facts_at=ago(minutes=1))
-    assert verdict(facts(ended(600)[0], known), off).verdict == OFF
+    assert verdict(facts(ended(600), known), off).verdict == OFF
 
 
 def assigned_for_nothing() -> GroupHistory:
@@ -340,9 +332,9 @@ def not_revoking() -> GroupSnapshot:
 @pytest.mark.parametrize(
     ("known", "step"),
     [
-        (facts(*ended(60)), "No members: read the end of the application's log"),
+        (facts(ended(60)), "No members: read the end of the application's log"),
         (facts(group("NotReady", ago(minutes=5), not_ready_reason=MISSING)), "`MISSING_SOURCE_TOPICS`: create"),
-        (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop(20, 300, "Empty")), "It restarts again"),
+        (facts(group("Stable", ago(seconds=20)), waiting(ago(hours=1)), loop()), "It restarts again"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7)))), "One partition: often one record"),
         (facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12))), "All partitions of one process"),
         (
@@ -353,7 +345,7 @@ def not_revoking() -> GroupSnapshot:
             facts(
                 group(),
                 waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
-                out_of_memory(2, 5, other_host=False),
+                out_of_memory(),
             ),
             "Members join and leave again and again",
         ),

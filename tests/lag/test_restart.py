@@ -17,18 +17,6 @@ def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_I
     cluster.tracker.restore_samples(TOPIC, 0, topic_id, samples)
 
 
-def test_a_commit_that_went_back_while_the_job_did_not_run_is_rewound() -> None:
-    cluster = MiniCluster(tasks=TASKS)
-    keep_up(cluster, 20)
-    before = cluster.step()
-    restart(cluster, before)
-    cluster.commit_offset(100)
-
-    found = cluster.step()
-
-    assert (found.offset_status, found.rewound_from) == ("REWOUND", before.committed_offset)
-
-
 def test_since_when_records_wait_and_nothing_moves_is_as_before_a_restart_however_often_it_is_committed_again() -> None:
     cluster = MiniCluster(tasks=TASKS)
     before = fall_behind(cluster)

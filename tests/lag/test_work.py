@@ -10,7 +10,7 @@ import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail
 from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
-from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
+from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
 from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
@@ -28,22 +28,14 @@ def passes(
     rows: Iterable[LagRow | list[LagRow]],
     tasks: Mapping[str, GroupTasks] | None = None,
     tracker: LagTracker | None = None,
-    patience: float = STALLED_SECONDS,
     tail: Tail | None = None,
 ) -> Mapping[str, GroupWork]:
     """Return the work after a pass over what makes each entry, 30 s apart."""
-    known, now = tracker or LagTracker(patience=lambda _group_id: patience), T0
+    known, now = tracker or LagTracker(), T0
     for one in rows:
         pass_over(known, one if isinstance(one, list) else [one], tasks or {GROUP: RUNS}, now, tail)
         now += 30.0
     return known.work
-
-
-def test_an_offset_that_does_not_move_while_records_wait_is_stalled_after_five_minutes() -> None:
-    some = [owned(log_end_offset=100 + n) for n in range(11)]
-    assert passes(some[:10])[GROUP].stalled is None
-    stalled = passes(some)[GROUP].stalled
-    assert (stalled.since, stalled.count, stalled.offsets, stalled.unowned) == (T0, 1, 20, 0)
 
 
 def test_the_first_stalled_partitions_are_named_by_topic_and_partition() -> None:

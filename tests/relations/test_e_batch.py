@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from importlib import import_module
 from inspect import getattr_static
 from pathlib import Path
@@ -34,13 +34,12 @@ from tests.relations.test_e_fold import Once
 from tests.stream.test_fold_stage import group
 from tests.stream.test_groups_writer import batch_writer, content
 from tests.support.encoded import metadata_record
-from tests.support.frames import Row, batch, kafka_records, limit_driver, write_offset_log
+from tests.support.frames import START, Row, batch, kafka_records, limit_driver, rows_of, write_offset_log
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 REACHED = {
     "stream/batch_records.py:BatchRecords.read",
     "stream/fold_stage.py:_parts",
@@ -74,11 +73,6 @@ def rows(count: int, first: int = 0) -> list[Row]:
         for pair in (*group(name, epoch, [f"m{epoch}"]), (b"\x00\x18\x00\x01g", b"\x00\x00"))
     ]
     return [(first + n, START + timedelta(seconds=(n + 4) // 9), *pair) for n, pair in enumerate(pairs[:count])]
-
-
-def rows_of(groups: Iterable[Iterable[tuple[bytes | None, bytes | None]]], first: int = 0) -> list[Row]:
-    pairs = [pair for one in groups for pair in one]
-    return [(first + n, START + timedelta(milliseconds=first + n), *pair) for n, pair in enumerate(pairs)]
 
 
 def let_raise(site: str, once: Once, patched: pytest.MonkeyPatch) -> None:
@@ -168,13 +162,13 @@ def test_a_record_that_can_never_be_folded_is_found_among_twenty_thousand_and_it
 ) -> None:
     """Of a megabyte. The batch fails once, since memory may have been short for another reason."""
     names = ["victim", *(f"g{number}" for number in range(1_000))]
-    first = rows_of(group(name) for name in names)
+    first = rows_of(pair for name in names for pair in group(name))
     many = [
         pair for epoch in range(3, 23) for name in names[1:] for pair in [metadata_record({"group_id": name}, epoch)]
     ]
     tags = [{"key": str(number), "value": "v" * 30_000} for number in range(36)]
     large = encode(19, {"group_id": "victim", "member_id": "n"}, {"client_tags": tags})
-    second = rows_of([[*many[:HOSTILE], large, *many[HOSTILE:-1]]], len(first))
+    second = rows_of([*many[:HOSTILE], large, *many[HOSTILE:-1]], len(first))
     assert len(second) == MOST[GROUPS].records
     ends = [len(first), len(first) + len(second)]
     plain, hostile = (create_warehouse(tmp_path / name) for name in ("plain", "hostile"))

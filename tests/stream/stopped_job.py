@@ -15,10 +15,11 @@ from streaming_app.groups.group import READ_AGAIN
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.slices import WHOLE
-from streaming_app.stream.start import StartPosition, prepare_start
+from streaming_app.stream.start import QueryTables, StartPosition, prepare_start
 from streaming_app.stream.stream_state import StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables.checkpoint_offsets import checkpoint_location, commits_checkpoint_location
+from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
@@ -86,10 +87,10 @@ class Stopped:
         (self.checkpoint / "commits").path.mkdir(exist_ok=True)
         (self.checkpoint / "commits" / str(number)).path.write_text("v1\n{}\n", "utf-8")
 
-    def append_event(self, offset: int, batch: BatchId | None = None) -> None:
+    def append_event(self, offset: int) -> None:
         table = self.writer.table("group_events")
         event = {"group_id": "g", "kind": "state", "at": AT + HOUR, "source_partition": 0, "offset": offset}
-        table.append(table.to_table([event]), batch)
+        table.append(table.to_table([event]))
 
     def epochs(self, where: str = f"last_offset > {READ_AGAIN}") -> list[int]:
         """The epochs of the group's row, if there is one that counts."""
@@ -103,6 +104,40 @@ class Stopped:
 
     def known(self) -> StreamState:
         return self.state().state
+
+
+class Commits:
+    """The second stream of a stopped job, with a committed batch up to offset 30."""
+
+    def __init__(self, stopped: Stopped) -> None:
+        self.stopped, self.state = stopped, stopped.state()
+        stopped.checkpoint = commits_checkpoint_location(stopped.writer.location, "default")
+        self.state = stopped.state()
+        newest = NewestTables(stopped.writer, "default", 30)
+        versions = TableVersions(stopped.writer, stopped.checkpoint, self.state, NAMES)
+        own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
+        self.tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.mark, versions, own_rows, NAMES)
+        self.start()
+        for kind in ("offsets", "commits"):
+            stopped.begin_batch(0)
+            (stopped.checkpoint / kind).path.mkdir(exist_ok=True)
+            (stopped.checkpoint / kind / "0").path.write_text('v1\n{}\n{"offsets": {"0": 30}}\n', "utf-8")
+
+    def start(self, topic: OffsetsTopic = TOPIC, **named: Any) -> StartPosition:
+        return self.stopped.start(topic, tables=self.tables, state=self.state, **named)
+
+    def append(self, **commits: int) -> None:
+        """Append commits of groups, by the offset of the record; each commits the same number."""
+        table = self.stopped.writer.table(COMMITS)
+        same = {"topic": "in", "partition": 0, "source_partition": 0}
+        rows = [{"group_id": name, "last_offset": n, "committed_offset": n, **same} for name, n in commits.items()]
+        table.append(table.to_table(rows))
+
+    def seen(self) -> dict[str, int]:
+        """What users see: the committed offset of each group."""
+        rows = WarehouseReader(self.stopped.directory).rows("SELECT group_id, committed_offset FROM offsets")
+        assert len({row["group_id"] for row in rows}) == len(rows)
+        return {row["group_id"]: row["committed_offset"] for row in rows}
 
 
 def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None:
@@ -137,10 +172,3 @@ def forget_last_batch(stopped: Stopped) -> None:
 def empty(stopped: Stopped, kind: str) -> None:
     """As a power cut leaves the newest file: its length is written, or not even that."""
     (stopped.checkpoint / kind / "2").path.write_bytes(b"")
-
-
-def lose_and_write(stopped: Stopped) -> None:
-    """Lose a table that then gets more versions than it had."""
-    lose(stopped, "group_events")
-    for offset in range(5):
-        stopped.append_event(offset)

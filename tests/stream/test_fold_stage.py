@@ -237,3 +237,11 @@ def test_a_record_in_quarantine_names_its_group_whatever_else_is_in_the_batch(
 ) -> None:
     (row,) = fold_all(records([*(group("g") if other else []), (key, b"?")]))[QUARANTINE]
     assert row["group_id"] == group_id
+
+
+def test_unknown_tags_are_counted() -> None:
+    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 02 04 00000005 09 01 00")  # tag 2 is 5, tag 9 unknown
+    folded = fold_all(records([(b"\x00\x11\x00\x01g", tagged)]))
+    assert [folded["counts"][name] for name in ("decoded", "drifted", QUARANTINE)] == [1, 1, 0]
+    (row,) = folded["groups"]
+    assert (row["stored_description_epoch"], row["failed_description_epoch"]) == (5, -1)

@@ -252,13 +252,3 @@ def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
     assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
     events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
     assert events == [{"new": reason}] * 3
-
-
-def test_unknown_tags_are_counted(spark: SparkSession, empty_warehouse: Path) -> None:
-    outcomes: list[BatchCounts] = []
-    write = batch_writer(spark, empty_warehouse, on_done=lambda _, one: outcomes.append(one))
-    tagged = bytes.fromhex("0000 00000002 0000000000000000 02 02 04 00000005 09 01 00")  # tag 2 is 5, tag 9 unknown
-    write(batch(spark, [(0, START, b"\x00\x11\x00\x01g", tagged)]), 0)
-    assert (outcomes[0].written["decoded"], outcomes[0].drifted, outcomes[0].quarantined) == (1, 1, 0)
-    (row,) = content(empty_warehouse)["groups"]
-    assert (row["stored_description_epoch"], row["failed_description_epoch"]) == (5, -1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +10,19 @@ import pytest
 from streaming_app.tables.reader import WarehouseReader
 from tests.stream.test_groups_writer import batch_writer
 from tests.support.encoded import FIRST_EPOCH, group_records, metadata_record
-from tests.support.frames import Pair, Row, batch
+from tests.support.frames import batch, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 MEMBERS = 5_000
-
-
-def rows(pairs: Iterable[Pair], first: int = 0) -> list[Row]:
-    return [(first + n, START + timedelta(milliseconds=first + n), *pair) for n, pair in enumerate(pairs)]
 
 
 def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
     write = batch_writer(spark, empty_warehouse)
-    first = rows(group_records("g", FIRST_EPOCH, MEMBERS, tasks=2))
+    first = rows_of(group_records("g", FIRST_EPOCH, MEMBERS, tasks=2))
     write(batch(spark, first), 0)
-    second = rows(group_records("g", FIRST_EPOCH + 1, MEMBERS, tasks=2), len(first))
+    second = rows_of(group_records("g", FIRST_EPOCH + 1, MEMBERS, tasks=2), len(first))
     write(batch(spark, second[:-1]), 1)
     states = "SELECT state, member_count FROM groups"
     assert WarehouseReader(empty_warehouse).rows(states) == [{"state": "Reconciling", "member_count": MEMBERS}]
@@ -48,7 +41,7 @@ def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch
     epochs = [metadata_record({"group_id": "heavy"}, epoch, metadata_hash=epoch) for epoch in range(2, 20_102)]
     honest = [list(group_records(f"honest-{number}", 2)) for number in range(3)]
     pairs = [*honest[0], *epochs[:9_000], *honest[1], *epochs[9_000:], *honest[2]]
-    records = batch(spark, rows(pairs))
+    records = batch(spark, rows_of(pairs))
     write = batch_writer(spark, empty_warehouse)
     write_part, written = write._write_few, list[Any]()
 

@@ -14,13 +14,12 @@ from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.writer import TableWriter
+from tests.stream.test_groups_writer import batch_writer
 from tests.support.encoded import metadata_record
 from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver
 
@@ -49,13 +48,10 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path, **settings: Any) -> list[BatchCounts]:
+def write_all(spark: SparkSession, path: Path) -> list[BatchCounts]:
     """Write everything as batch 3, as a job does that has just started."""
     done: list[BatchCounts] = []
-    writer = TableWriter(spark, str(path), "default")
-    GroupsBatchWriter(writer, FoldOptions("default", "topic"), lambda _, one: done.append(one), **settings)(
-        batch(spark, ROWS), 3
-    )
+    batch_writer(spark, path, on_done=lambda _, one: done.append(one))(batch(spark, ROWS), 3)
     return done
 
 

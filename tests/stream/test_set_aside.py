@@ -17,8 +17,6 @@ from streaming_app.stream.fold_stage import fold_stream, sort_for_fold
 from tests.stream.test_fold_stage import OPTIONS, RAW, TOO_LATE, assigned, by_id, fold, fold_all, group, records
 from tests.support.encoded import metadata_record
 
-MARKS = ("set_aside_at", "set_aside_reason", "set_aside_release")
-
 
 def damaged(folded: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows as another program would leave them, which knows nothing of the fold."""

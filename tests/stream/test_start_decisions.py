@@ -22,25 +22,23 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, group_tables
+from streaming_app.stream.start import finish_reading, group_tables
 from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables.checkpoint_offsets import commits_checkpoint_location
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import group_files
-from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.stream.stopped_job import (
     CUT,
     HOUR,
     TOPIC,
+    Commits,
     Stopped,
     empty,
     forget_last_batch,
     from_copy,
     lose,
-    lose_and_write,
     remove,
 )
 from tests.support.rows import group_row
@@ -122,12 +120,6 @@ AGAIN_FROM_THE_BEGINNING = {
         lambda one: lose(one, "group_events"),
         f"lost or restored since: group_events{STAYS}",
         {**ALL, "group_events": {}},
-    ),
-    "the state is newer than the tables: groups of a copy": Case(
-        lambda one: from_copy(one, "groups"), f"lost or restored since: groups{STAYS}", stands=(3,)
-    ),
-    "the state is newer than the tables: history lost, and written since": Case(
-        lose_and_write, f"lost or restored since: group_events{STAYS}", {**ALL, "group_events": {0: 4}}
     ),
     "the state is newer than the tables: a copy of which the checkpoint was made last": Case(
         lambda one: from_copy(one, "groups", "group_events", "quarantine"),
@@ -379,40 +371,6 @@ def test_rows_that_nothing_replaced_go_at_the_next_start_if_the_job_was_killed_b
     (stopped.checkpoint / "commits").path.mkdir(exist_ok=True)
     (stopped.checkpoint / "commits" / "3").path.write_text("v1\n{}\n", "utf-8")
     assert (stopped.start().message, stopped.epochs("true")) == (RESUMED, [7])
-
-
-class Commits:
-    """The second stream of a stopped job, with a committed batch up to offset 30."""
-
-    def __init__(self, stopped: Stopped) -> None:
-        self.stopped, self.state = stopped, stopped.state()
-        stopped.checkpoint = commits_checkpoint_location(stopped.writer.location, "default")
-        self.state = stopped.state()
-        newest = NewestTables(stopped.writer, "default", 30)
-        versions = TableVersions(stopped.writer, stopped.checkpoint, self.state, NAMES)
-        own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
-        self.tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.mark, versions, own_rows, NAMES)
-        self.start()
-        for kind in ("offsets", "commits"):
-            stopped.begin_batch(0)
-            (stopped.checkpoint / kind).path.mkdir(exist_ok=True)
-            (stopped.checkpoint / kind / "0").path.write_text('v1\n{}\n{"offsets": {"0": 30}}\n', "utf-8")
-
-    def start(self, topic: OffsetsTopic = TOPIC, **named: Any) -> StartPosition:
-        return self.stopped.start(topic, tables=self.tables, state=self.state, **named)
-
-    def append(self, **commits: int) -> None:
-        """Append commits of groups, by the offset of the record; each commits the same number."""
-        table = self.stopped.writer.table(COMMITS)
-        same = {"topic": "in", "partition": 0, "source_partition": 0}
-        rows = [{"group_id": name, "last_offset": n, "committed_offset": n, **same} for name, n in commits.items()]
-        table.append(table.to_table(rows))
-
-    def seen(self) -> dict[str, int]:
-        """What users see: the committed offset of each group."""
-        rows = WarehouseReader(self.stopped.directory).rows("SELECT group_id, committed_offset FROM offsets")
-        assert len({row["group_id"] for row in rows}) == len(rows)
-        return {row["group_id"]: row["committed_offset"] for row in rows}
 
 
 def test_of_a_partition_that_was_cut_the_commits_stand_until_they_are_appended_again_except_lost_ones(

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    pass
 
 # A worker finds these modules by the functions that `mapInArrow` gets.
 _OF_WORKERS = ("streaming_app.stream.fold_stage", "streaming_app.stream.newest_records")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import newest_records, source
-from streaming_app.stream.source import source_options
 from streaming_app.tables.driver_limits import GROUPS, MOST
 from tests.support.waiting import wait_until
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 _MOST_RECORDS, _BATCHES = 1_000, 100
+START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
 Pair = tuple[bytes, bytes | None]
 """Key and value, as `encode` returns them."""
@@ -26,6 +25,11 @@ Row = tuple[int, datetime, bytes | None, bytes | None]
 """Offset, time, key, value; all records are in partition 0 of topic `topic`."""
 
 _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+
+
+def rows_of(pairs: Iterable[tuple[bytes | None, bytes | None]], first: int = 0) -> list[Row]:
+    """Return records a millisecond apart."""
+    return [(first + n, START + timedelta(milliseconds=first + n), *pair) for n, pair in enumerate(pairs)]
 
 
 def batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
@@ -41,11 +45,6 @@ def offsets_batch(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
 def kafka_records(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
     """Return records in the form of Spark's Kafka source."""
     return spark.createDataFrame([(key, value, "topic", 0, offset, at, 0) for offset, at, key, value in rows], _KAFKA)
-
-
-def read_once(spark: SparkSession, properties: Mapping[str, str], topic: OffsetsTopic) -> DataFrame:
-    """Return every record that the topic now holds, read with the options of the stream."""
-    return spark.read.format("kafka").options(**source_options(properties, topic)).load()
 
 
 def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.health.facts import Facts
-from streaming_app.health.group_history import JOINED, LEFT, NO_HISTORY, REASON, STATE, Event, GroupHistory
+from streaming_app.health.group_history import JOINED, LEFT, NO_HISTORY, STATE, Event, GroupHistory
 from streaming_app.health.judge import judge
 from streaming_app.health.verdict import Verdict
 from streaming_app.lag.partition_progress import Standing
@@ -30,10 +30,9 @@ def group(state: str = "Stable", since: datetime = LONG_AGO, **fields: Any) -> G
     return replace(healthy_group(LONG_AGO), **values)
 
 
-def states(*changes: tuple[datetime, str, str], reason: str | None = None) -> GroupHistory:
-    """Return a history of state changes (when, from, to), and why the group was NotReady."""
-    found = [Event(at, n, STATE, old, new) for n, (at, old, new) in enumerate(changes)]
-    return GroupHistory(found, reasons=[Event(changes[-1][0], 0, REASON, new=reason)] if reason else ())
+def states(*changes: tuple[datetime, str, str]) -> GroupHistory:
+    """Return a history of state changes (when, from, to)."""
+    return GroupHistory([Event(at, n, STATE, old, new) for n, (at, old, new) in enumerate(changes)])
 
 
 def members(*changes: tuple[datetime, str, bool, str]) -> GroupHistory:

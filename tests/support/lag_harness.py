@@ -40,8 +40,8 @@ class MiniCluster:
         assert self.end is not None
         self.end += count
 
-    def commit_offset(self, offset: int, *, at: float | None = None, topic_id: str | None = TOPIC_ID) -> None:
-        self.commit = Commit(offset, topic_id, 0, self.now if at is None else at)
+    def commit_offset(self, offset: int, *, topic_id: str | None = TOPIC_ID) -> None:
+        self.commit = Commit(offset, topic_id, 0, self.now)
 
     def step(self, seconds: float = STEP) -> LagRow:
         """Make a pass `seconds` later; return the row."""
@@ -58,13 +58,13 @@ class MiniCluster:
         return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
 
 
-def keep_up(cluster: MiniCluster, passes: int = 10, seconds: float = STEP) -> None:
+def keep_up(cluster: MiniCluster, passes: int = 10) -> None:
     """Let a consumer read everything that was produced before the previous pass."""
     for _ in range(passes):
         assert cluster.end is not None
         cluster.commit_offset(cluster.end)
         cluster.produce(100)
-        cluster.step(seconds)
+        cluster.step()
 
 
 def fall_behind(cluster: MiniCluster) -> LagRow:

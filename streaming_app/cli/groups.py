@@ -77,8 +77,10 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 
     reader = open_cluster(warehouse, cluster)
     rows = group_list.list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
-    names = {name: name.lower().replace("-", "_") for row in rows[:1] for name in row}
-    echo_either([{names[name]: value for name, value in row.items()} for row in rows], rows, as_json=as_json)
+    if as_json:
+        echo_json([{name.lower().replace("-", "_"): value for name, value in row.items()} for row in rows])
+    else:
+        echo_rows(rows)
     if states is not None and types is None:
         explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 

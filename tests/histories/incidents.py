@@ -37,7 +37,7 @@ STEADY_LOOP = (300.0,) * 100
 
 _APPS = ("orders", "prices", "users")
 
-INCIDENTS = (
+OUTAGES = (
     # Records and offsets
     chosen_incident(
         "One partition has a record that is tried again and again",
@@ -118,11 +118,6 @@ INCIDENTS = (
     # Applications that are not ready, or gone
     chosen_incident(
         "The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))
-    ),
-    chosen_incident(
-        "A source topic is missing, the client gives up, and nothing starts it again",
-        DOWN,
-        start(names(2), BEGINS, sources=("gone",)),
     ),
     chosen_incident(
         "The second outage within a week",
@@ -249,13 +244,6 @@ INCIDENTS = (
         do(BEGINS + 20, "delete"),
         *(restarts(name, BEGINS + 40, END, up=12, sources=("typo",)) for name in names(2)),
     ),
-    chosen_incident(
-        "A tool that removes unused topics deletes a changelog",
-        DOWN,
-        working(3, STATE),
-        do(BEGINS, "set_topic", topic="log", partitions=None),
-        topics=TOPICS,
-    ),
     # Offsets that do not move
     # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
     chosen_incident(
@@ -305,15 +293,6 @@ INCIDENTS = (
         working(6),
         start(["canary"], BEGINS),
         crash_loop("canary", BEGINS + 20, 20, END),
-    ),
-    incident(
-        "A node is out of order every half hour for eight minutes, and the only instance with it",
-        f"{DOWN} {UNSTABLE}",
-        working(1),
-        *(
-            stop(names(1), BEGINS + n * 1800, action="kill") + start(names(1), BEGINS + n * 1800 + 480)
-            for n in range(4)
-        ),
     ),
     # Tenants
     chosen_incident(
@@ -397,18 +376,6 @@ INCIDENTS = (
         f"{STALLED} {UNSTABLE} {BEHIND}",
         working(3),
         *(hang(["i0"], BEGINS + n * 600, 420) for n in range(12)),
-    ),
-    incident(
-        "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",
-        f"{STALLED} {UNSTABLE} {DOWN} {BEHIND}",
-        working(1),
-        *(
-            stop(["i0"], BEGINS + n * 240)
-            + hang(["i0"], BEGINS + n * 240 + 1)
-            + start(["i0"], BEGINS + n * 240 + 200)
-            + do(BEGINS + n * 240 + 230, "hang_processing", name="i0", hung=False)
-            for n in range(30)
-        ),
     ),
     incident(
         "An application dies on Friday evening, its topic keeps records for a day, and somebody looks on Monday",

@@ -8,12 +8,12 @@ from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert
 from streaming_app.health.verdict import DOWN, STALLED
 from tests.histories.bed import run
 from tests.histories.history import DAY, History
-from tests.histories.incidents import INCIDENTS as OUTAGES
+from tests.histories.incidents import OUTAGES
 from tests.histories.misjudged import MISJUDGED
-from tests.histories.ordinary_operations import ORDINARY as OPERATIONS
+from tests.histories.ordinary_operations import ORDINARY_OPERATIONS
 from tests.histories.outcome import Outcome, seconds
 
-ALL = (*OPERATIONS, *OUTAGES, *MISJUDGED)
+ALL = (*ORDINARY_OPERATIONS, *OUTAGES, *MISJUDGED)
 HISTORIES = {history.name: history for history in ALL}
 assert len(HISTORIES) == len(ALL), "two histories have one name"
 ORDINARY, INCIDENTS = [one for one in ALL if not one.rules], [one for one in ALL if one.rules]
@@ -76,7 +76,6 @@ PAGE = 360.0
 LATE = {
     "The alert of an application that was lost is ignored for a while, and the application does not come back",
     # Each spell is short.
-    "An autoscaler from zero stops its pod after 40 s, of which it needs 30 to start, every four minutes",
     "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
     # One offset may be a transaction marker until the next record comes.
     "A tool that saves costs stops an application for good, to which a record comes every eight minutes",

@@ -56,19 +56,13 @@ def _brokers_roll(brokers: int, at: float, every: float, away: float) -> Operati
     ]
 
 
-ORDINARY = (
+ORDINARY_OPERATIONS = (
     # Restarts and deployments
     chosen_ordinary("Restart of the only instance", steady(1), roll(names(1), BEGINS, 60, 30)),
     chosen_ordinary(
         "A static member is away for longer than its session and comes back",
         steady(6, **STATIC),
         roll(names(1), BEGINS, 60, 120, **STATIC),
-    ),
-    chosen_ordinary(
-        "All instances stop, and start again after a migration of twelve minutes",
-        steady(4),
-        stop(names(4), BEGINS),
-        start(names(4), BEGINS + 720),
     ),
     chosen_ordinary(
         "Deployment with another topology: the group is deleted first",
@@ -225,12 +219,6 @@ ORDINARY = (
     chosen_ordinary("An autoscaler from zero, four bursts a day: 60 s to start", _from_zero(4, 1.5 * HOUR), hours=9),
     # Releases
     # Nodes
-    chosen_ordinary(
-        "Three of eight spot instances are lost at once, and replaced after four minutes",
-        working(8),
-        stop(names(3), BEGINS, action="kill"),
-        start(names(3, "n"), BEGINS + 240),
-    ),
     # Brokers
     chosen_ordinary(
         "Three brokers restart one after the other, each for two minutes, while records come",

@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 from tests.histories.bed import run
 from tests.histories.history import HOUR, History
-from tests.histories.incidents import INCIDENTS
+from tests.histories.incidents import OUTAGES
 from tests.histories.misjudged import MISJUDGED
-from tests.histories.ordinary_operations import ORDINARY
+from tests.histories.ordinary_operations import ORDINARY_OPERATIONS
 from tests.histories.outcome import Outcome, Told, seconds
 from tests.histories.world import Transform
 
 SEED = 63
 """Chooses the fifth that `make test` plays, and the moments of a history."""
 CLASSES: Mapping[str, Sequence[History]] = {
-    "ordinary": ORDINARY,
-    "incidents": INCIDENTS,
+    "ordinary": ORDINARY_OPERATIONS,
+    "incidents": OUTAGES,
     "misjudged": MISJUDGED,
 }
 LONGEST_OF_A_FIFTH = 8 * 3600.0

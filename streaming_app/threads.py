@@ -17,8 +17,9 @@ R = TypeVar("R")
 
 
 def in_thread(do: Callable[[], R], name: str | None = None) -> Future[R]:
-    """Run a function in its own thread; return a future for its end."""
+    """Run a function in its own thread; return a future for its end. Nobody can cancel it."""
     result: Future[R] = Future()
+    result.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

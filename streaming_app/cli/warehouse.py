@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,21 +17,16 @@ if TYPE_CHECKING:
     from streaming_app.tables.heartbeat_file import HeartbeatRecord
     from streaming_app.tables.reader import WarehouseReader
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 _MAX_AGE_SECONDS = 120.0  # a job that writes to an object store writes a heartbeat every 30 s
 
-
-def max_age_option(command: Command) -> Command:
-    """Add --max-age."""
-    return click.option(
-        "--max-age",
-        default=format_duration(_MAX_AGE_SECONDS),
-        show_default=True,
-        type=duration(),
-        metavar="DURATION",
-        help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
-    )(command)
+max_age_option = click.option(
+    "--max-age",
+    default=format_duration(_MAX_AGE_SECONDS),
+    show_default=True,
+    type=duration(),
+    metavar="DURATION",
+    help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
+)
 
 
 def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseReader:

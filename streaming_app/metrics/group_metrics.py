@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -25,15 +25,9 @@ class GroupScrape(NamedTuple):
     """None before the first verdict."""
 
 
-def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each role."""
-
-    def samples(group: GroupScrape) -> Iterator[Sample]:
-        for role, copies in (group.copies or {}).items():
-            if (found := value(copies)) is not None:
-                yield Sample(found, (role,))
-
-    return samples
+def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:
+    """Return a function that returns a sample of this value for each role."""
+    return lambda group: [Sample(value(copies), (role,)) for role, copies in (group.copies or {}).items()]
 
 
 def _restore_seconds(group: GroupScrape) -> float | None:
@@ -41,7 +35,7 @@ def _restore_seconds(group: GroupScrape) -> float | None:
     return ready_at.timestamp() - group.now if ready_at and ready_at.timestamp() > group.now else None
 
 
-def _epochs(group: GroupScrape) -> Iterator[Sample]:
+def _epochs(group: GroupScrape) -> Iterable[Sample]:
     one = group.snapshot
     epochs = {
         "group": one.group_epoch,
@@ -51,7 +45,7 @@ def _epochs(group: GroupScrape) -> Iterator[Sample]:
         "stored_description": one.stored_description_epoch,
         "failed_description": one.failed_description_epoch,
     }
-    yield from (Sample(epoch, (name,)) for name, epoch in epochs.items() if epoch is not None)
+    return [Sample(epoch, (name,)) for name, epoch in epochs.items()]
 
 
 def _stale_seconds(group: GroupScrape) -> float | None:

@@ -59,17 +59,13 @@ def _record_name(number: int) -> str:
     return known.name if known else str(number) if number >= 0 else "none"
 
 
-def _of_streams(
-    value: Callable[[StreamStatus], float | None],
-) -> Callable[[JobScrape], Iterator[Sample]]:
+def _of_streams(value: Callable[[StreamStatus], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
     """Return a function that yields a sample of this value for each stream."""
-
-    def samples(job: JobScrape) -> Iterator[Sample]:
-        for name, status in (("groups", job.status), ("offsets", job.status.offsets)):
-            if status is not None and (found := value(status)) is not None:
-                yield Sample(found, (name,))
-
-    return samples
+    return lambda job: (
+        Sample(value(status), (name,))
+        for name, status in (("groups", job.status), ("offsets", job.status.offsets))
+        if status is not None
+    )
 
 
 def _behind(job: JobScrape) -> Iterator[Sample]:
@@ -102,8 +98,8 @@ def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], 
     def samples(job: JobScrape) -> Iterator[Sample]:
         for one in job.alerts:
             is_muted = "true" if job.is_muted(one) else "false"
-            if one.state == FIRING and (found := value(one)) is not None:
-                yield Sample(found, (one.group_id or "", one.rule, one.severity, is_muted))
+            if one.state == FIRING:
+                yield Sample(value(one), (one.group_id or "", one.rule, one.severity, is_muted))
 
     return samples
 

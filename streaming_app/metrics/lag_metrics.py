@@ -90,15 +90,12 @@ _Samples = Callable[[LagScrape], Iterator[Sample]]
 
 
 def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
-    """Return a function that yields a sample of this value for each sum, unless the value is None."""
-
-    def samples(scrape: LagScrape) -> Iterator[Sample]:
-        for group in scrape.groups.values():
-            for key, one in group.sums.items():
-                if (found := value(one)) is not None:
-                    yield Sample(found, (*key, "", "")[: len(_SUBJECT)])
-
-    return samples
+    """Return a function that yields a sample of this value for each sum."""
+    return lambda scrape: (
+        Sample(value(one), (*key, "", "")[: len(_SUBJECT)])
+        for group in scrape.groups.values()
+        for key, one in group.sums.items()
+    )
 
 
 def _unowned(scrape: LagScrape) -> Iterator[Sample]:

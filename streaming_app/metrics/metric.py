@@ -18,9 +18,9 @@ _SUFFIXES = {"counter": "_total", "info": "_info"}  # suffixes of samples by typ
 
 
 class Sample(NamedTuple):
-    """One value, with the values of `Metric.labels`."""
+    """One value (None: no series), with the values of `Metric.labels`."""
 
-    value: float
+    value: float | None
     labels: tuple[str, ...] = ()
 
 
@@ -48,7 +48,8 @@ class Metric(Generic[ScrapeT]):
         for labels, scrape in scrapes:
             found = self.read(scrape)
             for value, own in (Sample(found),) if isinstance(found, int | float) else found or ():
-                family.add_sample(self.name, labels | dict(zip(self.labels, own, strict=True)), value)
+                if value is not None:
+                    family.add_sample(self.name, labels | dict(zip(self.labels, own, strict=True)), value)
         return family
 
 

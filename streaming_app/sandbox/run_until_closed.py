@@ -1,9 +1,9 @@
 """Runs one program, and terminates it as soon as its own standard input closes, for example when its parent is killed.
 
-    python watchdog.py GRACE_SECONDS PROGRAM ARGUMENT...
+    python run_until_closed.py GRACE_SECONDS PROGRAM ARGUMENT...
 
 Prints the program's process id, then waits until the program exits or standard input closes. It uses only the standard
-library: `process.py` starts it by path with `-I -S`, so that it starts fast.
+library: `child_process.py` starts it by path with `-I -S`, so that it starts fast.
 """
 
 import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import html
 import json
@@ -21,8 +22,9 @@ from streaming_app.errors import error_line
 from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
 from streaming_app.stream.job_state import JobState
 from streaming_app.text import utc
+from streaming_app.threads import in_thread
 from streaming_app.web.access import Access, AccessMiddleware
-from streaming_app.web.server import HttpServer, run_in_thread
+from streaming_app.web.server import HttpServer
 
 _LINKS = {
     "/metrics": "metrics for Prometheus",
@@ -74,7 +76,7 @@ def _metrics(registry: CollectorRegistry) -> _Handler:
             return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} such requests are running; try again")
         running += 1
         try:
-            return await run_in_thread(lambda: respond(request))
+            return await asyncio.wrap_future(in_thread(lambda: respond(request), "response"))
         finally:
             running -= 1
 

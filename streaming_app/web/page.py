@@ -128,10 +128,11 @@ class Page:
         async def handle(request: Request) -> Response:
             if len(request.query_params.multi_items()) > _MAX_PARAMETERS:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, "The URL has too many parameters")
-            snapshot = await self._snapshot(request)
+            source, _ = await self._cluster(request)
+            snapshot = await asyncio.to_thread(source.current)
             now = self._clock()
             url = f"{request.url.path}?{request.url.query}"
-            etag = _etag(snapshot.tag, url)
+            etag = f'W/"{digest(json.dumps([snapshot.tag, url]), 24)}"'
             if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": etag})
             key = (etag, int(now.timestamp()) // _RENDERED_SECONDS)
@@ -148,13 +149,8 @@ class Page:
 
         return handle
 
-    async def _snapshot(self, request: Request) -> Snapshot:
-        """Return the newest snapshot of the cluster in the URL. Raises HTTPException if there is no such cluster."""
-        source, _ = await self._cluster(request)
-        return await asyncio.to_thread(source.current)
-
     async def _cluster(self, request: Request) -> tuple[SnapshotSource, Live]:
-        """Return the tables of the cluster in the URL, and their viewers."""
+        """Return the tables of the cluster in the URL, and their viewers. Raises HTTPException if there is none."""
         name = request.query_params.get("cluster") or self._source.cluster
         if name not in self._clusters:
             known = (await asyncio.to_thread(self._source.current)).clusters
@@ -377,7 +373,3 @@ def _clusters(snapshot: Snapshot, default: str) -> list[str]:
     """Return the clusters to choose from, the default first; empty if there is only one."""
     others = [name for name in snapshot.clusters if name != default]
     return [default, *others] if others else []
-
-
-def _etag(*parts: object) -> str:
-    return f'W/"{digest(json.dumps([str(part) for part in parts]), 24)}"'

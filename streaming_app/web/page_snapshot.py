@@ -209,12 +209,12 @@ class SnapshotSource:
         cluster: str,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     ) -> None:
-        self._location, self.cluster, self._clock = Location.of(warehouse), cluster, clock
+        self.location, self.cluster, self._clock = Location.of(warehouse), cluster, clock
         self._lock = threading.Lock()
-        self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self._location))
-        self._streams = Reading(lambda: read_snapshot(self._location, cluster, clock()), self._snapshot, _REREAD_AFTER)
-        self._others = Reading(lambda: read_other_groups(self._location, cluster), list[Row](), _REREAD_OTHERS_AFTER)
-        self._mutes = Mutes(self._location, cluster)
+        self._snapshot = Snapshot(cluster, "", clock(), WarehouseReader(self.location))
+        self._streams = Reading(lambda: read_snapshot(self.location, cluster, clock()), self._snapshot, _REREAD_AFTER)
+        self._others = Reading(lambda: read_other_groups(self.location, cluster), list[Row](), _REREAD_OTHERS_AFTER)
+        self._mutes = Mutes(self.location, cluster)
         self._checked_at = -CHECK_SECONDS
 
     @property
@@ -222,14 +222,9 @@ class SnapshotSource:
         """How often the tables of streams groups were read."""
         return self._streams.count
 
-    @property
-    def location(self) -> Location:
-        """The warehouse."""
-        return self._location
-
     def of_cluster(self, cluster: str) -> SnapshotSource:
         """Return a source of another cluster of the same warehouse."""
-        return SnapshotSource(self._location, cluster, self._clock)
+        return SnapshotSource(self.location, cluster, self._clock)
 
     def current(self) -> Snapshot:
         """Return the newest snapshot. It never raises: `problem` says why the tables could not be read.
@@ -247,7 +242,7 @@ class SnapshotSource:
 
     def _check(self) -> Snapshot:
         try:
-            heartbeat = read_heartbeat(self._location, self.cluster)
+            heartbeat = read_heartbeat(self.location, self.cluster)
             others, changes = self._others.newest(
                 self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self.readings else _FIRST_WAIT
             )
@@ -269,5 +264,5 @@ class SnapshotSource:
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:
         """Return the id and the version of each of these tables. Raises WarehouseError."""
-        opened = [(name, open_table(self._location / name)) for name in names]
+        opened = [(name, open_table(self.location / name)) for name in names]
         return tuple((name, str(one.metadata().id), one.version()) for name, one in opened)

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
 import h11
 import uvicorn
@@ -36,7 +36,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.text import split_address
 
-T = TypeVar("T")
 _BACKLOG = 64  # the loop accepts so many connections at a time, before it closes those beyond the limits
 _JOIN_SECONDS = 5.0
 
@@ -131,30 +130,6 @@ class HttpServer:
             self._socket.close()
         else:
             self._thread.join(_JOIN_SECONDS)
-
-
-async def run_in_thread(function: Callable[[], T]) -> T:
-    """Run a function in a new thread; return its result, or raise its error.
-
-    The interpreter does not wait for this thread when it exits, as it would for a thread of an executor.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def done(set_result: Callable[[Any], None], result: object) -> None:
-        if not future.done():
-            set_result(result)
-
-    def compute() -> None:
-        try:
-            outcome: tuple[Callable[[Any], None], object] = future.set_result, function()
-        except BaseException as error:  # noqa: BLE001 - the waiting coroutine raises it
-            outcome = future.set_exception, error
-        with contextlib.suppress(RuntimeError):  # the server was closed meanwhile
-            loop.call_soon_threadsafe(done, *outcome)
-
-    threading.Thread(target=compute, name="response", daemon=True).start()
-    return await future
 
 
 class _Waiting:

@@ -87,11 +87,12 @@ class TopologyGraph:
         active = [task["partition"] for task in held if task["role"] == "active"]
         unowned = len({one["partition"] for one in tasks} - set(active))
         copies = len(held) - len(active)
+        hosts = {task["client_host"] for task in tasks if task.get("client_host")}
         lines = [f"{len(active)} active" + (f" · {count(copies, 'copy', 'copies')}" if copies else "")]
         if unowned:
             lines.append(f"{unowned} without an active member")
         else:
-            lines.append(f"{moving} on the move" if moving else f"on {count(len(_hosts(tasks)), 'host')}")
+            lines.append(f"{moving} on the move" if moving else f"on {count(len(hosts), 'host')}")
         lines += [f"lag {total.text}"] if total else []
         return {"lines": lines, "tone": "warning" if unowned else "busy" if moving else ""}
 
@@ -177,7 +178,3 @@ def _read(row: Row) -> Iterator[str]:
     """Yield the topics that a subtopology reads by name."""
     yield from row["source_topics"] or ()
     yield from sorted({topic["name"] for topic in row["repartition_source_topics"] or ()})
-
-
-def _hosts(tasks: Iterable[Row]) -> list[str]:
-    return sorted({task["client_host"] for task in tasks if task.get("client_host")})

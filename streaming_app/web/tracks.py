@@ -24,6 +24,7 @@ Row = Mapping[str, Any]
 WIDTH = 1_000
 _ALERT_ROWS = 3
 _HEALTH_HEIGHT, _ROW_HEIGHT, _BEHIND_HEIGHT = 22, 11, 56
+_MEMBERS_HEIGHT, _MEMBERS_BOTTOM = 36, 44
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STEPS = (1, 5, 10, 30, *(_MINUTE * one for one in (1, 5, 10, 30)), *(_HOUR * one for one in (1, 2, 4, 6, 12)),
           *(_DAY * one for one in (1, 2, 7, 30, 90)))  # fmt: skip
@@ -111,20 +112,16 @@ class Scale:
             if begin < end:
                 yield from self.known(begin, end, kind, text, *place)
 
-    def bars(
-        self, values: Sequence[tuple[datetime, datetime, float, str]], kind: str, bottom: float, height: float
-    ) -> Iterator[Shape]:
-        """Yield a bar for each value, with its times and text; the largest has this height, and 0 is still a line."""
-        most = max((value for *_, value, _ in values), default=0)
-        for begin, end, value, text in values:
-            high = max(1.0, round(height * value / (most or 1), 1))
-            yield from self.span(begin, end, kind, text, bottom - high, high)
-
     def marks(self, events: Iterable[Row], kind_of: Mapping[str, str], *place: float) -> Iterator[Shape]:
         """Yield a line for each event of these kinds."""
         for event in events:
             if event["kind"] in kind_of:
                 yield Shape(self.x(event["at"]), 0.0, f"event {kind_of[event['kind']]}", event_text(event), *place)
+
+
+def _high(value: float, most: float, height: float) -> float:
+    """Return the height of a bar: the largest value has this height, and 0 is still a line."""
+    return max(1.0, round(height * value / (most or 1), 1))
 
 
 def stacked(tracks: Iterable[Track]) -> list[Track]:
@@ -235,7 +232,7 @@ def behind_track(scale: Scale, series: Mapping[int, Row], times: Gap) -> Track:
         measured, at_most, is_lower = values
         for kind, value in (("lag-bar at-most", at_most), ("lag-bar", measured)):
             if value is not None:  # else there is a gap
-                high = max(1.0, round(height * value / (most or 1), 1))
+                high = _high(value, most, height)
                 shapes += scale.known(begin, end, kind, behind_text(*values), height - high, high)
         if is_lower:
             shapes += scale.known(begin, end, "unknown", "Of some partitions, or of all, it is not known.", 0, height)
@@ -273,8 +270,11 @@ def event_tracks(
     """
     steps = list(_members(scale, events, members, known_from))
     most = max((number for *_, number in steps), default=0)
-    bars = [(begin, end, number, count(number, "member")) for begin, end, number in reversed(steps) if number]
-    shapes = [*scale.bars(bars, "members", 44, 36)]
+    shapes = list[Shape]()
+    for begin, end, number in reversed(steps):
+        if number:
+            high = _high(number, most, _MEMBERS_HEIGHT)
+            shapes += scale.span(begin, end, "members", count(number, "member"), _MEMBERS_BOTTOM - high, high)
     shapes += scale.marks(events, {"member_joined": "e-joined"}, 0, 12)
     shapes += scale.marks(events, {"member_left": "e-left"}, 34, 12)
     assigned = [shape for event in events for shape in _assignment(scale, event)]

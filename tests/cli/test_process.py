@@ -51,7 +51,6 @@ print(left)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux, which counts memory there")
 @pytest.mark.parametrize(("what", "size"), [("arrow", 150), ("delta", 3_000)])
 def test_what_libraries_free_is_given_back(what: str, size: int) -> None:

@@ -143,7 +143,6 @@ def test_an_error_in_a_query_is_named_with_its_place(query: str, words: str, war
         streaming_app.query(warehouse, query)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "options", "words"),
     [
@@ -166,7 +165,6 @@ def test_a_query_that_takes_too_much_ends_with_a_line(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_a_command_that_is_killed_leaves_no_process_behind(warehouse: Path, end: signal.Signals) -> None:
     command = [sys.executable, *MODULE, "sql", ENDLESS, "--warehouse", str(warehouse), "--timeout", "5s"]
@@ -183,7 +181,6 @@ def test_a_command_that_is_killed_leaves_no_process_behind(warehouse: Path, end:
     assert wait_until(lambda: not Path("/proc", *started).exists())
 
 
-@pytest.mark.slow
 def test_temporary_files_of_a_killed_query_are_removed(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

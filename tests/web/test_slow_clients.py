@@ -21,7 +21,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from streaming_app.web.server import HttpServer, Limits, run_in_thread
+from streaming_app.threads import in_thread
+from streaming_app.web.server import HttpServer, Limits
 from tests.support.http_client import connect, request
 from tests.support.waiting import MINUTES, wait_until
 from tests.web.server_clock import ServerClock
@@ -66,7 +67,7 @@ def serve() -> Iterator[Serve]:
 
         def start(respond: Callable[[str], bytes | AsyncIterator[bytes]]) -> Served:
             async def app(scope: Any, receive: Any, send: Any) -> None:
-                body = await run_in_thread(lambda: respond(Request(scope).url.path))
+                body = await asyncio.wrap_future(in_thread(lambda: respond(Request(scope).url.path)))
                 response = Response(body) if isinstance(body, bytes) else StreamingResponse(body)
                 await response(scope, receive, send)
 

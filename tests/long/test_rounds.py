@@ -21,9 +21,8 @@ TESTS = {
         "test_groups_whose_coordinator_is_away_do_not_keep_the_others_from_being_asked",
     ),
     "tests/job/test_first_look.py": (
-        "test_a_cluster_without_groups_or_a_log_that_cannot_be_read_is_a_line",
         "test_a_group_that_waits_for_a_transaction_is_counted_and_stalled_once_that_is_open_for_too_long",
-        "test_the_groups_are_counted_by_verdict_and_the_bad_ones_named",
+        "test_the_groups_are_counted_by_verdict_and_the_bad_ones_named_and_none_is_a_line",
     ),
     "tests/job/test_lag_pass.py": (
         "test_a_transaction_upstream_is_no_outage_of_its_readers_until_it_is_open_for_longer_than_one_may_be",

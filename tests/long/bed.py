@@ -19,6 +19,7 @@ from kafka.errors import KafkaError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import Process, Startable
+from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.http_client import request
@@ -171,6 +172,13 @@ class JobProcess:
         if code in expected:
             return None
         return f"the job exited with {code} after signal {signal_number}: {self.output[-2000:]}"
+
+
+def join(client: StreamsGroupClient, group_id: str, *, topic: str = "orders-in", **member: Any) -> SimulatedMember:
+    """Let a member join a group that reads this topic, which need not exist."""
+    joined = SimulatedMember(client, group_id, topology(subtopology("0", source_topics=[topic])), **member)
+    joined.join()
+    return joined
 
 
 class UnexpectedError(Exception):

@@ -24,9 +24,8 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import quote
-from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError
+from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError, join
 from tests.long.faults.operations import Operations
-from tests.long.hostile.requests import join
 from tests.support.internal_topic import internal_producer, raw_key
 from tests.support.kafka_cluster import LocalCluster
 from tests.support.odd_group_ids import ODD

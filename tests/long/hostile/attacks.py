@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
+from tests.long.bed import join
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import AttackBed, Play
-from tests.long.hostile.requests import join
 from tests.support.encoded import Pair, group_records, metadata_record
 from tests.support.internal_topic import LARGE, raw_key, write_internal
 

@@ -24,8 +24,7 @@ from streaming_app.checks.verification import WarehouseTables
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import quote
-from tests.long.bed import CLUSTER, Bed, DidNotRecoverError
-from tests.long.hostile.requests import join
+from tests.long.bed import CLUSTER, Bed, DidNotRecoverError, join
 from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import MINUTES, await_topics, wait_until

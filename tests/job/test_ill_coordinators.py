@@ -16,7 +16,7 @@ from streaming_app.kafka import offsets_topic
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.internal_topic import internal_producer
+from tests.support.internal_topic import internal_producer, raw_key
 from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until
@@ -26,18 +26,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 PARTITIONS = 3
+_METADATA = 17  # the type of a group's metadata record
 
 
-def unreadable_key(partition: int) -> bytes:
-    """Return the key of a group metadata record (type 17) of a group of this partition."""
-    names = (f"unreadable-{number}" for number in range(1000))
-    name = next(one for one in names if partition_of(one, PARTITIONS) == partition).encode()
-    return (17).to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
-
-
-def group_of(partition: int) -> str:
+def group_of(partition: int, prefix: str = "group") -> str:
     """Return the id of a group of this partition."""
-    names = (f"group-{number}" for number in range(1000))
+    names = (f"{prefix}-{number}" for number in range(1000))
     return next(one for one in names if partition_of(one, PARTITIONS) == partition)
 
 
@@ -45,7 +39,8 @@ def make_ill(broker: LocalBroker, partitions: Iterable[int], meanwhile: Callable
     """Restart a broker that then fails to load these partitions; it is away until what happens `meanwhile` has."""
     with internal_producer(broker.bootstrap_server) as producer:
         for partition in partitions:
-            producer.send(OFFSETS_TOPIC, key=unreadable_key(partition), value=b"\0\0\0", partition=partition).get(60)
+            key = raw_key(_METADATA, group_of(partition, "unreadable").encode())
+            producer.send(OFFSETS_TOPIC, key=key, value=b"\0\0\0", partition=partition).get(60)
     broker.stop()
     assert wait_until(meanwhile)
     broker.start()

@@ -44,6 +44,7 @@ from streaming_app.groups.events import (
     collect_causes,
     each_change,
     group_values,
+    is_replaced,
     make_events,
     member_values,
     operation_values,
@@ -306,7 +307,7 @@ class Fold:
         changes = {one: (old, now[one]) for one, old in before.items() if one is None or old != now[one]}
         self.add_events(make_events(at, offset, changes, collect_causes(group, changes)))
         deployment = note_deployment(group, changes)
-        _update_times(group, derived)
+        _update_times(group, derived, is_new_epoch=is_replaced(changes, "group_epoch"))
         self._values |= operation_values(group)
         group.last_changes = [
             LastChange(what, member_id, old, offset) for what, member_id, old, _ in each_change(changes)
@@ -335,10 +336,13 @@ def _reason_to_come(group: Group, at: datetime | None) -> GroupEvent:
     return GroupEvent(at, NOT_READY_REASON, None, None, None, group.last_offset)
 
 
-def _update_times(group: Group, derived: Mapping[str, str]) -> None:
+def _update_times(group: Group, derived: Mapping[str, str], *, is_new_epoch: bool) -> None:
     """Set the state and the description's status after an operation, and the time when each of them changed."""
     was_known = group.state not in (None, UNKNOWN_STATE) or group.first_seen_at == group.updated_at
     at = group.updated_at if was_known and derived["state"] != UNKNOWN_STATE else None
+    if group.state == derived["state"] == EMPTY and is_new_epoch:
+        # Only heartbeats of members begin an epoch (KIP-1071): compaction has removed the members that came and left.
+        group.state_since = group.updated_at
     for what, since in SINCE.items():
         if getattr(group, what) != derived[what]:
             setattr(group, what, derived[what])

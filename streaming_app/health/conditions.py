@@ -152,7 +152,7 @@ def _due_without_members(facts: Facts) -> datetime:
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
     due = _in_running_hours(facts, max(since, min(known_since, latest)) + settings.patience)
     if facts.watched_since and facts.is_not_read_yet:
-        due = max(due, _in_running_hours(facts, facts.watched_since + settings.patience_unknown))
+        due = max(due, facts.watched_since + settings.patience_unknown)
     return due
 
 

@@ -30,3 +30,13 @@ def test_a_restart_before_its_hours_begin_takes_no_time_from_a_group_of_which_no
         changes = board.step(Known({"payments": snapshot}, work=None), restarted + timedelta(minutes=minutes))
         found += [change.verdict.at for change in changes if change.verdict.verdict == DOWN]
     assert found == [at("07:15", 1)]
+
+
+def test_a_job_that_starts_after_the_hours_tells_of_a_group_that_did_not_run_in_them() -> None:
+    settings, started = replace(DEFAULTS, running_hours=(OFFICE,)), at("17:30", 1)
+    board, found = Board(lambda _group: settings, {}), list[Verdict]()
+    snapshot = group("Empty", at("17:00"), first_seen_at=at("12:00"))
+    for minutes in range(30):
+        changes = board.step(Known({"payments": snapshot}, work=None), started + timedelta(minutes=minutes))
+        found += [change.verdict for change in changes if change.verdict.verdict == DOWN]
+    assert [(one.since, one.at) for one in found] == [(at("07:00", 1), at("17:45", 1))]

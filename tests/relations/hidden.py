@@ -114,17 +114,22 @@ def _in_log(seen: Seen) -> dict[TopicPartition, Commit]:
     return {key: commit for key, commit in seen.commits.items() if commit.offset is not None}
 
 
+def _read(seen: Seen) -> set[TopicPartition]:
+    """Return what the group reads: of what is left over nobody needs to know anything."""
+    return seen.commits.keys() - seen.left_over
+
+
 def _last_topic(seen: Seen) -> set[str]:
-    return set(sorted({topic for topic, _ in seen.commits})[-1:])
+    return set(sorted({topic for topic, _ in _read(seen)})[-1:])
 
 
 def _one_of_its_topics(seen: Seen) -> set[str]:
     """Return a topic of a group, unless it reads no other one."""
-    return _last_topic(seen) if len({topic for topic, _ in seen.commits}) > 1 else set()
+    return _last_topic(seen) if len({topic for topic, _ in _read(seen)}) > 1 else set()
 
 
 def _without_leader(seen: Seen, key: TopicPartition, _random: Random) -> LogEnds | None:
-    return _NO_ANSWER if key == max(seen.commits) else None
+    return _NO_ANSWER if key == max(_read(seen)) else None
 
 
 def _led_by_it(_seen: Seen, key: TopicPartition, _random: Random) -> LogEnds | None:
@@ -133,6 +138,10 @@ def _led_by_it(_seen: Seen, key: TopicPartition, _random: Random) -> LogEnds | N
 
 def _sometimes(_seen: Seen, _key: TopicPartition, random: Random) -> LogEnds | None:
     return _NO_ANSWER if random.random() < 0.3 else None
+
+
+OUTSIDE_ITS_HOURS = ("The retention of a topic is set to six hours, and the job that processes it runs once a day",)
+"""Begins of names of histories: outside its `running_hours` a group without members is Off, whatever is hidden."""
 
 
 KINDS: Sequence[Kind] = (
@@ -164,12 +173,17 @@ def out_of_order(world: World, random: Random) -> World:
 
 
 def violations(
-    whole: Outcome, other: Outcome, kind: Kind, hidden: Mapping[str, bool], begin: float, end: float
+    whole: Outcome,
+    other: Outcome,
+    kind: Kind,
+    hidden: Mapping[str, bool],
+    times: tuple[float, float, float],
 ) -> Iterator[str]:
-    """Yield in what the relation does not hold between an outcome and one where parts are hidden from `begin` on.
+    """Yield in what the relation does not hold between an outcome and one where parts are hidden.
 
-    `hidden`: as `Hidden.groups`.
+    `hidden`: as `Hidden.groups`. `times`: when the job starts, since when parts are hidden, and the end.
     """
+    start, begin, end = times
     before, after = verdicts(whole), verdicts(other)
 
     def is_early(at: float) -> bool:
@@ -178,10 +192,10 @@ def violations(
     for group_id in before.keys() | after.keys():
         first, second = before.get(group_id, []), after.get(group_id, [])
         if group_id in hidden:
-            times = sorted({since for _, since in (*first, *second)} | {begin + GRACE, end})
+            moments = sorted({since for _, since in (*first, *second)} | {begin + GRACE, end})
             yield from (
                 f"{group_id} at {at}: {text}"
-                for at in times
+                for at in moments
                 if begin <= at <= end and (text := _is_better(first, second, at, may_be_well=is_early(at)))
             )
         elif first != second:
@@ -199,7 +213,8 @@ def violations(
     yield from (
         f"missed: {one}"
         for one in found.missed
-        if one.group_id not in hidden or (one.opened_at < begin and not _is_in_a_longer_one(one, told(other)))
+        if one.group_id not in hidden
+        or (max(start, one.opened_at) < begin and not _is_in_a_longer_one(one, told(other)))
     )
     yield from (
         f"false: {one}"

@@ -15,34 +15,14 @@ from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from construct import Construct, ConstructError, Struct
+from construct import ConstructError
 
-from offsets_decoder.compound_types import (
-    NULL,
-    NULL_IN_TAG,
-    TAGS,
-    Array,
-    DictAdapter,
-    NullableStruct,
-    TaggedFields,
-    field_path,
-)
+from offsets_decoder.constructs import Struct
 from offsets_decoder.definitions import records
-from offsets_decoder.layout import (
-    CODES,
-    FieldLayout,
-    StructLayout,
-    key_layout,
-    older_layouts,
-    released_definition,
-    value_layout,
-)
+from offsets_decoder.layout import key_layout, older_layouts, released_definition, value_layout
 from offsets_decoder.record import DecodeError, EncodeError, MalformedRecord, Record, UnknownTag
-from offsets_decoder.wire import Bytes, Integer, LayoutError, String, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from offsets_decoder.definitions import RecordDefinition
 
 _PREFIX = 2  # bytes: a key's record type, a value's version
@@ -82,21 +62,14 @@ def _read_prefix(data: bytes | None, part: str, meaning: str) -> int:
     return int.from_bytes(data[:_PREFIX], "big", signed=True)
 
 
-def _parse(construct: Construct, data: bytes, part: str) -> tuple[dict[str, Any], list[UnknownTag]]:
+def _parse(construct: Struct, data: bytes, part: str) -> tuple[dict[str, Any], list[UnknownTag]]:
     stream = BytesIO(data)
     stream.seek(_PREFIX)
     unknown: list[UnknownTag] = []
-    try:
-        fields = construct.parse_stream(stream, unknown=unknown)
-    except LayoutError as error:
-        raise MalformedRecord(error.reason, _join_path(part, field_path(error.path)), error.offset) from None
+    fields: dict[str, Any] = construct._parsereport(stream, unknown, part)  # noqa: SLF001
     if stream.tell() != len(data):
         raise MalformedRecord(f"{len(data) - stream.tell()} trailing bytes", part, stream.tell())
-    return fields, [tag._replace(path=_join_path(part, tag.path)) for tag in unknown]
-
-
-def _join_path(part: str, path: str) -> str:
-    return f"{part}.{path}" if path else part
+    return fields, unknown
 
 
 def encode(
@@ -115,17 +88,16 @@ def encode(
     """
     try:
         definition = _find_definition(record_type)
-        key_bytes = _build(definition.type, key_construct(definition.type), key_layout(definition.type), key, "key")
+        key_bytes = _build(definition.type, key_construct(definition.type), key, "key")
         if value is None:
             return key_bytes, None
         number = definition.value.versions.last if version is None else version
-        struct = value_layout(definition.type, number, layout)
         construct = value_construct(definition.type, number, layout)
     except DecodeError as error:
         raise EncodeError(str(error)) from None
     except KeyError:
         raise EncodeError(f"{record_type} has no layout {layout!r}") from None
-    return key_bytes, _build(number, construct, struct, value, "value")
+    return key_bytes, _build(number, construct, value, "value")
 
 
 def _find_definition(record_type: int | str) -> RecordDefinition:
@@ -137,90 +109,23 @@ def _find_definition(record_type: int | str) -> RecordDefinition:
     raise EncodeError(f"no record is called {record_type!r}")
 
 
-def _build(prefix: int, construct: Construct, struct: StructLayout, fields: dict[str, Any], part: str) -> bytes:
-    complete = _with_defaults(struct, fields, part)
+def _build(prefix: int, construct: Struct, fields: dict[str, Any], part: str) -> bytes:
     stream = BytesIO()
     stream.write(prefix.to_bytes(2, "big", signed=True))
     try:
-        construct.build_stream(complete, stream)
-    except ConstructError as error:
+        construct._build(fields, stream, None, part)  # noqa: SLF001
+    except ConstructError as error:  # of a number that does not fit
         raise EncodeError(f"{part}: {error}") from None
     return stream.getvalue()
 
 
-def _with_defaults(struct: StructLayout, fields: Any, path: str) -> dict[str, Any]:  # noqa: ANN401 - not checked yet
-    """Return the fields, with defaults for omitted ones; raises `EncodeError` for names that the struct lacks."""
-    if not isinstance(fields, dict):
-        raise EncodeError(f"{path}: not a dict: {fields!r}")
-    unknown = fields.keys() - {field.snake for field in struct.fields}
-    if unknown:
-        raise EncodeError(f"{path}: no such field: {', '.join(sorted(map(str, unknown)))}")
-    return {
-        field.snake: _field_value(field, fields[field.snake], f"{path}.{field.name}")
-        if field.snake in fields
-        else field.default_value()
-        for field in struct.fields
-    }
-
-
-def _field_value(field: FieldLayout, value: Any, path: str) -> Any:  # noqa: ANN401
-    if not field.present and not field.ignorable and value != field.default_value():
-        raise EncodeError(f"{path}: not in this version, and not at its default: {value!r}")
-    if field.struct is None or value is None:
-        return value
-    if not field.is_array:
-        return _with_defaults(field.struct, value, path)
-    if not isinstance(value, list | tuple):
-        raise EncodeError(f"{path}: not a list: {value!r}")
-    return [_with_defaults(field.struct, element, f"{path}[{i}]") for i, element in enumerate(value)]
-
-
 @cache
-def key_construct(record_type: int) -> Construct:
+def key_construct(record_type: int) -> Struct:
     """Return the Construct for the fields of a key, which follow the record type."""
-    return struct_construct(key_layout(record_type))
+    return Struct(key_layout(record_type))
 
 
 @cache
-def value_construct(record_type: int, version: int, older: str | None = None) -> Construct:
-    """Return the Construct for the fields of a value, which follow the version.
-
-    Parsing needs the argument `unknown=[]`, a list to which unknown tags are appended.
-    """
-    return struct_construct(value_layout(record_type, version, older))
-
-
-def struct_construct(layout: StructLayout) -> DictAdapter:
-    """Return the Construct of a struct. It parses to a dict."""
-    subcons = [field.name / _field_construct(field, flexible=layout.flexible) for field in layout.untagged]
-    if layout.flexible:
-        known = {
-            field.tag or 0: (field.name, _field_construct(field, flexible=True), field.default_value())
-            for field in layout.tagged
-        }
-        subcons.append(TAGS / TaggedFields(known))
-    names = [(field.name, field.snake, _default_function(field)) for field in layout.fields]
-    return DictAdapter(Struct(*subcons), names, frozenset(field.name for field in layout.tagged))
-
-
-def _default_function(field: FieldLayout) -> Callable[[], object] | None:
-    return None if field.present and field.tag is None else field.default_value
-
-
-def _field_construct(field: FieldLayout, *, flexible: bool) -> Construct:
-    if field.is_array:
-        element = _element_construct(field, flexible=flexible, nullable=False)
-        return Array(element, "compact" if flexible else "int32", nullable=field.nullable)
-    return _element_construct(field, flexible=flexible, nullable=field.nullable)
-
-
-def _element_construct(field: FieldLayout, *, flexible: bool, nullable: bool) -> Construct:
-    if field.struct is not None:
-        struct = struct_construct(field.struct)
-        return NullableStruct(struct, NULL if field.tag is None else NULL_IN_TAG) if nullable else struct
-    if field.element == "uuid":
-        return Uuid()
-    if field.element in CODES:
-        return Integer(field.element)
-    kind, prefix = {"string": (String, "int16"), "bytes": (Bytes, "int32")}[field.element]
-    return kind("compact" if flexible else prefix, nullable=nullable)
+def value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
+    """Return the Construct for the fields of a value, which follow the version."""
+    return Struct(value_layout(record_type, version, older))

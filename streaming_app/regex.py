@@ -7,11 +7,9 @@ look-around and no back-references. Here `.` matches every character, since an i
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 import re2
 
-_KEPT = 1_000
 _GLOB = re.compile(r"[A-Za-z0-9_-]\*$")
 _OPTIONS = re2.Options()
 _OPTIONS.dot_nl = True
@@ -53,12 +51,6 @@ def given_regex(text: str) -> Regex:
     if _GLOB.search(text):
         raise ValueError(f"is a regular expression, in which {text[-2:]} repeats {text[-2]!r}: write {text[:-1]}.*")
     return Regex(text)
-
-
-@lru_cache(_KEPT)
-def compiled(pattern: str) -> Regex:
-    """Return the expression, compiled once. Raises ValueError."""
-    return Regex(pattern)
 
 
 def _text(error: Exception) -> str:

@@ -15,7 +15,6 @@ from deltalake.exceptions import DeltaError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import StorageError, WarehouseError, reason_of
-from streaming_app.tables.columns import lacks_columns
 from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.formats import BEFORE, is_older
@@ -23,6 +22,7 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import existing_tables, schema_of
 from streaming_app.tables.upgrade import seconds_of, work_of
+from streaming_app.tables.upgrade_steps import lacks_columns
 from streaming_app.text import duration, gibibytes
 
 _FREE_BYTES = 1 << 30

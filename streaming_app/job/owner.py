@@ -42,10 +42,9 @@ from streaming_app.errors import JobError, StorageError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
-from streaming_app.tables.conflicts import ConflictError, repeating
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence, newest_term
-from streaming_app.tables.kept_table import KeptTable, table_to_write
+from streaming_app.tables.kept_table import ConflictError, KeptTable, repeating, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.table_creation import create_table

@@ -27,8 +27,7 @@ from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import TableNotFoundError
 
 from streaming_app.errors import OtherOwnerError
-from streaming_app.tables.conflicts import conflicts, repeating
-from streaming_app.tables.kept_table import KeptTable, table_to_write
+from streaming_app.tables.kept_table import KeptTable, repeating, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.threads import in_parallel
@@ -97,7 +96,7 @@ class Fence:
         """Commit the term without rows. Raises ConflictError if another commit came first, and delta-rs' errors."""
         table, own = kept.table, CommitProperties(dict(metadata or {}), app_transactions=[self.transaction()])
         partitions = table.metadata().partition_columns
-        with conflicts(kept):
+        with kept.conflicts():
             table.create_write_transaction(
                 [], "append", table.schema(), partitions, commit_properties=own, post_commithook_properties=HOOKS
             )

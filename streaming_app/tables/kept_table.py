@@ -16,6 +16,10 @@ is dropped, since the commit may have succeeded.
 The newest transaction of an application is known from the first read, and from the content of later commits.
 
 A table in a local directory is opened each time, which takes milliseconds.
+
+A commit that another one has overtaken is repeated, and no other. delta-rs raises the same error for each that fails: a
+store may refuse the request, or another tool has given the table a feature that delta-rs cannot write. Then every
+attempt fails. A commit can only be overtaken by another one, so the version of the table decides.
 """
 
 from __future__ import annotations
@@ -25,8 +29,12 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_when_event_set, wait_random
+from tenacity.nap import sleep_using_event
 
 from streaming_app.tables.object_store import read_file
 
@@ -42,6 +50,12 @@ _MANY_BYTES = 1 << 30  # more than any commit has: the store returns all of it
 _FEW_COMMITS = 10  # each is a request; to find a transaction in all of the log takes dozens
 _OPENED = set[str]()
 """Tables that were opened once, without keeping a handle, as commands do."""
+_ATTEMPTS = 12  # jobs for other clusters also cause conflicts
+_PAUSE_SECONDS = 0.05, 0.5
+
+
+class ConflictError(CommitFailedError):
+    """Another commit came after the version on which this one was based."""
 
 
 class KeptTable:
@@ -57,7 +71,7 @@ class KeptTable:
         """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
         if not location.is_local:
             with suppress(Exception):  # without the hash the table is usable, but each use opens it again
-                self._content = _digest(self._read(self._version))
+                self._content = _digest(self.commit(self._version))
 
     def transaction_version(self, app_id: str) -> int | None:
         """Return the version of the newest transaction of an application, as `DeltaTable.transaction_version` does."""
@@ -70,12 +84,8 @@ class KeptTable:
 
         The history of delta-rs is empty if the path contains `#` (deltalake 1.6).
         """
-        found = _actions(self._read(version) or b"", "commitInfo")
+        found = _actions(self.commit(version) or b"", "commitInfo")
         return found[0] if found else {}
-
-    def commit(self, version: int) -> bytes | None:
-        """Return the content of the commit of a version; None if its file is gone. One GET. Raises OSError."""
-        return self._read(version)
 
     @property
     def can_be_kept(self) -> bool:
@@ -85,18 +95,28 @@ class KeptTable:
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
         try:
-            if _digest(self._read(self._version)) != self._content:
+            if _digest(self.commit(self._version)) != self._content:
                 return False
-            if self._read(self._version + 1, 1) is None:
+            if self.commit(self._version + 1, 1) is None:
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
         except Exception:  # noqa: BLE001 - delta-rs raises several types; opening the table again names the cause
             return False
 
-    def is_overtaken(self) -> bool:
-        """Return whether the newest version is another one than this. Raises as the constructor."""
-        return self._location.delta_table().version() != self._version
+    @contextmanager
+    def conflicts(self) -> Iterator[None]:
+        """Raise ConflictError instead of the error of a commit to this version that another one has overtaken."""
+        try:
+            yield
+        except CommitFailedError as error:
+            try:
+                is_overtaken = self._location.delta_table().version() != self._version
+            except (DeltaError, OSError):  # the error of the commit says more
+                is_overtaken = False
+            if is_overtaken:
+                raise ConflictError(str(error)) from None
+            raise
 
     def note_commits(self) -> bool:
         """Note the version after a write or an update; return whether the handle can be kept."""
@@ -104,7 +124,7 @@ class KeptTable:
         if version == self._version:
             return self.can_be_kept
         new = range(self._version + 1, version + 1)
-        commits = [self._read(one) for one in new[-_FEW_COMMITS:]]
+        commits = [self.commit(one) for one in new[-_FEW_COMMITS:]]
         self._content = _digest(commits[-1])
         is_whole = len(commits) == len(new) and None not in commits
         self._transactions = {
@@ -116,8 +136,8 @@ class KeptTable:
         self._version = version
         return self.can_be_kept
 
-    def _read(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
-        """Return the first `size` bytes of the commit of a version; None if there is no commit. One GET."""
+    def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
+        """Return the first `size` bytes of the commit of a version; None if there is none. One GET. Raises OSError."""
         try:
             return read_file(self.table, f"_delta_log/{version:020}.json", size)
         except FileNotFoundError:
@@ -166,6 +186,18 @@ def table_to_write(location: Location) -> Iterator[KeptTable]:
     with _LOCKS[key]:
         if can_be_kept:
             _KEPT[key] = kept
+
+
+def repeating(stop: Event | None = None) -> Retrying:
+    """Return what calls a function again after a ConflictError, with pauses; not for ever, nor once `stop` is set."""
+    stop = stop or Event()
+    return Retrying(
+        retry=retry_if_exception_type(ConflictError),
+        stop=stop_after_attempt(_ATTEMPTS) | stop_when_event_set(stop),
+        wait=wait_random(*_PAUSE_SECONDS),
+        sleep=sleep_using_event(stop),
+        reraise=True,
+    )
 
 
 def _digest(content: bytes | None) -> bytes | None:

@@ -28,9 +28,9 @@ from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from streaming_app.report import Report
-from streaming_app.tables.conflicts import ConflictError
 from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.expiry import delete_expired
+from streaming_app.tables.kept_table import ConflictError
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.rust_table import CommitOptions, RustTable

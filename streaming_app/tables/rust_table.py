@@ -28,11 +28,10 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from streaming_app.tables.conflicts import conflicts, repeating
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.group_files import stored_files
-from streaming_app.tables.kept_table import KeptTable, newest_table, table_to_write
+from streaming_app.tables.kept_table import KeptTable, newest_table, repeating, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
@@ -302,7 +301,7 @@ class RustTable:
                     self._fence.check(kept)
                 files = self._checked_files(kept)
                 if batch is None or not batch.is_in(kept):
-                    with conflicts(kept):
+                    with kept.conflicts():
                         write(kept.table, self._commit(batch, files) if transactions is None else _commit(transactions))
                 if files:
                     self._note_commit(kept, files, counts=transactions is None)

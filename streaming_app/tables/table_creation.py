@@ -13,8 +13,7 @@ from streaming_app.errors import StorageError
 from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
-from streaming_app.tables.features import ADVICE, unwritable_feature
-from streaming_app.tables.formats import why_refused
+from streaming_app.tables.formats import ADVICE, unwritable_feature, why_refused
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.threads import in_parallel
 

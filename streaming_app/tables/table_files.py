@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
-from streaming_app.tables.features import ADVICE
+from streaming_app.tables.formats import ADVICE
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
 from streaming_app.tables.rust_table import CommitOptions, RustTable, Write

@@ -2,9 +2,9 @@
 
 Theory of operation
 -------------------
-`STEPS` says what a release changes in the tables, by their format (see `formats`). A step finds in a table itself what
-is left to do, and leaves the same rows at each of its commits. The last commit to a table is its new format. So an
-upgrade that was killed begins again, and finds less to do.
+`STEPS` says what this release changes in the tables of the format before (see `formats`). A step finds in a table
+itself what is left to do, and leaves the same rows at each of its commits. The last commit to a table is its new
+format. So an upgrade that was killed begins again, and finds less to do.
 
 All commits are conditional. They carry the term of the job (see `fence`), and one that another job has overtaken is
 made again on the newest version: nothing of the other one is lost. Jobs of several clusters may upgrade the tables
@@ -16,73 +16,23 @@ its successor upgrades; its own next start refuses the tables in one line.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from streaming_app.tables.columns import add_columns, lacks_columns
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
-from streaming_app.tables.file_moves import move_files, root_files
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table
 from streaming_app.tables.formats import BEFORE, THIS, is_older
-from streaming_app.tables.reshape import RESHAPES, has_old_shape, reshape
-from streaming_app.tables.verdict_moves import find_verdicts, move_verdicts
-from streaming_app.text import count, megabytes
+from streaming_app.tables.table_creation import schema_of
+from streaming_app.tables.upgrade_steps import STEPS, STEPS_TO, UpgradeStep, Work, add_columns, lacks_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from streaming_app.report import Report
     from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 _PROGRESS_SECONDS = 2.0
-
-
-class Work(NamedTuple):
-    """What is to be done, or is done, in tables."""
-
-    tables: int = 0
-    files: int = 0
-    size: int = 0
-    """Bytes of the files."""
-
-    def __str__(self) -> str:
-        """Return the work for users: `812 files (210 MB) of 16 tables`."""
-        files = f"{count(self.files, 'file')} ({megabytes(self.size)}) of " if self.files else ""
-        return f"{files}{count(self.tables, 'table')}"
-
-
 _LOCAL, _STORE = Work(tables=80, files=800, size=100_000_000), Work(tables=2, files=35, size=20_000_000)
 """What is done in a second, in a local directory and in a store that answers in 40 ms."""
-
-
-class UpgradeStep(NamedTuple):
-    """A change that a release makes in tables."""
-
-    format: int
-    """The first format that has it."""
-    tables: Collection[str] | None
-    """The names of the tables; None: all."""
-    find: Callable[[DeltaTable], Work]
-    """Returns what is left to do in a table of any format; no tables: nothing."""
-    do: Callable[[RustTable, Callable[[int, int], None]], None]
-    """Does it, and calls a function with the number and bytes of the files that are done."""
-
-
-def _files_to_move(table: DeltaTable) -> Work:
-    files = root_files(table)
-    return Work(min(1, len(files)), len(files), sum(one.size for one in files))
-
-
-def _rows_to_reshape(table: DeltaTable, name: str) -> Work:
-    return Work(int(has_old_shape(table, name)))
-
-
-STEPS = (
-    UpgradeStep(2, None, _files_to_move, move_files),
-    *(UpgradeStep(2, (one,), partial(_rows_to_reshape, name=one), lambda own, _: reshape(own)) for one in RESHAPES),
-    UpgradeStep(2, ("group_health_history",), lambda history: Work(find_verdicts(history)), move_verdicts),
-)
 
 
 def work_of(tables: Mapping[str, DeltaTable]) -> Work:
@@ -102,11 +52,10 @@ def seconds_of(work: Work, *, is_local: bool) -> float:
 def upgrade(
     tables: Mapping[str, DeltaTable],
     of_name: Callable[[str], RustTable],
-    schema_of: Callable[[str], pa.Schema],
     report: Report,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Upgrade the tables, opened before, that need it. `of_name` and `schema_of` return a table and its schema by name.
+    """Upgrade the tables, opened before, that need it. `of_name` returns a table by name.
 
     Reports what it does if it does more than to add columns; how far it is, if it takes long. Raises StorageError if a
     table has unknown columns, and as `RustTable.change`.
@@ -118,15 +67,15 @@ def upgrade(
             if step.find(opened).tables:
                 step.do(own, progress.add)
         newest = own.open() if progress.total.tables else opened
-        if lacks_columns(own.location, newest, schema_of(name)):
-            add_columns(own, schema_of(name))
+        if lacks_columns(own.location, newest, schema_of(table(name))):
+            add_columns(own, schema_of(table(name)))
         if is_older(newest):
             own.change(_set_format)
     progress.end()
 
 
 def _steps(name: str) -> Iterator[UpgradeStep]:
-    return (one for one in STEPS if one.format == WAREHOUSE_FORMAT and (one.tables is None or name in one.tables))
+    return (one for one in STEPS if STEPS_TO == WAREHOUSE_FORMAT and one.table in {None, name})
 
 
 def _set_format(table: DeltaTable, commit: CommitOptions) -> None:

@@ -23,7 +23,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.table_creation import create_missing, existing_tables, schema_of
+from streaming_app.tables.table_creation import create_missing, existing_tables
 from streaming_app.tables.upgrade import upgrade
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TableWriter:
                 if self.fence and claimed:
                     self.fence.claim(self.location / name for name in sorted(claimed))
                     self._has_claimed = True
-                upgrade(existing, self.table, lambda name: schema_of(table(name)), report)
+                upgrade(existing, self.table, report)
             except (DeltaError, OSError) as error:
                 raise StorageError(f"Cannot write the warehouse {self.location}: {describe_error(error)}") from None
             return new

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from streaming_app.tables import conflicts
+from streaming_app.tables import kept_table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import CommitOptions, RustTable
@@ -36,7 +36,7 @@ class Overtaken:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
-    monkeypatch.setattr(conflicts, "_PAUSE_SECONDS", (0.0, 0.001))
+    monkeypatch.setattr(kept_table, "_PAUSE_SECONDS", (0.0, 0.001))
     return Location.of(make_warehouse(tmp_path) / "lag")
 
 

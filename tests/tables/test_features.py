@@ -16,9 +16,9 @@ from streaming_app.checks.warehouse import check_format
 from streaming_app.cli.main import main
 from streaming_app.errors import JobError
 from streaming_app.job.owner import ClusterOwner, owner_location
-from streaming_app.tables.conflicts import ConflictError
-from streaming_app.tables.features import WRITABLE
 from streaming_app.tables.fence import Fence
+from streaming_app.tables.formats import WRITABLE
+from streaming_app.tables.kept_table import ConflictError
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable

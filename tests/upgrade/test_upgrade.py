@@ -26,7 +26,7 @@ from streaming_app.cli.main import main
 from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables import definitions, file_moves, reshape, upgrade, verdict_moves
+from streaming_app.tables import upgrade, upgrade_steps
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
@@ -35,10 +35,10 @@ from streaming_app.tables.formats import format_of
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.reshape import RESHAPES
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.table_creation import existing_tables, schema_of
-from streaming_app.tables.upgrade import STEPS, Work, work_of
+from streaming_app.tables.table_creation import existing_tables
+from streaming_app.tables.upgrade import work_of
+from streaming_app.tables.upgrade_steps import RESHAPED, STEPS_TO, Work
 from streaming_app.tables.writer import TableWriter
 from tests.support.s3_server import s3_server
 from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
@@ -95,7 +95,7 @@ def opened(warehouse: Path) -> dict[str, DeltaTable]:
 
 
 def in_root(warehouse: Path) -> dict[str, int]:
-    found = {name: len(file_moves.root_files(table)) for name, table in opened(warehouse).items()}
+    found = {name: len(upgrade_steps.root_files(table)) for name, table in opened(warehouse).items()}
     return {name: number for name, number in found.items() if number}
 
 
@@ -156,7 +156,7 @@ def test_tables_stay_what_they_are(recorded: Path, upgraded: Path) -> None:
         assert (one.protocol().min_reader_version, one.protocol().min_writer_version) == (1, 2)
         actions = [pa.table(table.get_add_actions()) for table in (before[name], one)]
         known = [sorted(map(repr, found.select(found.column_names[3:]).to_pylist())) for found in actions]
-        assert known[0] == known[1] or name in {*RESHAPES, HISTORY}, "the same statistics"
+        assert known[0] == known[1] or name in {RESHAPED, HISTORY}, "the same statistics"
 
 
 def test_checkpoints_stay_valid(recorded: Path, upgraded: Path, tmp_path: Path) -> None:
@@ -238,8 +238,7 @@ WRITES: list[tuple[Any, str]] = [
     (DeltaTable, "create_write_transaction"),
     (TableAlterer, "set_table_properties"),
     (TableAlterer, "add_columns"),
-    (reshape, "write_deltalake"),
-    (verdict_moves, "write_deltalake"),
+    (upgrade_steps, "write_deltalake"),
 ]
 
 
@@ -259,7 +258,7 @@ def every_write(patched: pytest.MonkeyPatch, of: Callable[[int, Callable[[], Any
 def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
     is_done: bool, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
+    monkeypatch.setattr(upgrade_steps, "_FILES_PER_COMMIT", 1)
     claims, copies_and_commits, formats = len(tables()), 2 * sum(IN_ROOT.values()), len(tables())
     every = claims + copies_and_commits + formats + len(NEW) + 1  # the verdicts move
     for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
@@ -304,9 +303,9 @@ def test_an_error_of_any_write_is_one_line_and_the_next_start_goes_on(
 
 KILLS_ITSELF = """
 import os, signal, sys
-from streaming_app.tables import file_moves
+from streaming_app.tables import upgrade_steps
 from tests.upgrade.test_upgrade import start
-replace, left = file_moves._replace, [3]
+replace, left = upgrade_steps._replace, [3]
 
 def killed(files, table, commit):
     replace(files, table, commit)
@@ -314,7 +313,7 @@ def killed(files, table, commit):
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
 
-file_moves._FILES_PER_COMMIT, file_moves._replace = 1, killed
+upgrade_steps._FILES_PER_COMMIT, upgrade_steps._replace = 1, killed
 start(sys.argv[1])
 """
 
@@ -331,9 +330,9 @@ def test_what_other_jobs_commit_meanwhile_is_kept(
     warehouse: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between a copy and its commit, and between a table's open and its commit: rows of two clusters change."""
-    copy, write, names = file_moves._copy, RustTable._commit, list[str]()
+    copy, write, names = upgrade_steps._copy, RustTable._commit, list[str]()
 
-    def copied(own: RustTable, table: DeltaTable, file: file_moves.RootFile) -> None:
+    def copied(own: RustTable, table: DeltaTable, file: upgrade_steps.RootFile) -> None:
         copy(own, table, file)
         name = own.location.name
         if name not in names:  # once in each table: all rows of the cluster go into other files
@@ -353,7 +352,7 @@ def test_what_other_jobs_commit_meanwhile_is_kept(
             write_deltalake(theirs, row, mode="append")
         return made
 
-    monkeypatch.setattr(file_moves, "_copy", copied)
+    monkeypatch.setattr(upgrade_steps, "_copy", copied)
     monkeypatch.setattr(RustTable, "_commit", commit)
     start(warehouse)
     assert (sorted(names), overtaken) == (sorted(IN_ROOT), ["lag"])
@@ -433,13 +432,12 @@ def test_a_warehouse_in_a_store_is_upgraded_too(
 
 
 def test_a_long_upgrade_says_every_two_seconds_how_far_it_is(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_moves, "_FILES_PER_COMMIT", 1)
+    monkeypatch.setattr(upgrade_steps, "_FILES_PER_COMMIT", 1)
     lines, place = list[str](), Location.of(warehouse)
     seconds: Iterator[float] = iter(range(1_000))
     upgrade.upgrade(
         opened(warehouse),
         lambda name: RustTable(place / name, "default"),
-        lambda name: schema_of(definitions.table(name)),
         lines.append,
         lambda: float(next(seconds)),
     )
@@ -486,7 +484,7 @@ def test_warehouses_of_other_releases_are_refused_in_one_line_by_every_command(
 
 
 def test_the_steps_are_those_of_this_release() -> None:
-    assert {step.format for step in STEPS} == {WAREHOUSE_FORMAT}, "steps of an earlier upgrade are to be removed"
+    assert STEPS_TO == WAREHOUSE_FORMAT, "steps of an earlier upgrade are to be removed"
 
 
 def test_a_new_warehouse_needs_no_upgrade(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Heartbeat(Service):
 
     def evaluated(self, sinks: Iterable[SinkStatus]) -> None:
         """Note that the alerts were just evaluated, and the status of the sinks."""
-        self._health.evaluated()
+        self._health.note(evaluated_at=datetime.now(timezone.utc))
         self._sinks = tuple(sinks)
 
     def tick(self) -> None:

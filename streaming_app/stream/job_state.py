@@ -31,7 +31,7 @@ class Totals:
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase (see `batch_counts`)."""
+    """Seconds of all batches by phase (see `progress`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
     restarts: int = 0

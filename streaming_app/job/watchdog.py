@@ -34,7 +34,7 @@ _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow s
 
 
 class Heartbeat(Service):
-    """Writes the heartbeat file while the job runs, even if the evaluation of the alerts fails, and once more when it ends.
+    """Writes the heartbeat file while the job runs, even if no alerts can be evaluated, and once more when it ends.
 
     The file also says when the alerts were last evaluated, since that is a separate fact.
     """

@@ -120,7 +120,7 @@ class TaskCopies(Poller):
         if wanted:
             with self._job.connection.use() as client:
                 self._ask(client, wanted, running, now)
-            self._job.health.described(now)
+            self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
         self._write()

@@ -37,13 +37,13 @@ from streaming_app.job.services import engine_settings
 from streaming_app.kafka import fact_requests
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
-from streaming_app.kafka.log_reader import LogReader, Range
+from streaming_app.kafka.log_records import LogReader, Range
 from streaming_app.kafka.topic_reader import EARLIEST, LATEST, read_offsets
 from streaming_app.lag.model import Commit, CommitKey
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
-from streaming_app.stream.appended_tables import EVENTS
+from streaming_app.stream.batch_rows import EVENTS
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows

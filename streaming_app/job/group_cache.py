@@ -41,8 +41,7 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.health import group_history
 from streaming_app.health.group_history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
-from streaming_app.stream.appended_tables import EVENTS, RETRACTED
-from streaming_app.stream.batch_rows import BatchRows, schema_of
+from streaming_app.stream.batch_rows import EVENTS, RETRACTED, BatchRows, schema_of
 from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.reader import WarehouseReader, quote
 

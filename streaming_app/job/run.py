@@ -69,12 +69,12 @@ def owned(
                 serve(config, CollectorRegistry(), health, report, probes)
             except SetupError as error:  # the other job on this host uses the port
                 report(str(error))
-        health.waits_for(owner)
+        health.note(waits_for=owner)
 
     with probes, owning(config, report, stop, wait_for) as owner:
         if health.status.waits_for:  # the last owner may have ended because of a power cut
             repair_logs(own, report)
-        health.waits_for(None)
+        health.note(waits_for=None)
         yield owner, probes.close
 
 

@@ -143,7 +143,7 @@ class SelfCheck(Poller):
 
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
-        self._health.self_check(self._status)
+        self._health.note(self_check=self._status)
 
 
 def _names(found: Mapping[str, Collection[str]]) -> str:

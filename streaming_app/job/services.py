@@ -22,13 +22,12 @@ from streaming_app.job.broker_facts import BrokerFacts
 from streaming_app.job.copies_service import TaskCopies
 from streaming_app.job.descriptions import DescriptionsService
 from streaming_app.job.group_cache import GroupCache
-from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.lag_pass import PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
-from streaming_app.job.watchdog import Disks, watchdogs
+from streaming_app.job.watchdog import Disks, Heartbeat, watchdogs
 from streaming_app.job_status import SinkStatus
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS
 from streaming_app.metrics.collector import make_registry

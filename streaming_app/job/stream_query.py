@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from streaming_app.errors import UnreachableError, java_error_message
@@ -184,7 +185,7 @@ class SparkProgress(Service):
     def tick(self) -> None:
         """Check the queries."""
         if self.has_changed():
-            self._health.progressed()
+            self._health.note(progress_at=datetime.now(timezone.utc))
 
     def has_changed(self) -> bool:
         """Return whether a query began, ended, or read or wrote anything since the last call."""

@@ -290,8 +290,8 @@ class Supervisor(Service):
 
     def _note_topic(self, error: JobError | None) -> None:
         self._topic_error = error
-        self._health.brokers(answer=not _is_no_broker(error))
-        self._health.topic(exists=not isinstance(error, MissingTopicError))
+        exists = not isinstance(error, MissingTopicError)
+        self._health.topic_asked(is_answered=not _is_no_broker(error), exists=exists)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Make a call that may wait for brokers."""

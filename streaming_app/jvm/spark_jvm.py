@@ -16,7 +16,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import javaproperties
@@ -91,12 +90,7 @@ class SparkJvm:
             log = files.enter_context(log_file.open("ab"))
             files.enter_context(_variables(file))
             # In its own session the JVM gets no Ctrl-C from the terminal: the job gets it, and ends the JVM.
-            options_of_process = {
-                "stdout": log,
-                "stderr": log,
-                "start_new_session": True,
-                "cwd": working_directory(log_file.parent),
-            }
+            options_of_process = {"stdout": log, "stderr": log, "start_new_session": True}
             gateway: Any = launch_gateway(popen_kwargs=options_of_process)  # type: ignore[no-untyped-call] # it has no types
         self._gateway, self._process = gateway, gateway.proc
         return gateway
@@ -142,15 +136,6 @@ def archive_option(jar_set: JarSet) -> list[str]:
     """Return Java's option that uses the archive; empty if there is no archive."""
     path = archive_path(jar_set)
     return [f"-XX:SharedArchiveFile={path}"] if path.is_file() else []
-
-
-def working_directory(fallback: Path) -> Path:
-    """Return the working directory, or `fallback` if it is not writable: Spark 4.0 makes a directory there."""
-    try:
-        with TemporaryDirectory(dir=Path.cwd()):
-            return Path.cwd()
-    except OSError:
-        return fallback.absolute()
 
 
 def collector_option(options: Sequence[str] = ()) -> list[str]:

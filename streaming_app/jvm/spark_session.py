@@ -18,7 +18,7 @@ from streaming_app.errors import JobError, java_error_message
 from streaming_app.jvm.jars import JarSet, connector_jars, find_jars
 from streaming_app.jvm.java import last_line
 from streaming_app.jvm.spark_installation import spark_java_home, use_spark_home, version_warning
-from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, archive_option, working_directory
+from streaming_app.jvm.spark_jvm import JAVA_OPTIONS, SparkJvm, archive_option
 from streaming_app.text import escape_lines
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ logger.late.level = error
 
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 _CRASH_SECONDS = 5.0  # a crashed JVM exits within this time after its connection broke
-_ARTIFACTS = "artifacts"  # Spark 4.0 makes this directory in the working directory; no setting moves it
 _EXIT_SECONDS = 2.0  # for the JVM to exit after its session was stopped
 MAX_CORES = 4  # by default: each core has a Python worker, so memory must not grow with the machine
 
@@ -136,8 +135,6 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
 
     spark: SparkSession | None = None
-    artifacts = working_directory(log_file.parent) / _ARTIFACTS
-    had_artifacts = artifacts.exists()
     try:
         spark = _start(log_file, settings, options, jvm, poll or (lambda: None))
         yield spark
@@ -153,9 +150,6 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
                 spark.stop()
         jvm.close(exit_seconds)
         _forget_jvm()
-        if not had_artifacts:
-            with suppress(OSError):  # it does not exist, or another session uses it
-                artifacts.rmdir()
 
 
 def _start(

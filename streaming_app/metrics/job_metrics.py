@@ -17,8 +17,8 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.job_status import JobStatus, SinkStatus, StreamStatus, inputs
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.metric import Metric, Sample, has_short_id, unix_seconds
-from streaming_app.stream.batch_counts import PHASES
 from streaming_app.stream.job_state import Totals
+from streaming_app.stream.progress import PHASES
 
 _STATES = tuple(state for state in STATES if state != DEAD)
 _STREAMS = "by stream: `groups`, and `offsets` (committed offsets) unless `offsets.enabled` is false"

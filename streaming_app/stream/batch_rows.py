@@ -1,5 +1,7 @@
 """The rows of a batch, by table, and its counts; the same whether the driver or Spark's workers fold it.
 
+To add an append-only table that a batch of groups writes, add its name to `APPENDED`, and its rows in `group_result`.
+
 For a large batch Spark's workers make the rows, and return them as files. So neither the driver nor the JVM holds them
 as rows (see `tables.data_files`). Spark's workers import this module.
 """
@@ -10,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,10 +23,21 @@ from streaming_app.tables.definitions import table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+EVENTS, TOPOLOGIES, QUARANTINE = "group_events", "topologies", "quarantine"
+APPENDED = (EVENTS, QUARANTINE, TOPOLOGIES)
+"""In the order in which they are written. The table `groups` comes after all of them: its rows say up to which offset
+records are folded. So after a crash in between, the batch is repeated, and nothing is lost."""
+RETRACTED = "retracted"
+"""The name of the events to delete: an earlier batch wrote them for the first part of an operation (`groups.fold`)."""
+
 _DDL = "name string, content binary, stats string, count bigint"
 _RETURNED = pa.schema({"name": pa.string(), "content": pa.binary(), "stats": pa.string(), "count": pa.int64()})
 _FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until it has encoded them
 
+RowsByTable = Mapping[str, list[dict[str, Any]]]
+"""By table, or `RETRACTED`."""
+HistoryOffsets = Mapping[str, Mapping[int, int]]
+"""By history table and partition, the offset up to which it has rows: a batch adds only rows beyond it."""
 Make = Callable[[Iterator[pa.RecordBatch]], Iterable["BatchRows"]]
 """Makes rows from records, some records at a time."""
 
@@ -60,6 +73,30 @@ def join(parts: Iterable[BatchRows]) -> BatchRows:
 def schema_of(name: str) -> pa.Schema:
     """Return the schema of a table."""
     return arrow_schema(table(name).ddl)
+
+
+def to_tables(parts: Iterable[RowsByTable], reached: HistoryOffsets) -> BatchRows:
+    """Return these rows, without those that the history already has; the counts are those of all rows, by table.
+
+    Raises the errors of Arrow if it cannot hold a value.
+    """
+    rows = defaultdict[str, list[dict[str, Any]]](list)
+    for part in parts:
+        for name, some in part.items():
+            rows[name] += some
+    tables = {
+        name: pa.Table.from_pylist(new, schema_of(EVENTS if name == RETRACTED else name))
+        for name, some in rows.items()
+        if (new := _beyond(name, some, reached.get(name)))
+    }
+    return BatchRows(tables, Counter({name: len(some) for name, some in rows.items()}))
+
+
+def _beyond(name: str, rows: list[dict[str, Any]], offsets: Mapping[int, int] | None) -> list[dict[str, Any]]:
+    if not offsets:
+        return rows
+    partition = str(table(name).partition_column)
+    return [row for row in rows if row["offset"] > offsets.get(row[partition], -1)]
 
 
 def make_in_workers(records: DataFrame, make: Make) -> BatchRows:

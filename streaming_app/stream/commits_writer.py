@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_whole
@@ -30,6 +29,7 @@ from streaming_app.stream.newest_records import (
     Row,
     make_rows,
 )
+from streaming_app.stream.progress import BatchCounts
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID

@@ -38,8 +38,7 @@ from streaming_app.groups.marked_rows import carry_over, is_marked, known_before
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row, to_row
-from streaming_app.stream.appended_tables import EVENTS, QUARANTINE, HistoryOffsets, RowsByTable, to_tables
-from streaming_app.stream.batch_rows import BatchRows
+from streaming_app.stream.batch_rows import EVENTS, QUARANTINE, BatchRows, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.stream.failures import NOT_OF_RECORDS
 from streaming_app.stream.group_result import FoldOptions, GroupResult, LeftoverRecord, LogRow, UnfoldableRecord
 from streaming_app.tables.arrow import to_datetimes

@@ -15,7 +15,7 @@ from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, LogRecord
 from streaming_app.groups.row import to_row
-from streaming_app.stream.appended_tables import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
+from streaming_app.stream.batch_rows import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
 from streaming_app.stream.epoch_chain import Chain, epoch_at
 from streaming_app.text import shorten
 

@@ -22,10 +22,17 @@ import pyarrow.compute as pc
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
-from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED
-from streaming_app.stream.batch_counts import BatchCounts, BatchTimes, GroupListener
 from streaming_app.stream.batch_records import BatchRecords
-from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
+from streaming_app.stream.batch_rows import (
+    APPENDED,
+    EVENTS,
+    QUARANTINE,
+    RETRACTED,
+    BatchRows,
+    join,
+    make_in_workers,
+    schema_of,
+)
 from streaming_app.stream.failures import NOT_OF_RECORDS, FoldError, is_lost_jvm, may_fit_in_parts, one_line
 from streaming_app.stream.fold_stage import (
     STORED_OFFSET,
@@ -37,6 +44,7 @@ from streaming_app.stream.fold_stage import (
 )
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.log_positions import NoPositions, read_whole
+from streaming_app.stream.progress import BatchCounts, BatchTimes, GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile

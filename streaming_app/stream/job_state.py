@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from streaming_app import job_status
-from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
+from streaming_app.job_status import JobStatus, StreamStatus
 from streaming_app.text import EPOCH, first_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Totals:
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase (see `batch_counts`)."""
+    """Seconds of all batches by phase (see `progress`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
     restarts: int = 0
@@ -135,17 +135,10 @@ class JobState:
             elif is_incomplete:
                 self._status = replace(self._status, caught_up=False)
 
-    def _note(self, **status: Any) -> None:  # noqa: ANN401 - fields of the status
+    def note(self, **status: Any) -> None:  # noqa: ANN401 - fields of the status
+        """Record what is known now: fields of the status."""
         with self._lock:
             self._status = replace(self._status, **status)
-
-    def progressed(self) -> None:
-        """Record that Spark made progress with a batch."""
-        self._note(progress_at=_now())
-
-    def self_check(self, status: SelfCheckStatus) -> None:
-        """Record the results of the self-check."""
-        self._note(self_check=status)
 
     def batch_done(
         self, batch: CommittedBatch, began_at: datetime | None = None, ended_at: datetime | None = None
@@ -201,21 +194,13 @@ class JobState:
             self._totals = replace(self._totals, restarts=self._totals.restarts + 1)
             self._status = replace(self._status, failing_since=self._status.failing_since or _now(), failure=cause)
 
-    def waits_for(self, owner: str | None) -> None:
-        """Record the job that owns the cluster while this job waits for its end; None: no other job."""
-        self._note(waits_for=owner)
-
-    def brokers(self, *, answer: bool) -> None:
-        """Record whether the brokers answer."""
+    def topic_asked(self, *, is_answered: bool, exists: bool) -> None:
+        """Record whether the brokers answer, and have the topic."""
         with self._lock:
-            since = None if answer else self._status.brokers_away_since or _now()
-            self._status = replace(self._status, brokers_away_since=since)
-
-    def topic(self, *, exists: bool) -> None:
-        """Record whether the brokers have the topic."""
-        with self._lock:
-            since = None if exists else self._status.topic_missing_since or _now()
-            self._status = replace(self._status, topic_missing_since=since)
+            status = self._status
+            away = None if is_answered else status.brokers_away_since or _now()
+            missing = None if exists else status.topic_missing_since or _now()
+            self._status = replace(status, brokers_away_since=away, topic_missing_since=missing)
 
     def lag_pass(self, failure: str | None, log_ends_at: Mapping[str, datetime] | None = None) -> None:
         """Record that a lag pass succeeded, and when each broker last answered; or why it failed."""
@@ -223,14 +208,6 @@ class JobState:
             since = None if failure is None else self._status.lag_failing_since or _now()
             known = self._status.log_ends_at if log_ends_at is None else log_ends_at
             self._status = replace(self._status, lag_failing_since=since, lag_failure=failure, log_ends_at=known)
-
-    def described(self, at: datetime) -> None:
-        """Record that brokers described groups."""
-        self._note(descriptions_at=at)
-
-    def evaluated(self) -> None:
-        """Record that the alert rules were evaluated."""
-        self._note(evaluated_at=_now())
 
     def log_cut(self, cut: Cut) -> None:
         """Record that an unclean election cut the log below the offsets that were read."""

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
-from streaming_app.kafka.log_reader import LogReader
+from streaming_app.kafka.log_records import LogReader
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to

@@ -11,8 +11,7 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
-from streaming_app.stream.appended_tables import to_tables
-from streaming_app.stream.batch_rows import BatchRows
+from streaming_app.stream.batch_rows import BatchRows, to_tables
 from streaming_app.stream.job_state import JobState
 from tests.support.a_job import a_job
 from tests.support.rows import member_row, task_row

@@ -8,8 +8,8 @@ import pytest
 
 from streaming_app.alerts.engine_facts import DescriptionSupport
 from streaming_app.errors import JobError
-from streaming_app.job.heartbeat import Heartbeat
 from streaming_app.job.stopping import StopRequestedError
+from streaming_app.job.watchdog import Heartbeat
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from tests.support.a_job import a_job

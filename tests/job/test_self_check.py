@@ -152,7 +152,7 @@ def test_a_check_needs_a_job_that_is_at_the_end_of_the_topic(
     harness.turn()
     assert harness.status.runs == 0
     harness.health._status = replace(harness.health.status, caught_up=True, behind=0, failing_since=None)
-    harness.health.brokers(answer=True)
+    harness.health.topic_asked(is_answered=True, exists=True)
     for seconds, runs in ((0, 1), (INTERVAL - 1, 1), (1, 2)):
         harness.turn(seconds)
         assert harness.status.runs == runs

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from offsets_decoder import encode
 from streaming_app.groups.fold import CLASSIC_GROUP
-from streaming_app.stream.appended_tables import APPENDED, EVENTS, RETRACTED
-from streaming_app.stream.batch_rows import join
+from streaming_app.stream.batch_rows import APPENDED, EVENTS, RETRACTED, join
 from streaming_app.stream.fold_stage import fold_in_worker, fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions
 from tests.histories.history import History

@@ -17,8 +17,7 @@ import pytest
 from streaming_app.groups.fold import Fold
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.stream import fold_stage, group_result
-from streaming_app.stream.appended_tables import APPENDED, QUARANTINE, RETRACTED
-from streaming_app.stream.batch_rows import join
+from streaming_app.stream.batch_rows import APPENDED, QUARANTINE, RETRACTED, join
 from streaming_app.stream.failures import NOT_OF_RECORDS
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from tests.stream.test_fold_stage import OPTIONS, RAW, fold, group, records

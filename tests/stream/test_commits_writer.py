@@ -15,9 +15,9 @@ import streaming_app
 from offsets_decoder import encode
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
-from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.commits_writer import CommitsBatchWriter
 from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.progress import BatchCounts
 from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import NAMES, NewestTables

@@ -13,8 +13,7 @@ from offsets_decoder import encode
 from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
-from streaming_app.stream.appended_tables import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES
-from streaming_app.stream.batch_rows import join
+from streaming_app.stream.batch_rows import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions, GroupResult
 from tests.support.encoded import metadata_record

@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 
 from offsets_decoder import encode
 from streaming_app.stream import groups_writer, slices
-from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.log_positions import NoPositions
+from streaming_app.stream.progress import BatchCounts
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader

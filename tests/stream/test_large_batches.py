@@ -12,9 +12,9 @@ import pytest
 
 from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
-from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.progress import BatchCounts
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader

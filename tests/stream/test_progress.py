@@ -15,9 +15,8 @@ from py4j.clientserver import JavaClient
 from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.batch_counts import BatchCounts
 from streaming_app.stream.job_state import JobState
-from streaming_app.stream.progress import Progress
+from streaming_app.stream.progress import BatchCounts, Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.tables.location import Location
 from tests.support.container import Broker

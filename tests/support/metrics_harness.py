@@ -61,7 +61,7 @@ def busy_health(behind: int = 0) -> JobState:
     health.batch_done(batch())
     health.batch_done(batch(behind))
     checks = SelfCheckStatus(runs=3, failures=1, last_run_at=SINCE, compared=40, differing=2, repaired=5)
-    health.self_check(checks)
+    health.note(self_check=checks)
     return health
 
 

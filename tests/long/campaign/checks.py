@@ -16,7 +16,7 @@ from offsets_decoder import decode
 from streaming_app.checks.verification import Verification, VerifyError, WarehouseTables
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.stream.appended_tables import APPENDED
+from streaming_app.stream.batch_rows import APPENDED
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow
 from streaming_app.stream.truncation import LOG_TRUNCATED

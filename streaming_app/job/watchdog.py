@@ -18,12 +18,13 @@ from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Job, Service
 from streaming_app.job_status import DiskSpace, check_readiness
-from streaming_app.notify.heartbeat_sink import BEAT_SECONDS, WatchdogSink
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.sink import SinkError
 
 if TYPE_CHECKING:
     from streaming_app.config.settings import JobConfig
 
+_BEAT_SECONDS = 60.0
 _MISSED_EVALUATIONS = 3
 _LOW = 10  # a disk is almost full if less than a tenth is free
 _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow store, may take long
@@ -55,7 +56,7 @@ def watchdog(job: Job, sink: WatchdogSink) -> Service:
         return job.health.status.evaluated_at is not None
 
     name = f"watchdog {sink.name}"
-    return Service(name, job.report, interval=BEAT_SECONDS, may_tick=has_evaluated, do=beat)
+    return Service(name, job.report, interval=_BEAT_SECONDS, may_tick=has_evaluated, do=beat)
 
 
 class Disks:

@@ -18,13 +18,9 @@ from click.testing import CliRunner
 
 from deploy.generate.output import finish
 from docs import figures
+from offsets_decoder.definitions import load_toml
 from streaming_app.cli.main import main as streams_groups
 from streaming_app.tables.definitions import Table, table, tables, views
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -155,7 +151,7 @@ def _first_paragraph(module: str) -> str:
 
 def _contracts() -> Iterator[Sequence[str]]:
     """Give the layers of each `layers` contract over whole packages."""
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    pyproject = load_toml(ROOT / "pyproject.toml")
     for contract in pyproject["tool"]["importlinter"]["contracts"]:
         if contract["type"] == "layers" and contract.get("containers") in (None, ["streaming_app"]):
             yield contract["layers"]

@@ -156,7 +156,7 @@ def schemas(folder: str) -> Traversable:
 
 
 def load_toml(file: Traversable) -> dict[str, Any]:
-    """Return the content of a definition file."""
+    """Return the content of a TOML file, such as a definition."""
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 

@@ -16,10 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from offsets_decoder.definitions import load_toml
 
 ROOT = Path(__file__).parents[1] / "streaming_app"
 _BROAD = {"", "Exception", "BaseException", "MemoryError", "ArrowException", "NOT_OF_RECORDS"}
@@ -90,7 +87,7 @@ def _names(node: ast.AST, constants: Mapping[str, set[str]]) -> set[str]:
 
 def listed(table: str = "exceptions.toml", *classes: str) -> list[str]:
     """Return the places of a table that have these classes, by default any: file:function."""
-    found = tomllib.loads(Path(__file__).with_name(table).read_text("utf-8"))
+    found = load_toml(Path(__file__).with_name(table))
     return [place for name, one in found.items() if not classes or name in classes for place in one["places"]]
 
 

@@ -14,10 +14,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from offsets_decoder.definitions import load_toml
 
 ROOT = Path(__file__).parents[1]
 _LEAST = 60.0
@@ -82,7 +79,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 if __name__ == "__main__":
-    ruff = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]["lint"]
+    ruff = load_toml(ROOT / "pyproject.toml")["tool"]["ruff"]["lint"]
     left_out = [one for one, codes in ruff["per-file-ignores"].items() if "TID251" in codes and one[0] != "!"]
     files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("*.py"))
     checked = [file for file in files if not any(fnmatch(file, pattern) for pattern in left_out)]

@@ -6,20 +6,15 @@ verdicts, `conditions` and `job_conditions` for all other rules.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from offsets_decoder.definitions import load_toml
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
 from streaming_app.text import parse_duration
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 GROUP_ID = "GROUP_ID"
 """Placeholder for the group's id in the SQL of a rule."""
@@ -80,7 +75,7 @@ def rules() -> Mapping[str, Rule]:
     found = []
     for file in (files(__package__ or "") / "catalog").iterdir():
         if file.name.endswith(".toml"):
-            data = tomllib.loads(file.read_text("utf-8"))
+            data = load_toml(file)
             seconds = parse_duration(data.pop("for"), _MAX_SECONDS)
             data["queries"] = {question: sql.strip() for question, sql in data["queries"].items()}
             data["steps"] = tuple(Step(one) if isinstance(one, str) else Step(**one) for one in data["steps"])

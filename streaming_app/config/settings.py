@@ -30,7 +30,7 @@ from streaming_app.config.sections import (
 )
 from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.apprise import AppriseSink
-from streaming_app.notify.heartbeat_sink import WatchdogSink
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.webhook import WebhookSink
 from streaming_app.section import Days, Duration, FilePath, Section, did_you_mean
 from streaming_app.tables.location import Location

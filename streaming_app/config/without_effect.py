@@ -15,7 +15,7 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.config.alerts import RuleSections
 from streaming_app.config.settings import Settings
-from streaming_app.notify.heartbeat_sink import WatchdogSink
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.regex import Regex
 from streaming_app.text import format_duration
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.groups.topology import content_hash
 from streaming_app.text import escape
@@ -28,22 +28,10 @@ STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
 """`TopologyDescriptionStatus` of a StreamsGroupDescribe response that includes descriptions (Kafka 4.4 or later)."""
 
 
-class TopologyNode(NamedTuple):
-    """A row of `description_nodes`."""
-
-    node: str
-    kind: str
-    subtopology_id: str | None = None
-
-
-class TopologyEdge(NamedTuple):
-    """A row of `description_edges`."""
-
-    from_node: str
-    from_kind: str
-    to_node: str
-    to_kind: str
-    subtopology_id: str | None = None
+_Node = tuple[str, str, str | None]
+_NODE = ("node", "kind", "subtopology_id")
+"""The columns of `description_nodes`."""
+_EDGE = ("from_node", "from_kind", "to_node", "to_kind", "subtopology_id")
 
 
 def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,21 +43,20 @@ def graph_of(description: Mapping[str, Any]) -> dict[str, Any]:
     every = [(part, node) for part, nodes in _parts(description) for node in nodes]
     every.sort(key=lambda one: (one[0] or "", one[1]["name"]))
     kept = every[: _fitting([node for _, node in every])]
-    own = {
-        (part, node["name"]): TopologyNode(node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part)
-        for part, node in kept
+    own: dict[tuple[str | None, str], _Node] = {
+        (part, node["name"]): (node["name"], NODE_KINDS.get(node["node_type"], PROCESSOR), part) for part, node in kept
     }
     nodes, edges = set(own.values()), set()
     for part, node in kept:
         for begin, end in _connections(part, node, own):
             nodes |= {begin, end}
-            edges.add(TopologyEdge(*begin[:2], *end[:2], part))
+            edges.add((*begin[:2], *end[:2], part))
     return {
         "content_hash": content_hash(sorted(json.dumps([part, node], sort_keys=True) for part, node in every)),
         "node_count": len(every),
         "truncated": len(kept) < len(every),
-        "description_nodes": _rows(nodes),
-        "description_edges": _rows(edges),
+        "description_nodes": _rows(_NODE, nodes),
+        "description_edges": _rows(_EDGE, edges),
     }
 
 
@@ -83,12 +70,12 @@ def _parts(description: Mapping[str, Any]) -> list[tuple[str | None, Sequence[Ma
 
 
 def _connections(
-    part: str | None, node: Mapping[str, Any], known: Mapping[tuple[str | None, str], TopologyNode]
-) -> Iterator[tuple[TopologyNode, TopologyNode]]:
+    part: str | None, node: Mapping[str, Any], known: Mapping[tuple[str | None, str], _Node]
+) -> Iterator[tuple[_Node, _Node]]:
     own = known[part, node["name"]]
-    yield from ((TopologyNode(topic, TOPIC), own) for topic in node["source_topics"] or ())
-    yield from ((own, TopologyNode(topic, TOPIC)) for topic in (node["sink_topic"],) if topic)
-    yield from ((own, TopologyNode(store, STORE, part)) for store in node["stores"] or ())
+    yield from (((topic, TOPIC, None), own) for topic in node["source_topics"] or ())
+    yield from ((own, (topic, TOPIC, None)) for topic in (node["sink_topic"],) if topic)
+    yield from ((own, (store, STORE, part)) for store in node["stores"] or ())
     yield from ((own, known[part, one]) for one in node["successors"] or () if (part, one) in known)
 
 
@@ -104,8 +91,9 @@ def _fitting(nodes: Sequence[Mapping[str, Any]]) -> int:
     return min(len(nodes), MAX_NODES)
 
 
-def _rows(found: Iterable[Any]) -> list[dict[str, Any]]:
-    return [one._asdict() for one in sorted(found, key=lambda one: tuple(value or "" for value in one))]
+def _rows(columns: Sequence[str], found: Iterable[tuple[str | None, ...]]) -> list[dict[str, Any]]:
+    rows = sorted(found, key=lambda one: tuple(value or "" for value in one))
+    return [dict(zip(columns, one, strict=True)) for one in rows]
 
 
 def describe_topology(description: Mapping[str, Any]) -> str:

@@ -10,12 +10,20 @@ the next assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `Grou
 
 A cause that the log does not show is `unknown`: later releases may start rebalances for other reasons. Kafka 4.5 raises
 both epochs to refine warm-ups. Such an assignment moves no active or standby task, and has the cause `no_task_moved`.
+
+Deployments of the application
+------------------------------
+A deployment is another topology, or replaces every member by another one within `_WITHIN`: one after the other, all at
+once, or with new members that join before the old ones leave. A member that joins again under its own id, as after a
+network failure, is not replaced. Members that stayed for less than `_WITHIN` do not count as replaced: so an
+application that crashes and restarts again and again shows at most one deployment. The column `replacing` of the row
+keeps what the next operation needs: a start time, and hashes of the ids of members that left since then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 from streaming_app.groups.group import ROLES, SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
@@ -30,7 +38,11 @@ EVENTS_LEFT_OUT = "events_left_out"
 NOT_READY_REASON = "not_ready_reason"
 OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_READY_REASON)
 """Fields of a group that later operations need. They are compared so that `Fold` can undo a part of an operation."""
-_TARGET_CHARACTERS = 8
+DEPLOYMENT, PROCESSES = "deployment", "processes"
+"""The kind of the event, and the `what` of its change. `old` is when the deployment began, `new` what it replaced."""
+_WITHIN = timedelta(minutes=15)
+_IDS = 100  # ids of members that left, which are kept at most
+_ID_CHARACTERS = 8  # of the hash of a member's id, or of its target
 _MOST_CHARACTERS = 200  # longer values are compared by a hash: the tenant chooses how long they are
 
 OF_METADATA = (
@@ -92,7 +104,7 @@ def member_values(group: Group, member_id: str) -> Values:
     """Return the values of a member. If it is not in the group, only its target, which may come first, can be set."""
     member = group.members.get(member_id)
     moved = sorted(task for task in group.targets.get(member_id, ()) if task[0] != WARMUP)
-    target = digest(str(moved), _TARGET_CHARACTERS) if moved else None
+    target = digest(str(moved), _ID_CHARACTERS) if moved else None
     if member is None:
         return {**_NO_MEMBER, "target": target}
     return {
@@ -150,6 +162,40 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
     if group.assignment_epoch_or_first >= (group.group_epoch or 0):
         group.causes_since_assignment = None
     return causes
+
+
+def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:
+    """Return the event of a deployment that this operation completed, or None. Also updates `group.replacing`."""
+    at = group.updated_at
+    if group.is_deleted or at is None:
+        group.replacing = None
+        return None
+    began = _processes_replaced_since(group, changes, at)
+    replaced = [PROCESSES] * (began is not None) + [TOPOLOGY_CONTENT] * is_replaced(changes, TOPOLOGY_CONTENT)
+    old = (began or at).isoformat()
+    return GroupEvent(at, DEPLOYMENT, None, old, ", ".join(replaced), group.last_offset) if replaced else None
+
+
+def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> datetime | None:
+    joined, replaced = set(), set()
+    for member_id, (old, new) in changes.items():
+        if member_id is not None and (old["member"] is None) != (new["member"] is None):
+            if new["member"] is not None:
+                joined.add(digest(member_id, _ID_CHARACTERS))
+            elif old["joined_at"] and at - datetime.fromisoformat(old["joined_at"]) >= _WITHIN:
+                replaced.add(digest(member_id, _ID_CHARACTERS))
+    text, *known = (group.replacing or "").split(" ")
+    since, ids = datetime.fromisoformat(text) if text else None, set(known)
+    if since is not None and (at - since > _WITHIN or joined & ids):
+        since, ids = None, set()
+    if replaced:
+        since, ids = since or at, ids | replaced
+    oldest = next(iter(group.members.values()), None)  # members are in the order in which they joined
+    began = None
+    if since is not None and oldest and oldest.joined_at and timedelta(0) <= at - oldest.joined_at < _WITHIN:
+        began, since = min(since, oldest.joined_at), None
+    group.replacing = None if since is None else " ".join((since.isoformat(), *sorted(ids)[:_IDS]))
+    return began
 
 
 def make_events(

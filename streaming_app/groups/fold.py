@@ -32,8 +32,8 @@ from typing import Any
 
 from streaming_app.groups import budget as budgets
 from streaming_app.groups.budget import Budget, OverBudgetError, check_size
-from streaming_app.groups.deployments import DEPLOYMENT, note_deployment
 from streaming_app.groups.events import (
+    DEPLOYMENT,
     EVENTS_LEFT_OUT,
     NOT_READY_REASON,
     OF_METADATA,
@@ -47,6 +47,7 @@ from streaming_app.groups.events import (
     is_replaced,
     make_events,
     member_values,
+    note_deployment,
     operation_values,
     retract,
 )
@@ -206,13 +207,8 @@ class Fold:
         was_stored_once = group.was_description_stored(group.topology_epoch)
         apply(group, record.record_type, record.key, value, None if is_first_known else at)
         group.metadata_at = at
-        if group.members and is_unsolicited(
-            group.topology_epoch,
-            before,
-            group.stored_description_epoch,
-            was_stored_once=was_stored_once,
-            is_same=record_before == _METADATA(group),
-        ):
+        is_same = record_before == _METADATA(group)
+        if is_unsolicited(group, before, was_stored_once=was_stored_once, is_same=is_same):
             group.unsolicited_pushes += 1
             group.last_unsolicited_push_at = at
             self.add_events([GroupEvent(at, "unsolicited_push", None, None, str(group.topology_epoch), record.offset)])

@@ -107,7 +107,7 @@ class Group:
     """The source topics that were missing when the group was last NotReady; None once it is ready."""
     causes_since_assignment: str | None = None
     replacing: str | None = None
-    """The members that left recently, see `deployments`."""
+    """The members that left recently, see `events`."""
     topology_hash: str | None = None
     """The hash of the newest topology under this group id. It stays when the group is deleted and created again."""
     unsolicited_pushes: int = 0

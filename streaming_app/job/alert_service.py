@@ -23,7 +23,7 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.job.sender import Sender
 from streaming_app.job.service import Job, Service, WakeableEvent, error_text
 from streaming_app.job_status import SinkStatus
-from streaming_app.notify.heartbeat_sink import WatchdogSink
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox
 from streaming_app.tables.alerts_table import AlertsTable

@@ -20,7 +20,7 @@ from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Job, Service, error_text
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job_status import DiskSpace, SinkStatus, check_readiness
-from streaming_app.notify.heartbeat_sink import BEAT_SECONDS, WatchdogSink
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streaming_app.alerts.engine_facts import DescriptionSupport
     from streaming_app.config.settings import JobConfig
 
+_BEAT_SECONDS = 60.0
 _MISSED_EVALUATIONS = 3
 _LOW = 10  # a disk is almost full if less than a tenth is free
 _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow store, may take long
@@ -115,7 +116,7 @@ def watchdog(job: Job, sink: WatchdogSink) -> Service:
         return job.health.status.evaluated_at is not None
 
     name = f"watchdog {sink.name}"
-    return Service(name, job.report, interval=BEAT_SECONDS, may_tick=has_evaluated, do=beat)
+    return Service(name, job.report, interval=_BEAT_SECONDS, may_tick=has_evaluated, do=beat)
 
 
 class Disks:

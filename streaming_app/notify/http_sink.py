@@ -1,5 +1,7 @@
 """The common part of sinks that use HTTP: one POST with a strict limit on its total time, and authentication.
 
+`WatchdogSink` adds nothing to it: its receiver, such as Healthchecks, alerts when heartbeats stop, and gets no alerts.
+
 A proxy is used as the environment says (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, in either case).
 
 The standard library's http.client is enough for one request, and works with a connection that this module opens. At the
@@ -20,13 +22,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from pydantic import SecretStr, model_validator
 from typing_extensions import Self
 
+from streaming_app.alerts.alert import Alert
 from streaming_app.errors import reason_of
 from streaming_app.notify.sink import Sink, SinkError, UrlSink, failure, status_error
 from streaming_app.section import FilePath
@@ -146,6 +149,22 @@ class HttpUrlSink(HttpSink, UrlSink):
     def _check_url(self) -> Self:
         self.read_url()
         return self
+
+
+class WatchdogSink(HttpUrlSink):
+    """`type: watchdog`. A heartbeat is a POST of one line of text that says whether the tables are up to date."""
+
+    type: Literal["watchdog"]
+
+    def send(self, alerts: Sequence[Alert], event: str) -> None:
+        """Request the URL, for the test notification of `check`. Raises SinkError."""
+        del event
+        self.beat(alerts[0].cluster, alerts[0].summary)
+
+    def beat(self, cluster: str, reason: str) -> None:
+        """Request the URL; `reason` is a line about the job. Raises SinkError if the response is not a success."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        self.post(self.read_url(), f"{cluster}: {reason}\n".encode(), headers)
 
 
 class Proxy(NamedTuple):

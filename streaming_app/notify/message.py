@@ -2,6 +2,9 @@
 
 Clients choose the ids of groups and clients: any characters, up to 32 kB. Summaries and evidence contain these ids.
 Notifications show them as plain text: without control characters, and without mentions, links and markup for chats.
+
+At the first start on a cluster, all that has been wrong for long opens at once. Nobody is to be woken by hundreds of
+messages about groups that nobody has missed. So one alert, of the rule `OLD_ALERTS`, stands for all of them.
 """
 
 from __future__ import annotations
@@ -9,26 +12,35 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from zlib import crc32
 
 from streaming_app.alerts.alert import (
     BY_EVIDENCE,
+    CRITICAL,
     FIRING,
     HEALTH,
     IGNORED,
+    INFO,
     NOT_ENABLED,
     RESOLVED,
+    WARNING,
     Alert,
+    Delivery,
+    Line,
     severity_rank,
 )
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.health.verdict import ENDS
-from streaming_app.notify.old_alerts import OLD_ALERTS
 from streaming_app.text import and_more, count, digest, escape, lasted, shorten, utc, utc_iso
 
 _MAX_ID, _MAX_SUMMARY, _MAX_VALUE = 200, 500, 10_000  # characters
 _MAX_NAME = 100  # characters of an id in a list
+OLD_ALERTS = "StreamsGroupsOldAlerts"
+_IN_SUMMARY, _IN_EVIDENCE = 5, 50  # old groups that are named; of each rule in the evidence
+_ID_CHARACTERS = 12
 
 # A mention of everybody at any place, and of a user or group at the beginning of a word.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
@@ -122,11 +134,51 @@ def format_list(alerts: Sequence[Alert], event: str, named: int, links: Sequence
     """Return the message about several alerts: a line for each of the first `named`, what to do, and common facts."""
     pages = (f" {page}" if (page := one["page_url"]) else "" for one in links)
     lines = [f"- {format_summary(one, event)}{page}" for one, page in zip(alerts[:named], pages, strict=False)]
-    more = [and_more(left).strip()] if (left := len(alerts) - named) > 0 else []
     runbook, step = links[0]["runbook_url"], f"Next: streams-groups alerts --cluster {alerts[0].cluster}"
     shared = [f"severity: {worst_severity(alerts)}", f"since: {utc_iso(min(one.since for one in alerts))}"]
     steps = [step] if event == FIRING else []
-    return "\n".join([*lines, *more, *steps, "", *shared, *([f"runbook: {runbook}"] if runbook else [])])
+    return "\n".join(
+        [*lines, *_more(len(alerts) - named), *steps, "", *shared, *([f"runbook: {runbook}"] if runbook else [])]
+    )
+
+
+def _more(number: int) -> list[str]:
+    return [and_more(number).strip()] if number > 0 else []
+
+
+def as_one(alerts: Sequence[Alert], event: str, sink: str) -> Alert:
+    """Return the alert that stands for these old ones. Its id is always the same in a cluster."""
+    ordered = sorted(alerts, key=lambda one: one.urgency)
+    ids = [shorten(one.group_id or "", _MAX_NAME) for one in ordered]
+    by_rule, groups = defaultdict[str, list[str]](list), [*dict.fromkeys(ids)]
+    for one, group_id in zip(ordered, ids, strict=True):
+        by_rule[one.rule].append(group_id)
+    counts = ", ".join(f"{number:,} {rule}" for rule, number in Counter(one.rule for one in ordered).items())
+    named = ", ".join(groups[:_IN_SUMMARY]) + and_more(len(groups) - _IN_SUMMARY)
+    have = "has had an alert" if len(groups) == 1 else "have had alerts"
+    severity = worst_severity(alerts)
+    at = max(one.opened_at or one.since for one in alerts)
+    # Alertmanager has an alert for each severity: it falls when the worst alerts end
+    is_over, now = event == RESOLVED, severity_rank(severity)
+    earlier = [one for one in (CRITICAL, WARNING, INFO) if is_over or severity_rank(one) < now]
+    delivery = Delivery(sink, event, repeat=crc32(" ".join(sorted(one.alert_id for one in alerts)).encode()))
+    return Alert(
+        digest(f"{alerts[0].cluster}/{OLD_ALERTS}", _ID_CHARACTERS),
+        alerts[0].cluster,
+        None,
+        OLD_ALERTS,
+        severity,
+        min(one.since for one in alerts),
+        min(one.opened_at or one.since for one in alerts),
+        max(one.ended_at or at for one in alerts) if is_over else None,
+        None,
+        None,
+        dict(set.intersection(*(set(one.labels.items()) for one in alerts))),
+        f"{count(len(groups), 'group')} {have} since long before the job first started ({counts}): {named}",
+        {rule: [*some[:_IN_EVIDENCE], *_more(len(some) - _IN_EVIDENCE)] for rule, some in by_rule.items()},
+        tuple(Line(at, None, OLD_ALERTS, one, "") for one in earlier),
+        (delivery,),
+    )
 
 
 def worst_severity(alerts: Sequence[Alert]) -> str:

@@ -11,7 +11,9 @@ searches the alerts whenever its sink is free.
   alerts are sent together, until the refused alert is alone. Then this alert waits, and the others are sent.
 - A group may have a new alert before the sink knows that the last one has ended. A receiver may treat both as one
   alert, and people read them in order. So the older alert is sent first, also after failed attempts.
-- Alerts that are older than the job are sent as one (see `old_alerts`), which waits until all of them are known.
+- Alerts that are older than the job are sent as one, which waits until all of them are known, and ends once all of them
+  have ended. Their deliveries say whether a sink got them in this way, so a restart changes nothing. One that becomes
+  worse is sent on its own from then on. So is one that a release before 0.3.1 has sent.
 - A sink such as Alertmanager needs open alerts repeatedly, and ended ones for a quarter of an hour, as from
   Prometheus: a member of its cluster that was away would keep the alert. Such a notification has no deliveries.
 
@@ -27,10 +29,10 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey, Delivery
+from streaming_app.alerts.alert import FIRING, RESOLVED, Alert, AlertKey, Delivery, is_old
 from streaming_app.alerts.open_alerts import OpenAlerts
 from streaming_app.job_status import SinkStatus
-from streaming_app.notify.old_alerts import OLD_ALERTS, as_one, is_sent_together
+from streaming_app.notify.message import OLD_ALERTS, as_one
 from streaming_app.notify.sink import Sink, SinkError
 
 _ENDED_AGAIN_SECONDS = 900.0
@@ -214,7 +216,12 @@ class Outbox:
         return due
 
     def _is_old(self, one: Alert) -> bool:
-        return is_sent_together(one, self.sink.name, self._first_started_at)
+        """Return whether the sink gets, or got, the begin of this alert as a part of the one about all old alerts."""
+        started_at = self._first_started_at
+        if started_at is None or not is_old(one, started_at):
+            return False
+        firing = next((d for d in one.deliveries if (d.sink, d.event) == (self.sink.name, FIRING)), None)
+        return firing is not None and not firing.repeat and not (firing.sent_at and firing.sent_at < started_at)
 
     def _kind(self, one: Alert, event: str) -> tuple[str, str]:
         return OLD_ALERTS if self._is_old(one) else one.rule, event

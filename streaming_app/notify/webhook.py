@@ -13,7 +13,7 @@ The body, version 1:
               "ended_by": null while it fires,
               "runbook_url", "page_url": null if there is none}}
 
-The alerts that are older than the job are one alert (see `old_alerts`): "group_id" is null, "details" names groups.
+The alerts that are older than the job are one alert (see `message`): "group_id" is null, "details" names groups.
 
 Times are ISO 8601 in UTC. Later releases may add fields; an incompatible change increases the version. The header
 `webhook-id` is unique to a notification, and the same for every attempt to send it: use it to deduplicate.

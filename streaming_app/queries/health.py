@@ -10,7 +10,7 @@ from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
-from streaming_app.groups.deployments import DEPLOYMENT, PROCESSES
+from streaming_app.groups.events import DEPLOYMENT, PROCESSES
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.groups.deployments import DEPLOYMENT
+from streaming_app.groups.events import DEPLOYMENT
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.tables.heartbeat_file import Gap

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from offsets_decoder.definitions import load_toml
 
 ROOT = Path(__file__).parents[2]
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+CONTRACTS = load_toml(ROOT / "pyproject.toml")["tool"]["importlinter"]["contracts"]
 (PURE_ROOMS,) = (contract["source_modules"] for contract in CONTRACTS if "no clock" in contract["name"])
 PURE = sorted(
     file

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,10 @@ import yaml
 from packaging.requirements import Requirement
 
 from deploy.generate.figures import FIGURES
+from offsets_decoder.definitions import load_toml
 from streaming_app.config.settings import Settings
 from streaming_app.job.stopping import STOP_SECONDS
 from streaming_app.jvm.java import NEWEST, OLDEST
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -125,7 +119,7 @@ def test_a_lock_has_the_versions_that_are_tested_each_with_its_hashes(lock: str)
 
 
 def test_the_lock_has_every_dependency() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = load_toml(ROOT / "pyproject.toml")["project"]
     needed = [Requirement(one) for one in project["dependencies"]]
     locked = pins("deploy/image/requirements.lock")
     for one in needed:

@@ -15,7 +15,7 @@ from offsets_decoder import encode
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.notify.old_alerts import OLD_ALERTS
+from streaming_app.notify.message import OLD_ALERTS
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.documents import anchors
 from tests.support.encoded import metadata_record

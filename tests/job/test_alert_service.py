@@ -22,8 +22,8 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
+from streaming_app.notify.message import OLD_ALERTS
 from streaming_app.notify.mutes import Mutes, new_mute
-from streaming_app.notify.old_alerts import OLD_ALERTS
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedAlerts, HealthTable

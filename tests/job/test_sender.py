@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -80,7 +80,7 @@ class NotReadable(KeptAlerts):
 
     failures = 3
 
-    def unsent(self) -> list[Alert]:
+    def unsent(self) -> Iterator[Alert]:
         if self.failures:
             self.failures -= 1
             raise KeyError

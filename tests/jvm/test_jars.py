@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -14,17 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from offsets_decoder.definitions import load_toml
 from streaming_app.cli.main import main
 from streaming_app.errors import SetupError
 from streaming_app.jvm import jars
 from streaming_app.jvm.jars import JarSet, connector_jars, find_jars, kafka_jars, read_checksums
 from streaming_app.jvm.spark_installation import TESTED, installed_spark, version_warning
 from streaming_app.jvm.spark_session import _settings
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
 CONTENTS = {"org.example:b:1": b"second", "org.example:a:1": b"first"}
@@ -141,7 +136,7 @@ def test_of_untested_versions_spark_fetches_the_jars_itself(tmp_path: Path, monk
 
 
 def test_the_package_requires_the_versions_that_were_tested() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    project = load_toml(ROOT / "pyproject.toml")["project"]
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", "\n".join(project["dependencies"]), re.MULTILINE))
     assert {"pyspark", "delta-spark", "py4j", "deltalake", "kafka-python", "construct"} == set(pinned)
     assert pinned["pyspark"] == TESTED[0] == installed_spark()

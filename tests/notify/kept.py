@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streaming_app.alerts.alert import FIRING, Alert, AlertKey, Delivery, with_delivery
+from streaming_app.alerts.alert import Alert, Delivery, with_delivery
+from streaming_app.alerts.engine_facts import EngineSettings
+from streaming_app.alerts.open_alerts import OpenAlerts
 
 
-class KeptAlerts:
-    """Alerts that the test adds, changes and lets be sent."""
+class KeptAlerts(OpenAlerts):
+    """Alerts that the test adds and changes."""
 
     def __init__(self) -> None:
+        super().__init__(EngineSettings("prod", lambda _group_id: {}))
         self.by_id: dict[str, Alert] = {}
         self.results: list[tuple[str, Delivery]] = []
         """Id and delivery of each attempt."""
@@ -19,35 +22,18 @@ class KeptAlerts:
     def put(self, *alerts: Alert) -> None:
         """Add alerts, or change them; what was sent of them before stays sent."""
         for alert in alerts:
-            known = self.by_id.get(alert.alert_id)
-            self.by_id[alert.alert_id] = alert
-            for delivery in known.deliveries if known else ():
-                self._note(alert.alert_id, delivery)
-
-    @property
-    def open(self) -> dict[AlertKey, Alert]:
-        """Return those that have not ended, by their keys."""
-        return {one.key: one for one in self.by_id.values() if one.ended_at is None}
-
-    def unsent(self) -> list[Alert]:
-        """Return all: an outbox finds which of them are not sent."""
-        return list(self.by_id.values())
-
-    def firing(self) -> list[Alert]:
-        """Return those that fire and may be sent."""
-        return [one for one in self.unsent() if one.state == FIRING]
-
-    def place(self, _one: Alert) -> int:
-        """Return that none comes before another one."""
-        return 0
+            for delivery in self.by_id[alert.alert_id].deliveries if alert.alert_id in self.by_id else ():
+                alert = with_delivery(alert, delivery)  # noqa: PLW2901
+            self._put(alert)
 
     def note(self, results: Iterable[tuple[Alert, Delivery]], *, is_over: bool) -> None:
-        for one, delivery in results:
-            self.results += [(one.alert_id, delivery)] if is_over else []
-            self._note(one.alert_id, delivery)
+        known = list(results)
+        self.results += [(one.alert_id, delivery) for one, delivery in known if is_over]
+        super().note(known, is_over=is_over)
 
-    def _note(self, alert_id: str, delivery: Delivery) -> None:
-        self.by_id[alert_id] = with_delivery(self.by_id[alert_id], delivery)
+    def _put(self, one: Alert) -> None:
+        self.by_id[one.alert_id] = one
+        super()._put(one)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from typing_extensions import Self
 
-from streaming_app.alerts.alert import Alert, Delivery
+from streaming_app.alerts.alert import FIRING, Alert, Delivery
 from streaming_app.job.sender import Sender
 from streaming_app.notify.outbox import Outbox
-from streaming_app.notify.sink import Sink
+from streaming_app.notify.sink import Sink, SinkError
+from tests.alerts.examples import make_alert
 from tests.notify.kept import KeptAlerts
 from tests.support.waiting import wait_until
 
@@ -51,3 +53,13 @@ class Sending(Sender):
 
     def __exit__(self, *_: object) -> None:
         self.close(PATIENT)
+
+
+def error_of(sink: Sink, secret: str) -> SinkError:
+    """Return the error of a sink that cannot send: one line without the secret, whatever a client wrote."""
+    with pytest.raises(SinkError) as raised:
+        sink.send([make_alert(sink.name, summary="CERTIFICATE_VERIFY_FAILED error=404 (535, ")], FIRING)
+    assert "\n" not in str(raised.value)
+    assert secret not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
+    assert raised.value.__context__ is None or raised.value.__suppress_context__
+    return raised.value

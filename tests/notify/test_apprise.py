@@ -21,6 +21,7 @@ from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.sandbox.child_process import reserve_port
 from tests.alerts.examples import make_alert
 from tests.long.hostile import HOSTILE, effective_characters
+from tests.notify import sending
 from tests.support import receivers
 from tests.support.receivers import (
     HOST,
@@ -72,13 +73,7 @@ def make_sink(url: str, **settings: Any) -> Sink:
 
 
 def error_of(url: str, **settings: Any) -> SinkError:
-    sink = make_sink(url, **settings)
-    with pytest.raises(SinkError) as raised:
-        sink.send([make_alert()], FIRING)
-    assert "\n" not in str(raised.value)
-    assert SECRET not in f"{raised.value} {raised.value!r}"
-    assert raised.value.__context__ is None or raised.value.__suppress_context__
-    return raised.value
+    return sending.error_of(make_sink(url, **settings), SECRET)
 
 
 @pytest.fixture

@@ -26,8 +26,7 @@ from streaming_app.alerts.alert import (
     is_old,
 )
 from streaming_app.job.lag_ends import SEED_SECONDS
-from streaming_app.notify.message import notification_id
-from streaming_app.notify.old_alerts import OLD_ALERTS, as_one
+from streaming_app.notify.message import OLD_ALERTS, as_one, notification_id
 from streaming_app.notify.outbox import Outbox
 from streaming_app.notify.sink import SinkError
 from tests.alerts.examples import make_alert

@@ -11,6 +11,7 @@ import subprocess
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from streaming_app.notify.alertmanager import AlertmanagerSink
 from streaming_app.notify.sink import Sink, SinkError
 from streaming_app.sandbox.child_process import reserve_port
 from tests.alerts.examples import make_alert
+from tests.notify import sending
 from tests.support.receivers import (
     HOST,
     Certificates,
@@ -51,13 +53,7 @@ def sink_to(kind: str, url: str, **settings: Any) -> Sink:
     return make_sink(type=kind, url=of_kind, **settings)
 
 
-def error_of(sink: Sink) -> SinkError:
-    with pytest.raises(SinkError) as raised:
-        sink.send([make_alert(sink.name, summary="CERTIFICATE_VERIFY_FAILED error=404 (535, ")], FIRING)  # by a client
-    assert "\n" not in str(raised.value)
-    assert SECRET not in f"{raised.value} {raised.value!r} {raised.value.__cause__}"
-    assert raised.value.__context__ is None or raised.value.__suppress_context__
-    return raised.value
+error_of = partial(sending.error_of, secret=SECRET)
 
 
 def test_a_webhook_gets_all_fields(receiver: HttpReceiver) -> None:

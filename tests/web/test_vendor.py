@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from pathlib import Path
 
 import pytest
 
+from offsets_decoder.definitions import load_toml
 from streaming_app.web.page import STATIC
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 SHIPPED, TESTS_ONLY = STATIC / "vendor", Path(__file__).parent / "vendor"
 
 
 @pytest.mark.parametrize("folder", [SHIPPED, TESTS_ONLY], ids=["shipped", "tests only"])
 def test_every_vendored_file_is_listed_and_is_the_one_of_its_package(folder: Path) -> None:
-    entries = tomllib.loads((folder / "vendor.toml").read_text("utf-8"))["file"]
+    entries = load_toml(folder / "vendor.toml")["file"]
     listed = {name for entry in entries for name in (entry["path"], entry["licence_file"])}
     assert {file.name for file in folder.iterdir()} == listed | {"vendor.toml"}
     for entry in entries:

@@ -31,7 +31,8 @@ def _check_hidden(history: History) -> None:
 
 def _check_renamed(history: History) -> None:
     check_renamed(history)
-    check_rows(history.name, log_of(World.of(history)), seeds=3)
+    if "ids have five megabytes" not in history.name:  # no record can hold one: strings of keys end at 32,767 bytes
+        check_rows(history.name, log_of(World.of(history)), seeds=3)
 
 
 CHECKS: Mapping[str, tuple[Callable[[History], None], Sequence[History]]] = {

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     is_flag=True,
-    help="Exit with 1 if an alert fires and is not muted, or the tables are not up to date.",
+    help="Exit with 1 if an alert is open and not muted, or the tables are not up to date.",
 )
 @click.option("--muted", "count_muted", is_flag=True, help="With --check: muted alerts count, too.")
 @max_age_option
@@ -50,7 +50,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     mute_times: tuple[GroupTimesSettings, ...] | None,
     time_intervals: tuple[NamedIntervals, ...] | None,
 ) -> None:
-    """Show the alerts that fire now."""
+    """Show the open alerts."""
     from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
     from streaming_app.config.declared import make_times_of  # noqa: PLC0415 - not loaded by --help
     from streaming_app.notify.mutes import Mutes  # noqa: PLC0415

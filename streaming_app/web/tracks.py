@@ -185,7 +185,7 @@ def _health_kind(verdict: str) -> str:
 def _alerts(alerts: Iterable[Alert], scale: Scale) -> Iterator[Shape]:
     for one in alerts:
         begin = one.opened_at or one.since
-        how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "fires"
+        how = f"resolved {utc(one.ended_at)}" if one.ended_at else "pending" if not one.opened_at else "open"
         text = f"{one.severity} {one.rule}, since {utc(begin)}, {how}: {one.summary}"
         kind = one.severity if one.opened_at else "pending"
         yield from scale.known(begin, one.ended_at or scale.end, f"span alert-{kind}", text)

@@ -236,19 +236,19 @@ class Struct(Construct):  # type: ignore[misc]
         self.layout = layout
         self.tagged = {field.tag: field for field in layout.tagged} if layout.flexible else {}
         encoded = (*layout.untagged, *self.tagged.values())
-        self.constructs = {field.name: _field_construct(field, flexible=layout.flexible) for field in encoded}
+        self.constructs = {field.snake: _field_construct(field, flexible=layout.flexible) for field in encoded}
 
     def _parse(self, stream: BytesIO, context: list[UnknownTag], path: str) -> dict[str, Any]:
-        found = {field.name: self._parse_field(field, stream, context, path) for field in self.layout.untagged}
+        found = {field.snake: self._parse_field(field, stream, context, path) for field in self.layout.untagged}
         if self.layout.flexible:
             self._parse_tagged(found, stream, context, path)
         return {
-            field.snake: found[field.name] if field.name in found else field.default_value()
+            field.snake: found[field.snake] if field.snake in found else field.default_value()
             for field in self.layout.fields
         }
 
     def _parse_field(self, field: FieldLayout, stream: BytesIO, context: list[UnknownTag], path: str) -> Any:  # noqa: ANN401
-        return self.constructs[field.name]._parsereport(stream, context, f"{path}.{field.name}")  # noqa: SLF001
+        return self.constructs[field.snake]._parsereport(stream, context, f"{path}.{field.camel}")  # noqa: SLF001
 
     def _parse_tagged(self, found: dict[str, Any], stream: BytesIO, context: list[UnknownTag], path: str) -> None:
         previous = -1
@@ -266,30 +266,30 @@ class Struct(Construct):  # type: ignore[misc]
             if field is None:
                 context.append(UnknownTag(path, tag, stream.read(size)))
                 continue
-            found[field.name] = self._parse_field(field, stream, context, path)
+            found[field.snake] = self._parse_field(field, stream, context, path)
             actual = stream.tell() - start
             if actual != size:
                 reason = f"tag {tag} has {size} bytes, its field {actual}"
-                raise MalformedRecord(reason, f"{path}.{field.name}", start)
+                raise MalformedRecord(reason, f"{path}.{field.camel}", start)
 
     def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
         if not isinstance(obj, dict):
             raise EncodeError(f"{path}: not a dict: {obj!r}")
         if unknown := obj.keys() - {field.snake for field in self.layout.fields}:
             raise EncodeError(f"{path}: no such field: {', '.join(sorted(map(str, unknown)))}")
-        given = {field.name: obj.get(field.snake, field.default_value()) for field in self.layout.fields}
+        given = {field.snake: obj.get(field.snake, field.default_value()) for field in self.layout.fields}
         for field in self.layout.fields:
-            if not field.present and not field.ignorable and given[field.name] != field.default_value():
-                text = f"not in this version, and not at its default: {given[field.name]!r}"
-                raise EncodeError(f"{path}.{field.name}: {text}")
+            if not field.present and not field.ignorable and given[field.snake] != field.default_value():
+                text = f"not in this version, and not at its default: {given[field.snake]!r}"
+                raise EncodeError(f"{path}.{field.camel}: {text}")
         for field in self.layout.untagged:
-            self.constructs[field.name]._build(given[field.name], stream, context, f"{path}.{field.name}")  # noqa: SLF001
+            self.constructs[field.snake]._build(given[field.snake], stream, context, f"{path}.{field.camel}")  # noqa: SLF001
         if self.layout.flexible:
-            written = [one for one in self.layout.tagged if given[one.name] != one.default_value()]
+            written = [one for one in self.layout.tagged if given[one.snake] != one.default_value()]
             write_uvarint(stream, len(written))
             for field in written:
                 inner = BytesIO()
-                self.constructs[field.name]._build(given[field.name], inner, context, f"{path}.{field.name}")  # noqa: SLF001
+                self.constructs[field.snake]._build(given[field.snake], inner, context, f"{path}.{field.camel}")  # noqa: SLF001
                 write_uvarint(stream, field.tag or 0)
                 write_uvarint(stream, len(inner.getvalue()))
                 stream.write(inner.getvalue())

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -105,12 +105,12 @@ class Field:
         """The type of the field, or of its elements if it is an array."""
         return self.type.removeprefix("[]")
 
-    @property
+    @cached_property
     def camel(self) -> str:
         """The name in Kafka's JSON: `groupId`."""
         return self.name[0].lower() + self.name[1:]
 
-    @property
+    @cached_property
     def snake(self) -> str:
         """The name in Python and in tables: `group_id`."""
         return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", self.name).lower()

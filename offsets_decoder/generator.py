@@ -89,11 +89,11 @@ class _SourceWriter:
                 continue
             self._fixed_size_fields(fixed_size, variables)
             fixed_size.clear()
-            variables[field.name] = self.field(field, f"{path}.{field.name}", flexible=layout.flexible)
+            variables[field.snake] = self.field(field, f"{path}.{field.camel}", flexible=layout.flexible)
         self._fixed_size_fields(fixed_size, variables)
         if layout.flexible:
             self._tagged_fields(layout, variables, path)
-        entries = (f"{f.snake!r}: {variables.get(f.name) or repr(f.default_value())}" for f in layout.fields)
+        entries = (f"{f.snake!r}: {variables.get(f.snake) or repr(f.default_value())}" for f in layout.fields)
         return f"{{{', '.join(entries)}}}"
 
     def _fixed_size_fields(self, fields: list[FieldLayout], variables: dict[str, str]) -> None:
@@ -105,7 +105,7 @@ class _SourceWriter:
         self.line(f"{', '.join(names)}, = {self._unpacker(codes)}(buf, p)")
         self.line(f"p += {calcsize('>' + codes)}")
         for field, name in zip(fields, names, strict=True):
-            variables[field.name] = f"uuid({name})" if field.element == "uuid" else name
+            variables[field.snake] = f"uuid({name})" if field.element == "uuid" else name
 
     def _unpacker(self, codes: str) -> str:
         self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
@@ -126,7 +126,7 @@ class _SourceWriter:
         if field.element in CODES:
             variables: dict[str, str] = {}
             self._fixed_size_fields([field], variables)
-            self.line(f"{target} = {variables[field.name]}")
+            self.line(f"{target} = {variables[field.snake]}")
         elif field.struct is not None:
             self._struct_field(field, field.struct, target, path, nullable=nullable)
         elif flexible:
@@ -218,8 +218,8 @@ class _SourceWriter:
                 self.line("p += 1")
             return
         for field in layout.tagged:
-            variables[field.name] = self.new_name("t")
-            self.line(f"{variables[field.name]} = {field.default_value()!r}")
+            variables[field.snake] = self.new_name("t")
+            self.line(f"{variables[field.snake]} = {field.default_value()!r}")
         count, tag, end = self.new_name("n"), self.new_name("g"), self.new_name("e")
         self.line(f"{count} = buf[p]")
         self.line("p += 1")
@@ -235,8 +235,8 @@ class _SourceWriter:
         keyword = "if"
         for field in layout.tagged:
             with self.block(f"{keyword} {tag} == {field.tag}:"):
-                value = self.field(field, f"{path}.{field.name}", flexible=True)
-                self.line(f"{variables[field.name]} = {value}")
+                value = self.field(field, f"{path}.{field.camel}", flexible=True)
+                self.line(f"{variables[field.snake]} = {value}")
                 with self.block(f"if p != {end}:"):
                     self.line("raise Rejected")
             keyword = "elif"

@@ -72,7 +72,7 @@ def decode_lines(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], bool]]:
 
 def _struct(layout: StructLayout, fields: dict[str, Any]) -> dict[str, Any]:
     return {
-        field.name: _field(field, fields[field.snake])
+        field.camel: _field(field, fields[field.snake])
         for field in layout.fields
         if field.present and (field.tag is None or fields[field.snake] != field.default_value())
     }

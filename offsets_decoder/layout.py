@@ -6,16 +6,16 @@ resolved once for both, and the sizes and limits of Kafka's scalar types are def
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from struct import calcsize
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.definitions import record
+from offsets_decoder.definitions import Field, record
 from offsets_decoder.record import UnknownRecordType, UnknownValueVersion
 
 if TYPE_CHECKING:
-    from offsets_decoder.definitions import Body, Field, RecordDefinition
+    from offsets_decoder.definitions import Body, RecordDefinition
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""
@@ -30,19 +30,11 @@ MAX_UVARINT = 0xFFFFFFFF
 """The largest unsigned varint."""
 
 
-@dataclass(frozen=True)
-class FieldLayout:
-    """A field in one version. `struct` is set for structs and arrays of them; `tag` is None for untagged fields."""
+@dataclass(frozen=True, kw_only=True)
+class FieldLayout(Field):
+    """A field in one version, which may lack it. `struct` is set for structs and arrays of them."""
 
-    name: str
-    snake: str
-    element: str
-    is_array: bool
-    nullable: bool
-    ignorable: bool
     present: bool
-    tag: int | None
-    default: int | str | None
     struct: StructLayout | None
 
     def default_value(self) -> Any:  # noqa: ANN401 - depends on the field's type
@@ -110,23 +102,16 @@ def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
 
 
 def _struct_layout(
-    fields: tuple[Field, ...], definition: RecordDefinition, version: int, *, flexible: bool
+    of_struct: tuple[Field, ...], definition: RecordDefinition, version: int, *, flexible: bool
 ) -> StructLayout:
-    layouts = (_field_layout(field, definition, version, flexible=flexible) for field in fields)
+    layouts = (_field_layout(field, definition, version, flexible=flexible) for field in of_struct)
     return StructLayout(tuple(layouts), flexible)
 
 
 def _field_layout(field: Field, definition: RecordDefinition, version: int, *, flexible: bool) -> FieldLayout:
     struct = definition.structs.get(field.element)
     return FieldLayout(
-        name=field.camel,
-        snake=field.snake,
-        element=field.element,
-        is_array=field.is_array,
-        nullable=field.nullable,
-        ignorable=field.ignorable,
+        **{one.name: getattr(field, one.name) for one in fields(field)},
         present=version in field.versions,
-        tag=field.tag,
-        default=field.default,
         struct=None if struct is None else _struct_layout(struct, definition, version, flexible=flexible),
     )

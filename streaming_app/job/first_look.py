@@ -47,6 +47,7 @@ from streaming_app.stream.batch_rows import EVENTS
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import count, first_of
 
 CHECK = "groups now"
@@ -58,19 +59,19 @@ _MANY = 500  # groups: to ask about them may take longer than a moment
 _NONE = "the log has no streams group yet"
 
 
-class LogTables:
-    """The tables of the log, in memory: as much of `LagTables` as a lag pass reads, of the streams groups that exist.
+class LogTables(LagTables):
+    """The tables of the log, in memory: what a lag pass reads without the tables of an earlier run, of streams groups.
 
     All records of a group are in one partition, so what is of no use goes with each partition.
     """
 
-    def __init__(self, options: FoldOptions, now: datetime) -> None:
+    def __init__(self, options: FoldOptions, now: datetime) -> None:  # those of the parent class are not opened
         self._options, self._now = options, now
         self._records: defaultdict[bytes, list[LogRow]] = defaultdict(list)  # of the partition that is being read
         self._newest: dict[bytes, LogRow] = {}  # commits of it
         self._commits: dict[CommitKey, Commit] = {}
         self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
-        self.rows: dict[str, dict[str, Any]] = {}
+        self.group_rows: dict[str, dict[str, Any]] = {}
         """The rows of the groups."""
         self.histories = GroupHistories()
 
@@ -92,11 +93,11 @@ class LogTables:
             for folded in fold_group(iter(records), self._options, None):
                 for row in folded.rows.get("groups", ()):
                     if row["group_type"] == STREAMS and row["deleted_at"] is None:
-                        self.rows[row["group_id"]] = row
+                        self.group_rows[row["group_id"]] = row
                 for event in folded.rows.get(EVENTS, ()):
                     self.histories.add(event["group_id"], event, self._now)
         for key, (_, offset, partition, at, _, value, _) in self._newest.items():
-            if group_of_key(key) in self.rows:
+            if group_of_key(key) in self.group_rows:
                 microseconds = None if at is None else round(at.timestamp() * 1e6)
                 values = partition, offset, microseconds, key, value
                 for row in to_rows([dict(zip(COLUMNS, values, strict=True))], self._options).offset_commits:
@@ -112,7 +113,7 @@ class LogTables:
             self._commits[key] = Commit(*values, committed_at, time)
             self._records_of_commits[key] = row["source_partition"], row["last_offset"]
 
-    def reader(self) -> None:
+    def reader(self) -> Any:  # noqa: ANN401 - the methods below do not use it
         """Return nothing: there are no files."""
 
     def commits(self, _: object) -> dict[CommitKey, Commit]:
@@ -125,11 +126,11 @@ class LogTables:
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
         """Yield the streams groups."""
-        return ((group_id, 0) for group_id in self.rows)
+        return ((group_id, 0) for group_id in self.group_rows)
 
     def groups(self, _: object, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of these groups."""
-        return (self.rows[group_id] for group_id in group_ids)
+        return (self.group_rows[group_id] for group_id in group_ids)
 
     def other_groups(self, _: object) -> tuple[dict[str, bool], Counter[str]]:
         """Return nothing: the verdicts are on streams groups."""
@@ -145,8 +146,8 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
             _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
             ranges = {one: (start, ends[one]) for one, start in starts.items()}
             unread = _read_log(properties, config.topic, ranges, tables, report, seconds)
-            if len(tables.rows) > _MANY:
-                report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
+            if len(tables.group_rows) > _MANY:
+                report(f"asking the brokers for the offsets of {count(len(tables.group_rows), 'group')} ...")
             passes = LagPass(tables, lag_tracker(config))
             passes.run(client)
             lag = passes.run(client)  # confirms what the first pass takes from the past: see `Standing.is_stalled`
@@ -154,7 +155,7 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     except (UnsupportedCodecError, *REQUEST_ERRORS) as error:
         return skipped(CHECK, f"what the job would say is not known: {error_line(error)}")
     engine = AlertEngine(engine_settings(config), (), DescriptionSupport(config.alerts.descriptions))
-    groups = {group_id: group_snapshot(row) for group_id, row in tables.rows.items()}
+    groups = {group_id: group_snapshot(row) for group_id, row in tables.group_rows.items()}
     now = datetime.now(timezone.utc)
     engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away, transactions=transactions), now)
     return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends))

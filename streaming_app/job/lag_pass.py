@@ -7,12 +7,12 @@ partitions that some group has committed, or that the topology of a streams grou
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,34 +38,12 @@ from streaming_app.lag.model import (
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
+from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import first_of
 
-Reader: TypeAlias = Any
 _EXAMPLES = 3
 _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
-
-
-class PassTables(Protocol):
-    """What a pass reads, through a reader of its own; `LagTables` says more."""
-
-    def reader(self) -> Reader:
-        """Return what the other methods are called with."""
-
-    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]:
-        """Return the newest commits."""
-
-    def records_of_commits(self, reader: Reader, keys: Collection[CommitKey], /) -> dict[CommitKey, tuple[int, int]]:
-        """Return the partition and offset in the log of these commits."""
-
-    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]:
-        """Return the streams groups, each with a number that changes with its row."""
-
-    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]:
-        """Return the rows of these groups."""
-
-    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]:
-        """Return which groups of other types have members, and the number of groups by type."""
 
 
 class PassResult(NamedTuple):
@@ -103,7 +81,7 @@ class LagPass:
 
     def __init__(
         self,
-        store: PassTables,
+        store: LagTables,
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
@@ -119,9 +97,9 @@ class LagPass:
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
-    def restore(self, store: LagTables) -> None:
+    def restore(self) -> None:
         """Start with the tables of an earlier run. Raises WarehouseError."""
-        reader = store.reader()
+        store, reader = self._store, self._store.reader()
         for sample in store.samples(reader):
             self.tracker.restore_samples(*sample)
         for row in store.rows(reader):
@@ -180,7 +158,7 @@ class LagPass:
     def _prove(
         self,
         admin: Admin,
-        reader: Reader,
+        reader: WarehouseReader,
         commits: dict[CommitKey, Commit],
         denied: Collection[str],
         now: float,
@@ -199,7 +177,7 @@ class LagPass:
         """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
         return admin.alive_brokers() != self._brokers
 
-    def _read_groups(self, reader: Reader) -> None:
+    def _read_groups(self, reader: WarehouseReader) -> None:
         """Read the rows of the streams groups that have changed since the last pass."""
         gone, changed = set(self._known), dict[str, int]()
         for group_id, version in self._store.group_versions(reader):

@@ -61,7 +61,6 @@ class LagService(Poller):
         self._clock = clock
         self._pass = LagPass(self._store, lag_tracker(config), clock, self._read_until, config.topic)
         self._is_restored = False
-        self._is_known = False  # by the newest pass
         self.result: PassResult | None = None
         """The newest pass; None before the first one."""
         self._written: list[object] | None = None
@@ -86,7 +85,7 @@ class LagService(Poller):
         if not status.caught_up or status.brokers_away_since:
             return False
         now = time.monotonic()
-        if self._is_known and self._look_at <= now < self._next_at:
+        if not self.report_failure.has_any and self._look_at <= now < self._next_at:
             self._look_at = now + _LOOK_SECONDS
             with suppress(KafkaError), self._connection.use() as admin:
                 if not self._pass.has_news(admin):
@@ -106,7 +105,6 @@ class LagService(Poller):
 
     def failed(self, text: str) -> str:
         """Note a failed pass in the job's health, and return the line about it."""
-        self._is_known = False
         self._tries += 1
         self._job.health.lag_pass(text)
         return f"lag: not known at present: {text}"
@@ -115,7 +113,6 @@ class LagService(Poller):
         """Report that the lag is known again."""
         if self.report_failure.clear():
             self.report("lag: known again")
-        self._is_known = True
         self._tries = self._tries + 1 if self.result and self.result.may_come else 0
         super().succeeded()
 
@@ -140,7 +137,7 @@ class LagService(Poller):
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
-            self._pass.restore(self._store)
+            self._pass.restore()
             self._is_restored = True
         with self._connection.use() as admin:
             result = self._pass.run(admin)

@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, ClassVar
@@ -47,7 +47,7 @@ from streaming_app.stream.start import (
     prepare_start,
 )
 from streaming_app.stream.stream_state import StateFile
-from streaming_app.stream.table_versions import KnownTables, TableVersions
+from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
@@ -75,8 +75,6 @@ class TopicStream(ABC):
     """Starts a query of one job, any number of times."""
 
     name: ClassVar[str | None] = None
-    watched: ClassVar[Sequence[str] | None] = None
-    """The tables whose loss ends the query; None: all."""
     wanted: ClassVar[staticmethod[[DataFrame], DataFrame]]
     """Selects the records of a batch from the records of the Kafka source."""
     busy_seconds = 0.0
@@ -103,7 +101,7 @@ class TopicStream(ABC):
         on_cut = self.health.log_cut
         self._state = StateFile(checkpoint)
         self._positions = LogPositions(self._client, self._state, self.report, on_cut=on_cut)
-        self._known_tables = KnownTables(writer, checkpoint, self.watched)
+        self._versions: TableVersions | None = None  # of the tables of the query
         self.progress = Progress(self.report, self.health)
 
     def start(self) -> StreamingQuery:
@@ -137,7 +135,8 @@ class TopicStream(ABC):
         self._positions.started(log.cuts)
         self._reset = False
         self._topic = topic
-        self._known_tables.remember()
+        self._versions = tables.versions
+        self._versions.remember()
         self.health.started_reading(
             from_beginning=position.from_beginning,
             tombstone_retention=timedelta(milliseconds=topic.delete_retention_ms),
@@ -177,7 +176,8 @@ class TopicStream(ABC):
             raise StreamChangedError(f"The topic now has {topic.partitions} partitions")
         self._positions.check(topic.start_offsets)
         try:
-            self._known_tables.check()
+            if self._versions:
+                self._versions.check()
             self._note_tables()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
@@ -216,9 +216,9 @@ class TopicStream(ABC):
 
     def _note_tables(self) -> None:
         """Store the versions of the tables after a maintenance, or writes of the other stream; not during a batch."""
-        if self.query.lock.acquire(blocking=False):
+        if self._versions and self.query.lock.acquire(blocking=False):
             try:
-                self._query_tables().versions.refresh()
+                self._versions.refresh()
             finally:
                 self.query.lock.release()
 
@@ -338,7 +338,6 @@ class CommitsStream(TopicStream):
     """The stream of committed offsets, and of groups of every type."""
 
     name = OFFSETS
-    watched = (*NAMES, *SHARED)
     wanted = staticmethod(newest_records.wanted_records)
 
     def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:

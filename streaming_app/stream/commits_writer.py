@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -152,7 +152,7 @@ class CommitsBatchWriter:
                 "void": False,
             }
             for group_id, records in new.items()
-            for change in type_changes(map(_metadata_record, known[group_id]), map(_metadata_record, records))
+            for change in type_changes(known[group_id], records)
         ]
         self._append_new("group_events", "group_id", events, written_by)
 
@@ -170,32 +170,21 @@ class CommitsBatchWriter:
             self._tables.append(name, to_table(new, schema_of(name)), written_by)
 
 
-def _metadata_record(row: Row) -> MetadataRecord:
-    return MetadataRecord(row["last_offset"], row["record_type"], row["deleted"], row["recorded_at"])
-
-
-class MetadataRecord(NamedTuple):
-    """The newest metadata record of one type of a group: a stored one, or one of this batch."""
-
-    offset: int
-    record_type: int
-    deleted: bool
-    recorded_at: Any
-    """The broker's time, in the form that the caller uses."""
-
-
-def type_changes(known: Iterable[MetadataRecord], new: Iterable[MetadataRecord]) -> Iterator[Row]:
+def type_changes(known: Iterable[Row], new: Iterable[Row]) -> Iterator[Row]:
     """Yield the changes that the new records prove, oldest first: offset, at, old and new. `known` records prove none.
+
+    The rows are those of the metadata records of one group, with the columns of `_METADATA`.
 
     A change gets the offset and time of the tombstone of the old type, if there is one. Compaction replaces the first
     record of the new type by later ones, so a reader that comes later would see only the last.
     """
-    last = max(known, default=None)
-    for record in sorted(new):
-        if last is not None and record.offset <= last.offset:
+    offset = itemgetter("last_offset")
+    last = max(known, key=offset, default=None)
+    for record in sorted(new, key=offset):
+        if last is not None and offset(record) <= offset(last):
             continue
-        if last is not None and last.record_type != record.record_type and not record.deleted:
-            proof = last if last.deleted else record
-            old, new_type = GROUP_TYPES[last.record_type], GROUP_TYPES[record.record_type]
-            yield {"offset": proof.offset, "at": proof.recorded_at, "old": old, "new": new_type}
+        if last is not None and last["record_type"] != record["record_type"] and not record["deleted"]:
+            proof = last if last["deleted"] else record
+            old, new_type = GROUP_TYPES[last["record_type"]], GROUP_TYPES[record["record_type"]]
+            yield {"offset": offset(proof), "at": proof["recorded_at"], "old": old, "new": new_type}
         last = record

@@ -183,42 +183,31 @@ def fold_group(rows: Iterator[LogRow], options: FoldOptions, topics: TopicLookup
         yield folded
 
 
-class Raw(NamedTuple):
-    """A record as in the log, and its decoded form."""
-
-    partition: int
-    row: LogRow
-    record: LogRecord
-
-
-Refuse = Callable[[LogRow, Exception], None]
-"""Called with each record that cannot be folded, and the reason."""
-
-
 class GroupFold:
-    """The fold of one group. `restore` returns the fold as it was before the batch."""
+    """The fold of one group."""
 
-    def __init__(self, restore: Callable[[], Fold], refuse: Refuse) -> None:
+    def __init__(self, restore: Callable[[], Fold], refuse: Callable[[LogRow, Exception], None]) -> None:
+        """Begin with what `restore` returns. `refuse` gets each record that cannot be folded, and the reason."""
         self._restore, self._refuse = restore, refuse
         self.fold = restore()
-        self._kept: list[Raw] = []  # the records since the snapshot
+        self._kept: list[tuple[LogRow, LogRecord]] = []  # since the snapshot
         self._kept_bytes = 0
 
-    def add(self, raw: Raw) -> None:
+    def add(self, row: LogRow, record: LogRecord) -> None:
         """Fold one record, or refuse it. Raises OverBudgetError."""
         if len(self._kept) >= _SNAPSHOT_EVERY or self._kept_bytes >= _SNAPSHOT_BYTES:
             self._take_snapshot()
         try:
-            self.fold.add([raw.record])
+            self.fold.add([record])
         except (OverBudgetError, *NOT_OF_RECORDS):
             raise
         except Exception as error:  # noqa: BLE001 - whatever error one record causes, the others continue
-            self._refuse(raw.row, error)
+            self._refuse(row, error)
             self._fold_again()
             self._take_snapshot()  # so that the next failure does not fold more records again
         else:
-            self._kept.append(raw)
-            self._kept_bytes += raw.record.size
+            self._kept.append((row, record))
+            self._kept_bytes += record.size
 
     def close_operation(self) -> None:
         """End the open operation, as at the end of a batch. Records that cannot give their events are refused."""
@@ -233,7 +222,7 @@ class GroupFold:
         except Exception as error:
             if not self._kept:
                 raise
-            self._refuse(self._kept.pop().row, error)
+            self._refuse(self._kept.pop()[0], error)
             return False
         return True
 
@@ -247,7 +236,7 @@ class GroupFold:
         steps = self.fold.steps
         self.fold = self._restore()
         self.fold.steps = steps
-        self.fold.add(raw.record for raw in self._kept)
+        self.fold.add(record for _, record in self._kept)
 
 
 class _FoldedGroup:
@@ -284,14 +273,14 @@ class _FoldedGroup:
             self.is_set_aside = bool(stored.get("set_aside_reason")) and not is_marked(stored)
 
     def _read(self, row: LogRow) -> None:
-        _, _, partition, _, _, _, stored = row
+        *_, stored = row
         if stored is not None:
             self.note(row)
             self._restore(stored)
         elif not self.is_set_aside:
             self._newest = row
             if record := self.outcome.decode(row):
-                self._add(Raw(partition or 0, row, record))
+                self._add(row, record)
 
     @property
     def has_many_undecodable(self) -> bool:
@@ -319,41 +308,42 @@ class _FoldedGroup:
 
         return GroupFold(restore, self._refuse)
 
-    def _add(self, raw: Raw) -> None:
+    def _add(self, row: LogRow, record: LogRecord) -> None:
         """Fold one record. Skip it if another partition holds its group, or the group was always a classic one."""
-        group = self._group if raw.partition == self._partition else self._in_other_partition(raw)
+        partition = row[2] or 0
+        group = self._group if partition == self._partition else self._in_other_partition(row, record, partition)
         if group is None:
             return
         if self._options.history_offsets:
-            self._close_at_end_of_history(group, raw)
-        group.add(raw)
+            self._close_at_end_of_history(group, partition, record.offset)
+        group.add(row, record)
 
-    def _in_other_partition(self, raw: Raw) -> GroupFold | None:
+    def _in_other_partition(self, row: LogRow, record: LogRecord, partition: int) -> GroupFold | None:
         """Return the fold for a record in another partition than the group's so far; None to skip the record.
 
         After partitions were added, a coordinator does not find a group whose partition has changed, and creates it
         again in the other partition. Offsets of two partitions cannot be compared, so the row also starts over.
         """
         options, group = self._options, self._group
-        if raw.record.record_type == CLASSIC_GROUP:
+        if record.record_type == CLASSIC_GROUP:
             return group
-        group_id = raw.record.key["group_id"]
+        group_id = record.key["group_id"]
         if options.partitions is not None and (group or options.partitions_grew):
-            if partition_of(group_id, options.partitions) != raw.partition:
-                self.outcome.refuse(raw.row, LeftoverRecord("another partition of the topic now holds the group"))
+            if partition_of(group_id, options.partitions) != partition:
+                self.outcome.refuse(row, LeftoverRecord("another partition of the topic now holds the group"))
                 return None
         elif group:
             return group
-        self._group = self._fold_of(group_id, raw.partition, None)
-        self._partition, self._last_offset = raw.partition, -1
+        self._group = self._fold_of(group_id, partition, None)
+        self._partition, self._last_offset = partition, -1
         return self._group
 
-    def _close_at_end_of_history(self, group: GroupFold, raw: Raw) -> None:
+    def _close_at_end_of_history(self, group: GroupFold, partition: int, offset: int) -> None:
         """End the operation where an earlier batch ended, so that its events are replaced and not written twice."""
-        cut = self._options.history_offsets.get(EVENTS, {}).get(raw.partition)
-        if cut is not None and self._last_offset <= cut < raw.record.offset:
+        cut = self._options.history_offsets.get(EVENTS, {}).get(partition)
+        if cut is not None and self._last_offset <= cut < offset:
             group.close_operation()
-        self._last_offset = raw.record.offset
+        self._last_offset = offset
 
     def close(self, topics: TopicLookup | None) -> Folded | None:
         """End the batch; return the rows to write, if there are any. Raises `NOT_OF_RECORDS`."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
@@ -55,15 +54,17 @@ class TableVersions:
         *,
         shared: Sequence[str] = (),
     ) -> None:
-        """Take the tables `names`; by default `groups` and the history tables.
+        """Take the tables `names`; by default `groups` and the history tables, and `check` checks all tables.
 
         `shared` are tables to which another query appends most rows: only their loss or restoration is checked.
         """
         self._writer, self._checkpoint, self._reader = writer, checkpoint, str(checkpoint)
         self._state = state
+        self._ids: dict[str, str | None] = {}
         self._has_slices = names is None  # the versions of its appends are versions of slices
         self._appended = [one.name for one in history_tables()] if names is None else names
         self._names = ["groups", *self._appended] if names is None else [*names, *shared]
+        self._checked = [one.name for one in tables()] if names is None else self._names
 
     def write(self) -> None:
         """Store the current versions of the tables. Raises OSError when that fails.
@@ -75,7 +76,7 @@ class TableVersions:
             own = self._writer.table(name)
             files = own.files.get(self._reader)
             if files or name not in known:
-                known[name] = TableVersion(str(self._ids[name]), files or own.open_files(self._reader))
+                known[name] = TableVersion(str(self._id(name)), files or own.open_files(self._reader))
         self._state.write(tables=known)
 
     def refresh(self) -> None:
@@ -91,10 +92,25 @@ class TableVersions:
         known = self._state.state.tables
         return [name for name in self._names if name in known and self._is_restored(name, known[name])]
 
-    @cached_property
-    def _ids(self) -> dict[str, str | None]:
-        """The ids of the tables. They stay: when a table is lost, the job restarts its query with a new object."""
-        return {name: self._writer.table(name).table_id() for name in self._names}
+    def remember(self) -> None:
+        """Remember the ids of the tables that exist now, for `check`."""
+        for name in self._checked:
+            self._id(name)
+
+    def _id(self, name: str) -> str | None:
+        """Return the id that a table had at first: if it is lost, the job restarts its query with a new object."""
+        if name not in self._ids:
+            self._ids[name] = self._writer.table(name).table_id()
+        return self._ids[name]
+
+    def check(self) -> None:
+        """Raise StreamChangedError, in one line, if a table is not the one that was remembered."""
+        lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
+        if lost:
+            raise StreamChangedError(f"The table {' and '.join(lost)} was deleted while the job ran")
+        restored = [name for name in self._ids if self._writer.table(name).is_set_back(self._reader)]
+        if restored:
+            raise StreamChangedError(f"The table {' and '.join(restored)} was restored while the job ran")
 
     def beyond(self) -> list[str]:
         """Return the names of the appended tables that have batches which the checkpoint has not started.
@@ -118,26 +134,3 @@ class TableVersions:
         own = self._writer.table(name)
         own.forget()
         return known.id != own.table_id() or own.was_set_back(self._reader, known.files)
-
-
-class KnownTables:
-    """The ids of the tables in their logs, as of the last call of `remember`."""
-
-    def __init__(self, writer: TableWriter, checkpoint: Location, names: Sequence[str] | None = None) -> None:
-        """Take the tables `names` of the query with this checkpoint; by default all of them."""
-        self._writer, self._reader = writer, str(checkpoint)
-        self._names = [one.name for one in tables()] if names is None else names
-        self._ids: dict[str, str | None] = {}
-
-    def remember(self) -> None:
-        """Remember the ids of the tables that exist now."""
-        self._ids = {name: self._writer.table(name).table_id() for name in self._names}
-
-    def check(self) -> None:
-        """Raise StreamChangedError, in one line, if a table is not the same as then."""
-        lost = [name for name, known in self._ids.items() if self._writer.table(name).table_id() != known]
-        if lost:
-            raise StreamChangedError(f"The table {' and '.join(lost)} was deleted while the job ran")
-        restored = [name for name in self._ids if self._writer.table(name).is_set_back(self._reader)]
-        if restored:
-            raise StreamChangedError(f"The table {' and '.join(restored)} was restored while the job ran")

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.stream_state import StateFile
-from streaming_app.stream.table_versions import KnownTables, TableVersions
+from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables import own_files
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
@@ -166,12 +166,12 @@ def test_a_check_notes_what_was_written_before_the_log_forgets_it(
     stopped: Stopped, own: Callable[[Stopped, str], None], name: str
 ) -> None:
     assert stopped.start().message == RESUMED
-    known, state = KnownTables(stopped.writer, stopped.checkpoint), stopped.state()
+    known = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
     known.remember()
     own(stopped, name)
     for _ in range(2):
         known.check()
-        TableVersions(stopped.writer, stopped.checkpoint, state).refresh()
+        known.refresh()
         maintain_as_other(stopped, name)
     assert stopped.start().message == RESUMED
 
@@ -200,7 +200,7 @@ def test_a_table_that_is_set_back_while_the_job_runs_is_not_written_and_ends_the
     stopped: Stopped, name: str
 ) -> None:
     assert stopped.start().message == RESUMED
-    known = KnownTables(stopped.writer, stopped.checkpoint)
+    known = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
     known.remember()
     write_as_other(stopped, name, 1)
     stopped.write_batch(3)
@@ -249,13 +249,11 @@ def test_a_query_finds_that_a_table_of_two_was_set_back_though_the_other_one_fou
     place = stopped.checkpoint.parent / "second"
     second = TableVersions(stopped.writer, place, StateFile(place).read(), (), shared=[name])
     second.write()
-    known = KnownTables(stopped.writer, place, [name])
-    known.remember()
     restore(stopped, name)
     assert f"lost or restored since: {name};" in stopped.start().message
     table.append(table.to_table([{"partition": 0, "offset": 50}]))
     with pytest.raises(StreamChangedError):
-        known.check()
+        second.check()
     second.write()  # of a batch that ran
     found = TableVersions(stopped.writer, place, StateFile(place).read(), (), shared=[name])
     assert found.restored() == [name]

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from streaming_app.stream.commits_writer import MetadataRecord, type_changes
+from streaming_app.stream.commits_writer import type_changes
 
 CLASSIC, CONSUMER, SHARE, STREAMS = 2, 3, 11, 17
 
 
-def records(*numbered: tuple[int, int]) -> list[MetadataRecord]:
+def records(*numbered: tuple[int, int]) -> list[dict[str, Any]]:
     """Return records by offset and type; a tombstone has a negative type."""
-    return [MetadataRecord(offset, abs(kind), deleted=kind < 0, recorded_at=offset) for offset, kind in numbered]
+    return [
+        {"last_offset": offset, "record_type": abs(kind), "deleted": kind < 0, "recorded_at": offset}
+        for offset, kind in numbered
+    ]
 
 
 @pytest.mark.parametrize(

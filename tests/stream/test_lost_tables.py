@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from streaming_app.errors import StreamChangedError
-from streaming_app.stream.table_versions import KnownTables
+from streaming_app.stream.stream_state import StateFile
+from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import create_missing, existing_tables
@@ -23,20 +24,21 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def known(warehouse: Path) -> KnownTables:
-    tables = KnownTables(TableWriter(Mock(), warehouse, "default"), Location.of(warehouse) / "checkpoint")
+def known(warehouse: Path) -> TableVersions:
+    writer, checkpoint = TableWriter(Mock(), warehouse, "default"), Location.of(warehouse) / "checkpoint"
+    tables = TableVersions(writer, checkpoint, StateFile(checkpoint))
     tables.remember()
     return tables
 
 
-def test_a_deleted_table_is_named_and_those_that_are_there_are_not(known: KnownTables, warehouse: Path) -> None:
+def test_a_deleted_table_is_named_and_those_that_are_there_are_not(known: TableVersions, warehouse: Path) -> None:
     known.check()
     shutil.rmtree(warehouse / "groups")
     with pytest.raises(StreamChangedError, match="The table groups was deleted while the job ran"):
         known.check()
 
 
-def test_a_table_created_again_is_another_table(known: KnownTables, warehouse: Path) -> None:
+def test_a_table_created_again_is_another_table(known: TableVersions, warehouse: Path) -> None:
     shutil.rmtree(warehouse / "quarantine")
     shutil.copytree(create_tables(warehouse.parent / "other") / "quarantine", warehouse / "quarantine")
     with pytest.raises(StreamChangedError, match="The table quarantine was deleted"):

@@ -47,7 +47,7 @@ from streaming_app.alerts.alert import (
     severity_rank,
     with_delivery,
 )
-from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT, Rule
+from streaming_app.alerts.catalog import HEALTH_RULES, RULE_OF_VERDICT
 from streaming_app.alerts.engine_facts import EngineSettings
 from streaming_app.health.verdict import ENDS, OFF
 from streaming_app.text import digest, rank, shorten, utc
@@ -221,7 +221,7 @@ class OpenAlerts:
         if one.ended_at is not None:
             return replace(one, deliveries=due)
         settings = self._settings.rule_settings_of(one.group_id).get(one.rule)
-        severity = _capped(one.severity, settings) if settings else one.severity
+        severity = max(settings.severity, one.severity, key=severity_rank) if settings else one.severity
         due = self._due(due) if one.state == FIRING else due
         return replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=due)
 
@@ -299,11 +299,6 @@ def calm_until(one: Alert) -> datetime | None:
 
 def _kind(one: Alert) -> _Kind:
     return one.key, one.rule, one.cause
-
-
-def _capped(severity: str, settings: Rule) -> str:
-    """Return the severity, at most that of the settings."""
-    return max(settings.severity, severity, key=severity_rank)
 
 
 def _is_other_cause(timeline: tuple[Line, ...], line: Line) -> bool:

@@ -52,7 +52,7 @@ from streaming_app.groups.events import (
     retract,
 )
 from streaming_app.groups.group import SINCE, Group, GroupEvent, LastChange, LogRecord
-from streaming_app.groups.replay import RECORD_TYPES, apply
+from streaming_app.groups.replay import APPLY
 from streaming_app.groups.state_rules import EMPTY, NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
 
@@ -115,7 +115,7 @@ class Fold:
                 if record.record_type == CLASSIC_GROUP:
                     self._add_classic(record)
                 # A tombstone for an unknown group has no effect.
-                elif record.record_type in RECORD_TYPES and (record.value is not None or self.group.is_known):
+                elif record.record_type in APPLY and (record.value is not None or self.group.is_known):
                     self._add(record)
 
     def copy(self) -> Fold:
@@ -186,7 +186,7 @@ class Fold:
             elif kind == GROUP_METADATA:
                 self.count_steps(len(group.members))
                 self._save(*group.members)
-            apply(group, kind, key, value, at)
+            APPLY[kind](group, key, value, at)
             if kind == TOPOLOGY and value is not None:
                 self._keep_topology(at, record.offset)
         self._take(record)
@@ -205,7 +205,7 @@ class Fold:
             group = self._create(group.create_again(at), group=None)
         before, record_before = (group.stored_description_epoch, group.failed_description_epoch), _METADATA(group)
         was_stored_once = group.was_description_stored(group.topology_epoch)
-        apply(group, record.record_type, record.key, value, None if is_first_known else at)
+        APPLY[GROUP_METADATA](group, record.key, value, None if is_first_known else at)
         group.metadata_at = at
         if group.members and is_unsolicited(
             group.topology_epoch,
@@ -268,7 +268,7 @@ class Fold:
         if group.is_known:
             self._start_operation(at)
             self._save(*group.members)
-            apply(group, GROUP_METADATA, {}, None, at)
+            APPLY[GROUP_METADATA](group, {}, None, at)
         elif record.value is None or group.last_offset < 0 or group.group_type == CLASSIC:
             return
         # The broker's own conversion writes the tombstones first, in the same operation.

@@ -32,13 +32,6 @@ _OF_MEMBER = (
 """Fields of record 19 that a row has under the same name."""
 
 
-def apply(
-    group: Group, record_type: int, key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None
-) -> None:
-    """Apply one record of a type in `RECORD_TYPES` to the group, as the broker's `replay` methods do."""
-    _APPLY[record_type](group, key, value, at)
-
-
 def _metadata(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, at: datetime | None) -> None:
     if value is None:
         for member_id in list(group.members):
@@ -116,7 +109,7 @@ def _topology(group: Group, _key: dict[str, Any], value: dict[str, Any] | None, 
     group.see_topology_epoch(value["epoch"], at)
 
 
-_APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {
+APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, datetime | None], None]] = {
     17: _metadata,
     19: _member,
     20: _assignment_epoch,
@@ -124,7 +117,8 @@ _APPLY: dict[int, Callable[[Group, dict[str, Any], dict[str, Any] | None, dateti
     22: _current,
     23: _topology,
 }
-RECORD_TYPES = frozenset(_APPLY)
+"""Record type -> its effect on the group. The value is None for a tombstone, the time if the record has none."""
+RECORD_TYPES = frozenset(APPLY)
 
 
 def _pairs(entries: list[dict[str, str]]) -> dict[str, str]:

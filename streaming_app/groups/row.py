@@ -65,8 +65,15 @@ def from_row(row: dict[str, Any]) -> Group:
         member = Member(**_present(stored, _MEMBER_SCALARS))
         member.client_tags = dict(stored["client_tags"] or ())
         group.add_member(member)
-    for task in row["assignments"]:
-        _add_task(group, task)
+    for of in row["assignments"]:
+        task: TaskId = (of["role"], of["subtopology_id"], of["partition"])
+        owner = group.members.get(of["member_id"])  # None for a target that was read before its member
+        if owner and of["current"]:
+            owner.current[task] = of["assignment_epoch"]
+        if owner and of["pending_revocation"]:
+            owner.pending_revocation[task] = of["assignment_epoch"]
+        if of["target"]:
+            group.targets.setdefault(of["member_id"], {})[task] = 0
     for step in row["topology_epochs"]:
         epoch = step["topology_epoch"]
         kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
@@ -133,14 +140,3 @@ def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:
                 "pending_revocation": task in member.pending_revocation,
                 "assignment_epoch": member.current.get(task, member.pending_revocation.get(task)),
             }
-
-
-def _add_task(group: Group, row: dict[str, Any]) -> None:
-    task: TaskId = (row["role"], row["subtopology_id"], row["partition"])
-    member = group.members.get(row["member_id"])  # None for a target that was read before its member
-    if member and row["current"]:
-        member.current[task] = row["assignment_epoch"]
-    if member and row["pending_revocation"]:
-        member.pending_revocation[task] = row["assignment_epoch"]
-    if row["target"]:
-        group.targets.setdefault(row["member_id"], {})[task] = 0

@@ -15,7 +15,8 @@ offset beyond the LSO of the same pass, which proves that it reads uncommitted r
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
 from streaming_app.lag.model import Commit, GroupPass, GroupTasks, LagRow
@@ -26,16 +27,25 @@ NO_AGE = Age(0.0, is_lower_bound=False)
 _BEGINS_SECONDS = 60.0
 
 
-class Before(Protocol):
-    """What is known of a group in a partition before a pass; `Standing` describes the fields."""
+@dataclass(slots=True)
+class Position:
+    """What is known of a group in a partition."""
 
     row: LagRow
-    waits_since: float | None
-    offset: int | None
-    baseline: int | None
-    begins_at_start: bool
-    had_record: bool
-    empty_to: int
+    waits: bool | None = False
+    """Whether records wait; None: not known at this pass."""
+    waits_since: float | None = None
+    """Since when records wait. Passes that do not know whether records wait leave it as it is."""
+    offset: int | None = None
+    """The last committed offset, even if the commit has expired."""
+    baseline: int | None = None
+    """For a partition without a commit: the end of the log when a member first had its task."""
+    begins_at_start: bool = False
+    """Whether the group reads the partition from its start, if it has committed nothing: a repartition topic."""
+    had_record: bool = False
+    """Whether a record was seen beyond the offset."""
+    empty_to: int = 0
+    """There is no record between the offset and this offset."""
 
 
 class Seen(NamedTuple):
@@ -68,7 +78,7 @@ class Measured(NamedTuple):
     """A read has found no record between the offset and this one."""
 
 
-def measure(at: Before, seen: Seen, one: GroupPass) -> Measured:
+def measure(at: Position, seen: Seen, one: GroupPass) -> Measured:
     """Return the lag at a pass."""
     (commit, ends, samples, _), committed = seen, seen.commit.offset
     end, start = ends.end, ends.start
@@ -98,7 +108,7 @@ def measure(at: Before, seen: Seen, one: GroupPass) -> Measured:
     return found._replace(age=age, waits=waits, status=None, unread=unread, is_held=is_empty and lag > unread)
 
 
-def _without_commit(at: Before, seen: Seen, one: GroupPass) -> Measured:
+def _without_commit(at: Position, seen: Seen, one: GroupPass) -> Measured:
     """Measure a partition whose commit has expired, or that never had one."""
     ends, samples, is_whole = seen.ends, seen.samples, at.begins_at_start
     begin = ends.start if is_whole else at.baseline
@@ -122,7 +132,7 @@ def _without_commit(at: Before, seen: Seen, one: GroupPass) -> Measured:
     return Measured(lag, None, None if lag is None else age, waits, unread=unread, is_held=is_held)
 
 
-def _unread(at: Before, offset: int, seen: Seen, one: GroupPass) -> tuple[int, bool | None, bool | None]:
+def _unread(at: Position, offset: int, seen: Seen, one: GroupPass) -> tuple[int, bool | None, bool | None]:
     """Return how many offsets from this one on the group may read now.
 
     Also return whether there is a record among them, None if no read has shown that; and whether they are nothing to

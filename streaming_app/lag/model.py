@@ -200,18 +200,17 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     )
 
 
-def _subtopologies(subtopologies: Iterable[Row], match_topics: MatchTopics) -> dict[str, str] | None:
+def _subtopologies(subtopologies: Sequence[Row], match_topics: MatchTopics) -> dict[str, str] | None:
     """Return topic -> subtopology; None without a topology. A topic name wins over a pattern that matches the topic."""
-    known = list(subtopologies)
-    if not known:
+    if not subtopologies:
         return None
     by_topic = {
         topic: one["subtopology_id"]
-        for one in known
+        for one in subtopologies
         for pattern in one["source_topic_regex"]
         for topic in match_topics(pattern)
     }
-    for one in known:
+    for one in subtopologies:
         names = (*one["source_topics"], *_names(one["repartition_source_topics"]))
         by_topic.update(dict.fromkeys(names, one["subtopology_id"]))
     return by_topic

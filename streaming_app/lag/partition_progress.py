@@ -22,7 +22,7 @@ from math import inf
 from operator import attrgetter
 
 from streaming_app.lag.ends import Age, EndSamples, LogEnds
-from streaming_app.lag.measure import MARKER, Measured, Seen, measure, owned_from
+from streaming_app.lag.measure import MARKER, Measured, Position, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.statuses import HELD, LEFT_OVER, LOST, OK, REWOUND, UNKNOWN, UNOWNED, WAITS
 from streaming_app.lag.trend import Trend
@@ -39,26 +39,17 @@ _NOTHING_SAID = Age(0.0, is_lower_bound=True)  # "at least 0 s"
 
 
 @dataclass(slots=True)
-class Standing:
+class Standing(Position):
     """The position of a group in a partition after a pass. It never changes afterwards: each pass changes a copy."""
 
-    row: LagRow
-    waits: bool | None = False
-    """Whether records wait; None: not known at this pass."""
-    waits_since: float | None = None
-    """Since when records wait. Passes that do not know whether records wait leave it as it is."""
     known_at: float | None = None
     """The newest pass of this run that knew whether records wait."""
     known_from: float | None = None
     """The first pass of this run that knew it."""
-    offset: int | None = None
-    """The last committed offset, even if the commit has expired."""
     committed_at: float | None = None
-    """The time of this commit; None if it is not known."""
+    """The time of the last commit; None if it is not known."""
     first: int | None = None
     """The first known committed offset: the group began at or before it."""
-    baseline: int | None = None
-    """For a partition without a commit: the end of the log when a member first had its task."""
     held_since: float | None = None
     """Since when the group is held at the last stable offset: when the record there was written. None: it is not."""
     unread: int = 0
@@ -84,8 +75,6 @@ class Standing:
     rewound_from: int | None = None
     """The offset before a commit of a lower one, until the group reaches it again."""
     rewound_at: float = 0.0
-    begins_at_start: bool = False
-    """Whether the group reads the partition from its start, if it has committed nothing: a repartition topic."""
     owner: str | None = ""
     """The newest member that had the task; empty if none had it, None if an earlier run did not know it."""
     owner_since: float | None = None
@@ -93,10 +82,6 @@ class Standing:
     it. None before the first pass."""
     is_new: bool = True
     """Whether this run has not seen the partition yet."""
-    had_record: bool = False
-    """Whether a record was seen beyond the offset."""
-    empty_to: int = 0
-    """There is no record between the offset and this offset."""
     late_since: float | None = None
     """Since when the oldest waiting record is ten minutes old. Passes that do not know its age leave it as it is."""
     slow_since: float | None = None

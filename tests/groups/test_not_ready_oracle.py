@@ -11,7 +11,7 @@ import pytest
 
 from streaming_app.groups.group import Group
 from streaming_app.groups.not_ready import INVALID_TOPOLOGY, reason_from_topics
-from streaming_app.groups.replay import apply
+from streaming_app.groups.replay import APPLY
 from streaming_app.sandbox.member import internal_topic, subtopology
 from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
@@ -97,7 +97,7 @@ def test_random_topologies_have_the_same_reason_as_in_kafka(kafka_reason: KafkaR
     for _ in range(TOPOLOGIES):
         fields = random_topology(random)
         group = Group("g")
-        apply(group, 23, {"group_id": "g"}, fields, None)
+        APPLY[23](group, {"group_id": "g"}, fields, None)
         expected = kafka_reason(fields)
         status = expected and expected[0]
         reason = reason_from_topics(group.subtopologies, COUNTS)

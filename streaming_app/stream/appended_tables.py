@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_app.stream.batch_rows import BatchRows, schema_of
+from streaming_app.stream.batch_rows import BatchRows
+from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.definitions import table
 
 EVENTS, TOPOLOGIES, QUARANTINE = "group_events", "topologies", "quarantine"

@@ -190,7 +190,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
 
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
-    yield from (result.failed("configuration", str(one)) for one in without_effect(settings))
+    yield from (result.failed("configuration", one) for one in without_effect(settings))
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     of_brokers = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
@@ -34,23 +34,13 @@ _LONGEST_FOR = {
 _OF_LAG = frozenset({"StreamsGroupBehind", "StreamsGroupLosing", "StreamsGroupOffsetsRewound"})
 
 
-class WithoutEffect(NamedTuple):
-    """A setting without effect."""
-
-    key: str
-    why: str
-
-    def __str__(self) -> str:
-        """Return a line for users."""
-        return f"{self.key} has no effect: {self.why}"
-
-
-def without_effect(settings: Settings) -> list[WithoutEffect]:
-    """Return the settings without effect, as far as the configuration alone shows it."""
-    return [WithoutEffect(*one) for check in _CHECKS for one in check(settings)]
+def without_effect(settings: Settings) -> list[str]:
+    """Return a line for each setting without effect, as far as the configuration alone shows it."""
+    return [f"{key} has no effect: {why}" for check in _CHECKS for key, why in check(settings)]
 
 
 _Found = Iterator[tuple[str, str]]
+"""Keys, and why they have no effect."""
 
 
 def _of_rules(settings: Settings) -> _Found:

@@ -24,7 +24,6 @@ class CheckpointOffsets(NamedTuple):
     """The offsets in the tables: for each partition of `topic`, the first offset that is not processed yet."""
 
     topic: str
-    batch_id: int
     offsets: Mapping[int, int]
 
     def offsets_behind(self, ends: Mapping[int, int]) -> dict[int, int]:
@@ -83,7 +82,7 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
             return None
         file = checkpoint / "offsets" / str(batch_id)
         try:
-            return _parse(file.read_text(), batch_id)
+            return _parse(file.read_text())
         except FileNotFoundError:
             if attempt == _ATTEMPTS - 1:
                 raise WarehouseError(f"{file} is missing: the checkpoint was modified by another program") from None
@@ -100,7 +99,7 @@ def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | 
     Raises OSError if it cannot be read now: what is not known yet must not be taken for nothing.
     """
     try:
-        begun = _parse((checkpoint / "offsets" / str(batch_id)).read_text(), batch_id)
+        begun = _parse((checkpoint / "offsets" / str(batch_id)).read_text())
     except (FileNotFoundError, ValueError, AttributeError):
         return None
     return begun and begun.offsets
@@ -115,23 +114,16 @@ def find_damage(checkpoint: Location) -> str | None:
         if newest < 0:
             continue
         try:
-            text = (checkpoint / kind / str(newest)).read_text()
-            version, *rest = text.splitlines()
-            if version != _VERSION or not rest or any(line != _NO_OFFSETS and not _is_json(line) for line in rest):
-                raise ValueError  # noqa: TRY301 - handled like a file that cannot be decoded
+            version, *rest = (checkpoint / kind / str(newest)).read_text().splitlines()
+            if version != _VERSION or not rest:
+                raise ValueError  # noqa: TRY301 - handled like a line that is no JSON
+            for line in rest:
+                json.loads("0" if line == _NO_OFFSETS else line)
         except FileNotFoundError:  # Spark has just removed it
             continue
         except ValueError:
             return f"{kind}/{newest} cannot be read"
     return None
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
 
 
 class BatchEnds(NamedTuple):
@@ -152,7 +144,7 @@ def newest_batch(directory: Location) -> int:
     return max((int(name) for name in directory.names() if name.isdecimal()), default=-1)
 
 
-def _parse(text: str, batch_id: int) -> CheckpointOffsets | None:
+def _parse(text: str) -> CheckpointOffsets | None:
     """Parse an offset log. Lines: the version, the batch's settings, one per source (here: one source, one topic)."""
     version, _, source = text.splitlines()[:3]
     if version != _VERSION:
@@ -160,4 +152,4 @@ def _parse(text: str, batch_id: int) -> CheckpointOffsets | None:
     if source == _NO_OFFSETS:
         return None
     ((topic, offsets),) = json.loads(source).items()
-    return CheckpointOffsets(topic, batch_id, {int(partition): int(offset) for partition, offset in offsets.items()})
+    return CheckpointOffsets(topic, {int(partition): int(offset) for partition, offset in offsets.items()})

@@ -69,7 +69,7 @@ class VerifyHarness:
         return {**dict.fromkeys(range(PARTITIONS), 1000), HOME: self._next("ends")}
 
     def checkpoint_offsets(self) -> CheckpointOffsets:
-        return CheckpointOffsets(TOPIC, 0, {HOME: self._next("processed")})
+        return CheckpointOffsets(TOPIC, {HOME: self._next("processed")})
 
     def group_ids(self) -> list[str]:
         one = self._next("rows")

@@ -92,7 +92,7 @@ class SelfCheckHarness:
         return {0: 10}
 
     def checkpoint_offsets(self) -> CheckpointOffsets:
-        return CheckpointOffsets("topic", 0, {0: 10})
+        return CheckpointOffsets("topic", {0: 10})
 
     def group_ids(self) -> list[str]:
         return list(self.rows_by_id)
@@ -271,7 +271,7 @@ def test_a_comparison_during_which_the_stream_starts_again_counts_for_nothing(
 def test_a_check_ends_with_the_job_even_while_it_waits_and_reports_nothing(
     harness: SelfCheckHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", 0, {0: 4})
+    harness.checkpoint_offsets = lambda: CheckpointOffsets("topic", {0: 4})
     harness.health.nothing_new()
     monkeypatch.setattr(harness.check, "on_sleep", harness.check.stopping.set)
     harness.turn()

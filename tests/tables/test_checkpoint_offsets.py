@@ -26,7 +26,7 @@ def write_batch(warehouse: Path, number: int, offsets: dict[str, int] | None, *,
 def test_a_batch_that_is_planned_but_not_committed_is_not_processed(tmp_path: Path) -> None:
     write_batch(tmp_path, 9, {"0": 45, "1": 40})
     write_batch(tmp_path, 10, {"0": 46, "1": 47}, committed=False)
-    assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", 9, {0: 45, 1: 40})
+    assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", {0: 45, 1: 40})
 
 
 def test_batches_are_compared_as_numbers_and_other_files_are_ignored(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_batches_are_compared_as_numbers_and_other_files_are_ignored(tmp_path: P
     write_batch(tmp_path, 10, {"0": 2})
     (tmp_path / "_checkpoints" / "default" / "commits" / ".11.crc").touch()
     (tmp_path / "_checkpoints" / "default" / "commits" / "7.compact").touch()
-    assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", 10, {0: 2})
+    assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", {0: 2})
 
 
 def test_nothing_is_processed_before_the_first_batch_is_committed(tmp_path: Path) -> None:
@@ -59,6 +59,6 @@ def test_an_offset_log_that_is_missing_or_has_another_format_is_named_in_the_err
 
 
 def test_a_partition_that_was_never_read_is_behind_from_its_first_offset() -> None:
-    offsets = CheckpointOffsets("t", 0, {0: 5, 1: 7})
+    offsets = CheckpointOffsets("t", {0: 5, 1: 7})
     assert offsets.offsets_behind({0: 5, 1: 9, 2: 3}) == {1: 2, 2: 3}
     assert offsets.offsets_behind({0: 4}) == {}

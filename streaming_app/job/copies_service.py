@@ -123,7 +123,9 @@ class TaskCopies(Poller):
             self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
-        self._write()
+        if not self._is_stored and not self.stopping.is_set():
+            self._table.replace([copy for group in self._known.values() for copy in group.copies])
+            self._is_stored = True
 
     def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
         known = self._known.get(group_id)
@@ -191,11 +193,6 @@ class TaskCopies(Poller):
                 "group_id, assignment_configs, members, assignments, subtopologies",
                 of_groups(self._job.config.cluster, ids),
             )
-
-    def _write(self) -> None:
-        if not self._is_stored and not self.stopping.is_set():
-            self._table.replace([copy for group in self._known.values() for copy in group.copies])
-            self._is_stored = True
 
 
 def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[TaskCopy]:

@@ -169,8 +169,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
         for supervisor in supervisors:
             running.start(supervisor)
         for stream in streams:
-            for service in stream.services():
-                running.start(service)
+            running.start(stream.reporting())
         # The first batch of a start is not delayed; but a stream that fails for days must not prevent the maintenance.
         maintenance = maintenance_service(
             job, writer, lambda: any(stream.progress.has_ended_trigger for stream in streams), stop

@@ -191,9 +191,9 @@ class TopicStream(ABC):
         if not is_well and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
-    def services(self) -> list[Service]:
-        """Return the services of the stream: the one that reports its batches."""
-        return [Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._poll)]
+    def reporting(self) -> Service:
+        """Return the service that reports the batches of the stream."""
+        return Service(f"batches of {self.name or 'groups'}", self.report, interval=_LOOK_SECONDS, do=self._poll)
 
     def _poll(self) -> None:
         query = self.query.current

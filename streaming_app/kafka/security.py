@@ -197,7 +197,8 @@ def _create_token_provider(properties: Properties) -> TokenProvider:
     scheme = parts.scheme
     if scheme not in {"http", "https", "file"}:
         raise SecurityError(f"{_ENDPOINT} {url or 'is missing'}: must be an http, https or file URL")
-    extensions = _with_prefix(options, "extension_")
+    prefix = "extension_"
+    extensions = {name.removeprefix(prefix): one for name, one in options.items() if name.startswith(prefix)}
     if scheme == "file":
         return TokenProvider(lambda: _read_token(url), extensions)
     options = jaas_options(properties, _OAUTH_MODULE, "clientId", "clientSecret")
@@ -245,10 +246,6 @@ def _read_token(url: str) -> str:
         return path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
         raise SecurityError(f"{_ENDPOINT} {url}: {reason_of(error)}") from None
-
-
-def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
 
 
 def _remaining_lifetime(token: str) -> float:

@@ -12,7 +12,7 @@ there. For a classic group without members, the newest record with members is al
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import error as struct_error
 from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -276,14 +276,6 @@ def _assigned(data: bytes) -> list[Row]:
     return found
 
 
-def _epoch(value: Mapping[str, Any]) -> Row:
-    return {"epoch": value["epoch"]}
-
-
-def _assignment_epoch(value: Mapping[str, Any]) -> Row:
-    return {"epoch": value["assignment_epoch"]}
-
-
 def _member(value: Mapping[str, Any]) -> Row:
     return {
         "epoch": value["member_epoch"],
@@ -299,17 +291,13 @@ def _member(value: Mapping[str, Any]) -> Row:
     }
 
 
-def _consumer(value: Mapping[str, Any]) -> Row:
-    return {"group_members": [_place("", value["instance_id"], value)]}
-
-
-_VALUES = {
+_VALUES: Mapping[int, Callable[[Mapping[str, Any]], Row]] = {
     CLASSIC_METADATA: _classic,
-    CONSUMER_METADATA: _epoch,
-    CONSUMER_MEMBER: _consumer,
-    CONSUMER_ASSIGNMENT_EPOCH: _assignment_epoch,
+    CONSUMER_METADATA: lambda value: {"epoch": value["epoch"]},
+    CONSUMER_MEMBER: lambda value: {"group_members": [_place("", value["instance_id"], value)]},
+    CONSUMER_ASSIGNMENT_EPOCH: lambda value: {"epoch": value["assignment_epoch"]},
     CONSUMER_CURRENT_ASSIGNMENT: _member,
-    SHARE_METADATA: _epoch,
-    SHARE_ASSIGNMENT_EPOCH: _assignment_epoch,
+    SHARE_METADATA: lambda value: {"epoch": value["epoch"]},
+    SHARE_ASSIGNMENT_EPOCH: lambda value: {"epoch": value["assignment_epoch"]},
 }
 """By record type, the function that makes columns from its value."""

@@ -165,7 +165,7 @@ class Progress:
 
     def _note(self, trigger: _Trigger) -> None:
         """Note and report a trigger."""
-        began_at = _time(trigger["timestamp"])
+        began_at = datetime.fromisoformat(trigger["timestamp"].replace("Z", "+00:00"))  # then it asked for the end
         self.has_ended_trigger = True
         if "addBatch" not in trigger.get("durationMs", ()):  # it found nothing to read
             self._caught_up()
@@ -193,11 +193,6 @@ class Progress:
         if not self._has_caught_up:
             self._has_caught_up = True
             self._write("Caught up: waiting for new records.")
-
-
-def _time(text: str) -> datetime:
-    """Return the time at which a trigger began, before it asked for the end of the topic."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _behind(trigger: _Trigger) -> dict[int, int]:

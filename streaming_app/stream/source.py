@@ -25,34 +25,22 @@ if TYPE_CHECKING:
 _FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
-def type_filter(skipped: Iterable[int]) -> str:
-    """Return the SQL condition for every record except those of the types `skipped`.
-
-    Spark compares keys as unsigned bytes, and a key begins with its type as int16. So each range of types is one
-    comparison. Records without a key, with a key too short to hold a type, and of unknown types pass the filter: Python
-    puts them into quarantine.
-    """
-    ranges = _ranges(skipped)
-    outside = " AND ".join(f"(key < X'{first:04X}' OR key >= X'{last + 1:04X}')" for first, last in ranges)
-    return f"key IS NULL OR ({outside})" if ranges else "true"
-
-
 def type_condition(types: Iterable[int]) -> str:
-    """Return the SQL condition for the records of these types, with one comparison per range of types."""
-    return " OR ".join(f"(key >= X'{first:04X}' AND key < X'{last + 1:04X}')" for first, last in _ranges(types))
+    """Return the SQL condition for the records of these types, with one comparison per range of types.
 
-
-def _ranges(types: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of each run of successive numbers."""
+    Spark compares keys as unsigned bytes, and a key begins with its type as int16.
+    """
     runs = ([number for _, number in run] for _, run in groupby(enumerate(sorted(types)), lambda p: p[1] - p[0]))
-    return [(run[0], run[-1]) for run in runs]
+    return " OR ".join(f"(key >= X'{run[0]:04X}' AND key < X'{run[-1] + 1:04X}')" for run in runs)
 
 
 _FOLDED = RECORD_TYPES | {CLASSIC_GROUP}
-WANTED_RECORDS = type_filter(one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
+_SKIPPED = (one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
+WANTED_RECORDS = f"key IS NULL OR NOT ({type_condition(_SKIPPED)})"
 """SQL condition for the records that leave the JVM: the records that the fold reads, and all of unknown types.
 
-Offset commits and the records of other groups are most of the topic, and never reach Python.
+Offset commits and the records of other groups are most of the topic, and never reach Python. Records without a key, or
+with a key too short to hold a type, do: Python puts them into quarantine.
 """
 
 # The key of every group record begins with its type and the group id, whose length is an int16. The id stays bytes:
@@ -75,7 +63,7 @@ def read_stream(
     """
     options = source_options(properties, topic)
     if starting:
-        options["startingOffsets"] = _offsets_of(topic, starting)
+        options["startingOffsets"] = json.dumps({topic.name: {str(one): offset for one, offset in starting.items()}})
     return spark.readStream.format("kafka").options(**options, maxOffsetsPerTrigger=max_offsets).load()
 
 
@@ -117,10 +105,6 @@ def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic
 
 EARLIEST = -2
 """Spark's notation for the first offset of a partition."""
-
-
-def _offsets_of(topic: OffsetsTopic, offsets: Mapping[int, int]) -> str:
-    return json.dumps({topic.name: {str(partition): offset for partition, offset in offsets.items()}})
 
 
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"

@@ -117,7 +117,8 @@ def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) ->
         has_rows=lambda: not groups.is_empty(),
         delete=groups.delete,
         mark=partial(_mark, groups),
-        also_finish=partial(_forget_facts, groups),
+        # The facts kept of rows whose offset the log does not reach.
+        also_finish=partial(groups.update, {"known_before": "NULL"}, "known_before IS NOT NULL"),
         versions=TableVersions(writer, checkpoint, state),
         own_rows=_OWN_ROWS,
         state=("groups",),
@@ -227,11 +228,6 @@ def _mark(groups: RustTable, condition: str) -> None:
         limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
         groups.update(mark, " AND ".join([left, *limits]))
     groups.update(mark, left)  # the rows in files whose ranges are shortened in the log
-
-
-def _forget_facts(groups: RustTable) -> None:
-    """Delete the facts kept of rows whose offset the log does not reach."""
-    groups.update({"known_before": "NULL"}, "known_before IS NOT NULL")
 
 
 def _outdate(  # noqa: PLR0913 - each is one thing it needs

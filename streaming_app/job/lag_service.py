@@ -179,7 +179,7 @@ class LagService(Poller):
 
     def _save_samples(self, now: float) -> None:
         began = time.monotonic()
-        self._store.replace_samples(self._pass.tracker.samples())
+        self._store.replace_samples(self._pass.tracker.samples)
         self._saved_at, self._save_seconds = now, time.monotonic() - began
 
     def _report_gaps(self, result: PassResult) -> None:

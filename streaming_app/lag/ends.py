@@ -84,9 +84,6 @@ class EndSamples:
         for offset, time in samples:
             self.add(offset, time)
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
     def pairs(self) -> list[tuple[int, float]]:
         """Return the pairs of end offset and time."""
         return list(zip(self._offsets, self._times, strict=True))

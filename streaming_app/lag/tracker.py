@@ -27,7 +27,8 @@ class LagTracker:
     ) -> None:
         """Begin without knowledge. The functions return the value for a group id; `GroupPass` describes the values."""
         self._allowed_lag, self.late_seconds, self._patience = allowed_lag, late_seconds, patience
-        self._samples: dict[TopicPartition, EndSamples] = {}
+        self.samples: dict[TopicPartition, EndSamples] = {}
+        """The samples of each partition."""
         self._standings: dict[CommitKey, Standing] = {}
         self.work: Mapping[str, GroupWork] = {}
         """Group -> its work at the newest pass. Each pass makes a new mapping."""
@@ -66,7 +67,7 @@ class LagTracker:
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
             if at in recreated:
                 standing.forget_log()
-            standing.update(commit, ends.get(at, NO_ENDS), self._samples.get(at), one, rests=at not in moved)
+            standing.update(commit, ends.get(at, NO_ENDS), self.samples.get(at), one, rests=at not in moved)
             of_groups[group_id].append(standing)
         self._standings = standings
         self.work = {
@@ -92,7 +93,7 @@ class LagTracker:
             key, at = (topic, partition), commit.committed_at or 0.0
             if commit.offset is None:
                 at = owned_from(groups.get(group_id, NO_TASKS), now)
-            if key not in self._samples and (ends[key].end or 0) > (commit.offset or 0):
+            if key not in self.samples and (ends[key].end or 0) > (commit.offset or 0):
                 found[key] = min(now, max(found.get(key, 0.0), at))
         return found
 
@@ -122,15 +123,11 @@ class LagTracker:
                 (rests if commit.offset == one.offset else ends).append(key)
         return ends, rests
 
-    def samples(self) -> Mapping[TopicPartition, EndSamples]:
-        """Return the samples of each partition."""
-        return self._samples
-
     def restore_samples(
         self, topic: str, partition: int, topic_id: str | None, samples: Iterable[tuple[int, float]]
     ) -> None:
         """Begin with the samples that an earlier run stored."""
-        self._samples[topic, partition] = EndSamples(samples, topic_id)
+        self.samples[topic, partition] = EndSamples(samples, topic_id)
 
     def restore_row(self, row: LagRow) -> None:
         """Begin with a row that an earlier run stored."""
@@ -165,17 +162,17 @@ class LagTracker:
         self, ends: Mapping[TopicPartition, LogEnds], now: float
     ) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Add samples. Return the partitions of topics that were created again, and the partitions whose end moved."""
-        self._samples = {key: samples for key, samples in self._samples.items() if key in ends}
+        self.samples = {key: samples for key, samples in self.samples.items() if key in ends}
         recreated, moved = set(), set()
         for key, one in ends.items():
-            samples = self._samples.get(key)
+            samples = self.samples.get(key)
             if samples is not None and one.topic_id is not None and samples.topic_id not in {None, one.topic_id}:
                 recreated.add(key)
-                samples = self._samples[key] = EndSamples(topic_id=one.topic_id)
+                samples = self.samples[key] = EndSamples(topic_id=one.topic_id)
             if one.end is None:
                 continue
             if samples is None:
-                samples = self._samples[key] = EndSamples()
+                samples = self.samples[key] = EndSamples()
             samples.topic_id = one.topic_id or samples.topic_id
             if samples.add(one.end, now if one.at is None else one.at):
                 moved.add(key)

@@ -53,7 +53,7 @@ class LagPasses:
 
     def stored(self) -> StoredLag:
         """Return what the tables have after the newest pass."""
-        samples = {key: (one.topic_id, one.pairs()) for key, one in self._tracker.samples().items()}
+        samples = {key: (one.topic_id, one.pairs()) for key, one in self._tracker.samples.items()}
         return StoredLag(samples, self._rows)
 
     def read(self, after: float, at: float) -> None:

@@ -173,7 +173,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 ) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(1, 1.0), (2, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples())
+    LagTables(passes.path, "default").replace_samples(samples.samples)
 
     monkeypatch.setattr(connection.Admin, "of", Mock(side_effect=KafkaConnectionError("away")))
     service = passes.start(interval=0.01)
@@ -190,7 +190,7 @@ def test_a_service_that_never_reached_a_broker_ends_at_once_and_keeps_what_was_k
 def test_a_restart_restores_the_rows_and_the_samples(passes: Passes) -> None:
     samples = LagTracker()
     samples.restore_samples("orders", 0, "id", [(90, 1.0), (100, 2.0)])
-    LagTables(passes.path, "default").replace_samples(samples.samples())
+    LagTables(passes.path, "default").replace_samples(samples.samples)
     passes.run([row(lag=10, unmoved_since=5.0, waits_since=4.0)])
     passes.start()
     commits = {("payments", "orders", 0): Commit(90, "id", 0, 1.0)}

@@ -11,7 +11,7 @@ from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster
 
 
 def restart(cluster: MiniCluster, stored: LagRow, topic_id: str | None = TOPIC_ID) -> None:
-    samples = cluster.tracker.samples()[TOPIC, 0].pairs()
+    samples = cluster.tracker.samples[TOPIC, 0].pairs()
     cluster.tracker = LagTracker()
     cluster.tracker.restore_row(stored)
     cluster.tracker.restore_samples(TOPIC, 0, topic_id, samples)
@@ -46,7 +46,7 @@ def test_what_was_stored_of_a_topic_that_was_created_again_is_not_of_the_new_one
     found = cluster.step()
 
     assert (found.waits_since == stored.waits_since) is kept
-    assert (len(cluster.tracker.samples()[TOPIC, 0]) > 1) is kept
+    assert (len(cluster.tracker.samples[TOPIC, 0].pairs()) > 1) is kept
 
 
 @pytest.mark.parametrize(("is_first", "is_timed"), [(True, True), (False, True), (True, False), (False, False)])

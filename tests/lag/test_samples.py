@@ -13,7 +13,7 @@ from streaming_app.lag.ends import Age, EndSamples
 def test_what_follows_a_pause_was_written_after_the_pause() -> None:
     samples = EndSamples([(100, 0.0), (100, 30.0), (100, 3600.0), (160, 3660.0)])
 
-    assert len(samples) == 3  # the end of the pause replaces the sample within it
+    assert len(samples.pairs()) == 3  # the end of the pause replaces the sample within it
     assert samples.age(100, 3660.0) == Age(60.0, is_lower_bound=False)
 
 

@@ -39,7 +39,7 @@ class Log:
     def restarted(self) -> Log:
         """Return the same log for a job that begins with what is stored."""
         tracker = LagTracker()
-        for (topic, partition), samples in self.tracker.samples().items():
+        for (topic, partition), samples in self.tracker.samples.items():
             tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
         for row in self.rows:
             tracker.restore_row(row)

@@ -93,7 +93,7 @@ def test_slow_counts_from_when_offsets_move_again_and_goes_on_over_a_restart() -
     assert cluster.tracker.work[GROUP].progress[TOPIC, 0].is_late
     tracker = LagTracker()
     tracker.restore_row(found[-1])
-    tracker.restore_samples(TOPIC, 0, TOPIC_ID, cluster.tracker.samples()[TOPIC, 0].pairs())
+    tracker.restore_samples(TOPIC, 0, TOPIC_ID, cluster.tracker.samples[TOPIC, 0].pairs())
     cluster.tracker = tracker
     _, after = lag_for(3, lambda _: 100, lambda _: 100, cluster)
     names = ("late_since", "slow_since")

@@ -121,7 +121,10 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     if show_config:
         from streaming_app.config import show  # noqa: PLC0415 - not loaded by --help
 
-        click.echo(show.as_json(loaded) if as_json else show.as_yaml(loaded), nl=False)
+        if as_json:
+            echo_json(show.effective_values(loaded))
+        else:
+            click.echo(show.as_yaml(loaded), nl=False)
     elif fetch_jars is not None:
         _fetch_jars(fetch_jars, demo=demo, class_archive=class_archive)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pydantic import SecretStr
 
 from streaming_app.config.file import REDACTED, REFERENCE
 from streaming_app.config.load import KeyPath, LoadedConfig, format_path
-from streaming_app.text import escape, escape_json
+from streaming_app.text import escape
 
 # The same as Spark's spark.redaction.regex.
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
@@ -37,11 +36,6 @@ def as_yaml(loaded: LoadedConfig) -> str:
         known.update(new)
     text: str = yaml.safe_dump(effective_values(loaded), sort_keys=False, allow_unicode=True, width=math.inf)
     return "\n".join([*head, text])
-
-
-def as_json(loaded: LoadedConfig) -> str:
-    """Return the effective values as JSON."""
-    return escape_json(json.dumps(effective_values(loaded), ensure_ascii=False, indent=2)) + "\n"
 
 
 def _shown(value: Any, secrets: Mapping[str, str]) -> Any:  # noqa: ANN401 - any value of a key

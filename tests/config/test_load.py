@@ -16,6 +16,7 @@ from streaming_app.config import show
 from streaming_app.config.load import load
 from streaming_app.config.settings import Settings
 from streaming_app.errors import ConfigError
+from streaming_app.queries.output import as_json
 
 SECRET = "hunter2"  # noqa: S105 - not a real one
 
@@ -137,7 +138,7 @@ def test_secrets_are_redacted_and_references_are_printed_as_in_the_file(
     loaded = load(write(WITH_SECRETS.replace("SECRET_FILE", str(tmp_path / "secret"))))
 
     assert loaded.settings.topic == SECRET + "b"
-    for printed in (show.as_yaml(loaded), show.as_json(loaded)):
+    for printed in (show.as_yaml(loaded), as_json(show.effective_values(loaded))):
         assert SECRET not in printed
         assert printed.count("**********") == 5
         assert "${env:SECRET_TOPIC}" in printed
@@ -175,7 +176,7 @@ def test_the_printed_configuration_can_be_read_back(
     loaded = load(write(whole))
 
     from_yaml = load(write(show.as_yaml(loaded)))
-    from_json = load(write(show.as_json(loaded)))
+    from_json = load(write(as_json(show.effective_values(loaded))))
 
     assert from_yaml.settings == loaded.settings
     assert from_json.settings == loaded.settings

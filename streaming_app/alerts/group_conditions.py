@@ -26,7 +26,7 @@ from typing import NamedTuple
 from streaming_app.alerts.alert import INFO, OVER, AlertKey, Holds, Truth
 from streaming_app.alerts.engine_facts import EngineFacts, Observed, latest
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.groups.state_rules import DEAD, EMPTY, NONE, SOLICITABLE_STATUSES
+from streaming_app.groups.state_rules import DEAD, EMPTY, NONE
 from streaming_app.groups.task_copies import GroupCopies, TaskCopy, format_task
 from streaming_app.health.facts import to_time
 from streaming_app.health.group_history import NO_HISTORY, GroupHistory
@@ -264,13 +264,16 @@ class Condition(NamedTuple):
     by_records: Callable[[GroupSnapshot, EngineFacts], Holds | None] = lambda _group, _facts: None
     about: Callable[[GroupSnapshot], object] = lambda _group: False
     """Whether the condition may hold by these records of a group, now or later."""
+    statuses: frozenset[str] | None = None
+    """The statuses of descriptions for which it may hold by records; None: any."""
     by_others: Callable[[str, EngineFacts], Truth] = lambda _group_id, _facts: OVER
     others: Callable[[Observed], Iterable[str] | None] = lambda _observed: ()
     """The groups for which it may hold by other facts; None: not known."""
 
     def is_about(self, group: GroupSnapshot) -> bool:
         """Return whether the condition may hold by the records of a group."""
-        return group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
+        is_status = self.statuses is None or group.description_status in self.statuses
+        return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: EngineFacts) -> Truth:
         """Return whether the condition holds for a group. `group` is None if the group is deleted."""
@@ -283,13 +286,15 @@ CONDITIONS: dict[str, Condition] = {
     "StreamsGroupUnsolicitedDescription": Condition(_unsolicited, attrgetter("last_unsolicited_push_at")),
     DESCRIPTION_FAILED: Condition(
         partial(_not_stored, DESCRIPTION_FAILED),
-        lambda group: group.description_status in _OF_PLUGIN,
+        attrgetter("description_status"),
+        _OF_PLUGIN,
         _lost,
         attrgetter("lost_descriptions"),
     ),
     DESCRIPTION_MISSING: Condition(
         partial(_not_stored, DESCRIPTION_MISSING),
-        lambda group: group.member_count and group.description_status in SOLICITABLE_STATUSES,
+        attrgetter("member_count"),
+        frozenset({"NEVER_STORED", "STALE", "UNCERTAIN"}),
     ),
     "StreamsGroupMembersStale": Condition(_stale_members, attrgetter("stale_member_count")),
     "StreamsGroupInternalTopicMisconfigured": Condition(

@@ -206,8 +206,13 @@ class Fold:
         was_stored_once = group.was_description_stored(group.topology_epoch)
         APPLY[GROUP_METADATA](group, record.key, value, None if is_first_known else at)
         group.metadata_at = at
-        is_same = record_before == _METADATA(group)
-        if is_unsolicited(group, before, was_stored_once=was_stored_once, is_same=is_same):
+        if group.members and is_unsolicited(
+            group.topology_epoch,
+            before,
+            group.stored_description_epoch,
+            was_stored_once=was_stored_once,
+            is_same=record_before == _METADATA(group),
+        ):
             group.unsolicited_pushes += 1
             group.last_unsolicited_push_at = at
             self.add_events([GroupEvent(at, "unsolicited_push", None, None, str(group.topology_epoch), record.offset)])

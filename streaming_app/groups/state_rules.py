@@ -52,13 +52,20 @@ DESCRIPTION_STATUS_RULES: Rules = (
 SOLICITABLE_STATUSES = frozenset({"UNCERTAIN", "NEVER_STORED", "STALE"})
 
 
-def is_unsolicited(group: Any, before: tuple[int, int], *, was_stored_once: bool, is_same: bool) -> bool:  # noqa: ANN401 - a `group.Group`
-    """Return whether the newest record 17 of a group shows a push that the broker had no reason to solicit.
+def is_unsolicited(
+    topology_epoch: int | None,
+    before: tuple[int, int],
+    stored: int,
+    *,
+    was_stored_once: bool = False,
+    is_same: bool = False,
+) -> bool:
+    """Return whether a new record 17 of a group with members shows a push that the broker had no reason to solicit.
 
-    `before` is the pair of stored and failed epoch in the record that it replaced. The broker solicits a push only
-    while both the stored and the failed epoch differ from the topology's. It also accepts other pushes, and writes
-    stored = -2 before it calls the plugin. In a group without members, the same change of the record means that the
-    group or its description is deleted.
+    `before` is the pair of stored and failed epoch in the record that it replaces; `stored` is the new stored epoch.
+    The broker solicits a push only while both the stored and the failed epoch differ from the topology's. It also
+    accepts other pushes, and writes stored = -2 before it calls the plugin. In a group without members, the same
+    change of the record means that the group or its description is deleted.
 
     If the plugin rejects a second push, the record is written a second time without a change (`is_same`). Every other
     operation that writes it changes the group epoch.
@@ -66,8 +73,7 @@ def is_unsolicited(group: Any, before: tuple[int, int], *, was_stored_once: bool
     The failed epoch stays in the record when a later push succeeds. So if the description was stored before
     (`was_stored_once`), the record after stored = -2 ends a push that was already counted.
     """
-    topology_epoch, stored = group.topology_epoch, group.stored_description_epoch
-    if topology_epoch is None or not group.members:
+    if topology_epoch is None:
         return False
     was_stored, had_failed = before
     pushed_again = was_stored == topology_epoch and stored == UNCERTAIN
@@ -77,4 +83,4 @@ def is_unsolicited(group: Any, before: tuple[int, int], *, was_stored_once: bool
         and (stored == topology_epoch or is_same)
         and not was_stored_once
     )
-    return bool(pushed_again or pushed_after_failure)
+    return pushed_again or pushed_after_failure

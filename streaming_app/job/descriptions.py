@@ -70,7 +70,9 @@ class DescriptionsService(Poller):
     def tick(self) -> None:
         """Make one pass. Raises the errors of tables, and errors of brokers that do not answer."""
         if self._asked is None:
-            self._asked = self._read_asked()
+            columns = "topology_epoch, stored_at, asked_at, status, coalesce(status_since, asked_at) AS status_since"
+            rows = self._job.rows(NAME, f"group_id, {columns}", "is_newest")
+            self._asked = {row.pop("group_id"): row for row in rows}
         asked, now = self._asked, self._now()
         groups = {
             group.group_id: group
@@ -147,10 +149,6 @@ class DescriptionsService(Poller):
             stored[row["group_id"]].append(row)
         rows = ({**row, "group_id": one} for one, new in found.items() for row in _merged(stored[one], new))
         self._table.replace(self._table.to_table(rows), condition)
-
-    def _read_asked(self) -> dict[str, _Asked]:
-        columns = "topology_epoch, stored_at, asked_at, status, coalesce(status_since, asked_at) AS status_since"
-        return {row.pop("group_id"): row for row in self._job.rows(NAME, f"group_id, {columns}", "is_newest")}
 
 
 def _stored_at(group: GroupSnapshot) -> datetime | None:

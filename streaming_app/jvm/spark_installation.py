@@ -60,7 +60,8 @@ def version_warning(spark: str | None = None) -> str | None:
 def spark_home() -> Path:
     """Return the directory of Spark."""
     named = os.environ.get(_HOME_VARIABLE)
-    return Path(named) if named and _fits(Path(named)) else _of_pyspark()
+    fits = named and any(Path(named, "jars").glob(f"spark-core_*-{installed_spark()}.jar"))
+    return Path(named) if named and fits else _of_pyspark()
 
 
 def use_spark_home() -> str | None:
@@ -72,10 +73,6 @@ def use_spark_home() -> str | None:
     if named and Path(named) != home:
         return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses the one of the installed PySpark"
     return None
-
-
-def _fits(home: Path) -> bool:
-    return any((home / "jars").glob(f"spark-core_*-{installed_spark()}.jar"))
 
 
 def _of_pyspark() -> Path:

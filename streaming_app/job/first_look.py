@@ -47,7 +47,6 @@ from streaming_app.stream.batch_rows import EVENTS
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
-from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import count, first_of
 
 CHECK = "groups now"
@@ -59,19 +58,19 @@ _MANY = 500  # groups: to ask about them may take longer than a moment
 _NONE = "the log has no streams group yet"
 
 
-class LogTables(LagTables):
-    """The tables of the log, in memory: what a lag pass reads without the tables of an earlier run, of streams groups.
+class LogTables:
+    """The tables of the log, in memory: as much of `LagTables` as a lag pass reads, of the streams groups that exist.
 
     All records of a group are in one partition, so what is of no use goes with each partition.
     """
 
-    def __init__(self, options: FoldOptions, now: datetime) -> None:  # those of the parent class are not opened
+    def __init__(self, options: FoldOptions, now: datetime) -> None:
         self._options, self._now = options, now
         self._records: defaultdict[bytes, list[LogRow]] = defaultdict(list)  # of the partition that is being read
         self._newest: dict[bytes, LogRow] = {}  # commits of it
         self._commits: dict[CommitKey, Commit] = {}
         self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
-        self.group_rows: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, dict[str, Any]] = {}
         """The rows of the groups."""
         self.histories = GroupHistories()
 
@@ -93,11 +92,11 @@ class LogTables(LagTables):
             for folded in fold_group(iter(records), self._options, None):
                 for row in folded.rows.get("groups", ()):
                     if row["group_type"] == STREAMS and row["deleted_at"] is None:
-                        self.group_rows[row["group_id"]] = row
+                        self.rows[row["group_id"]] = row
                 for event in folded.rows.get(EVENTS, ()):
                     self.histories.add(event["group_id"], event, self._now)
         for key, (_, offset, partition, at, _, value, _) in self._newest.items():
-            if group_of_key(key) in self.group_rows:
+            if group_of_key(key) in self.rows:
                 microseconds = None if at is None else round(at.timestamp() * 1e6)
                 values = partition, offset, microseconds, key, value
                 for row in to_rows([dict(zip(COLUMNS, values, strict=True))], self._options).offset_commits:
@@ -113,7 +112,7 @@ class LogTables(LagTables):
             self._commits[key] = Commit(*values, committed_at, time)
             self._records_of_commits[key] = row["source_partition"], row["last_offset"]
 
-    def reader(self) -> Any:  # noqa: ANN401 - the methods below do not use it
+    def reader(self) -> None:
         """Return nothing: there are no files."""
 
     def commits(self, _: object) -> dict[CommitKey, Commit]:
@@ -126,11 +125,11 @@ class LogTables(LagTables):
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
         """Yield the streams groups."""
-        return ((group_id, 0) for group_id in self.group_rows)
+        return ((group_id, 0) for group_id in self.rows)
 
     def groups(self, _: object, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of these groups."""
-        return (self.group_rows[group_id] for group_id in group_ids)
+        return (self.rows[group_id] for group_id in group_ids)
 
     def other_groups(self, _: object) -> tuple[dict[str, bool], Counter[str]]:
         """Return nothing: the verdicts are on streams groups."""
@@ -146,8 +145,8 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
             _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
             ranges = {one: (start, ends[one]) for one, start in starts.items()}
             unread = _read_log(properties, config.topic, ranges, tables, report, seconds)
-            if len(tables.group_rows) > _MANY:
-                report(f"asking the brokers for the offsets of {count(len(tables.group_rows), 'group')} ...")
+            if len(tables.rows) > _MANY:
+                report(f"asking the brokers for the offsets of {count(len(tables.rows), 'group')} ...")
             passes = LagPass(tables, lag_tracker(config))
             passes.run(client)
             lag = passes.run(client)  # confirms what the first pass takes from the past: see `Standing.is_stalled`
@@ -155,7 +154,7 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     except (UnsupportedCodecError, *REQUEST_ERRORS) as error:
         return skipped(CHECK, f"what the job would say is not known: {error_line(error)}")
     engine = AlertEngine(engine_settings(config), (), DescriptionSupport(config.alerts.descriptions))
-    groups = {group_id: group_snapshot(row) for group_id, row in tables.group_rows.items()}
+    groups = {group_id: group_snapshot(row) for group_id, row in tables.rows.items()}
     now = datetime.now(timezone.utc)
     engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away, transactions=transactions), now)
     return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends))

@@ -7,12 +7,12 @@ partitions that some group has committed, or that the topology of a streams grou
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,12 +38,34 @@ from streaming_app.lag.model import (
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
-from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import first_of
 
+Reader: TypeAlias = Any
 _EXAMPLES = 3
 _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
+
+
+class PassTables(Protocol):
+    """What a pass reads, through a reader of its own; `LagTables` says more."""
+
+    def reader(self) -> Reader:
+        """Return what the other methods are called with."""
+
+    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]:
+        """Return the newest commits."""
+
+    def records_of_commits(self, reader: Reader, keys: Collection[CommitKey], /) -> dict[CommitKey, tuple[int, int]]:
+        """Return the partition and offset in the log of these commits."""
+
+    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]:
+        """Return the streams groups, each with a number that changes with its row."""
+
+    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]:
+        """Return the rows of these groups."""
+
+    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]:
+        """Return which groups of other types have members, and the number of groups by type."""
 
 
 class PassResult(NamedTuple):
@@ -81,7 +103,7 @@ class LagPass:
 
     def __init__(
         self,
-        store: LagTables,
+        store: PassTables,
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
@@ -97,9 +119,9 @@ class LagPass:
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
 
-    def restore(self) -> None:
+    def restore(self, store: LagTables) -> None:
         """Start with the tables of an earlier run. Raises WarehouseError."""
-        store, reader = self._store, self._store.reader()
+        reader = store.reader()
         for sample in store.samples(reader):
             self.tracker.restore_samples(*sample)
         for row in store.rows(reader):
@@ -158,7 +180,7 @@ class LagPass:
     def _prove(
         self,
         admin: Admin,
-        reader: WarehouseReader,
+        reader: Reader,
         commits: dict[CommitKey, Commit],
         denied: Collection[str],
         now: float,
@@ -177,7 +199,7 @@ class LagPass:
         """Return whether a broker has come or gone since the newest pass. Raises KafkaError when no broker answers."""
         return admin.alive_brokers() != self._brokers
 
-    def _read_groups(self, reader: WarehouseReader) -> None:
+    def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the streams groups that have changed since the last pass."""
         gone, changed = set(self._known), dict[str, int]()
         for group_id, version in self._store.group_versions(reader):

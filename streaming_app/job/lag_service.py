@@ -137,7 +137,7 @@ class LagService(Poller):
     def tick(self) -> None:
         """Make one pass, and write its results. Raises the errors of kafka-python, of delta-rs and our own."""
         if not self._is_restored:
-            self._pass.restore()
+            self._pass.restore(self._store)
             self._is_restored = True
         with self._connection.use() as admin:
             result = self._pass.run(admin)

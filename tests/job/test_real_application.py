@@ -106,7 +106,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": tmp_path})
     tables = LagTables(tmp_path, "default")
     at_rest = LagPass(tables, LagTracker())
-    at_rest.restore()
+    at_rest.restore(tables)
     rows = at_rest.run(client).rows
     connection = SharedConnection({"bootstrap.servers": broker.bootstrap_server}, StreamsGroupClient)
     job = Job(config, connection, JobState(), pytest.fail)

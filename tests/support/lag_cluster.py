@@ -41,7 +41,7 @@ class LagCluster:
         self.passes = LagPass(
             self.store, LagTracker((settings or LagSettings()).allowed_for), lambda: self.now, self.read_until
         )
-        self.passes.restore()
+        self.passes.restore(self.store)
 
     def time(self) -> datetime:
         """Return `now` as a datetime."""

@@ -15,13 +15,12 @@ from deltalake.exceptions import DeltaError
 
 from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import StorageError, WarehouseError, reason_of
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.commit_check import ADVICE, why_unsafe
-from streaming_app.tables.definitions import tables
+from streaming_app.tables.definitions import table, tables
 from streaming_app.tables.formats import BEFORE, is_older
 from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
-from streaming_app.tables.table_creation import existing_tables
+from streaming_app.tables.table_creation import existing_tables, schema_of
 from streaming_app.tables.upgrade import seconds_of, work_of
 from streaming_app.tables.upgrade_steps import lacks_columns
 from streaming_app.text import duration, gibibytes
@@ -87,7 +86,7 @@ def check_format(location: Location) -> Result:
     try:
         existing = existing_tables(location)
         current = {name: one for name, one in existing.items() if not is_older(one)}
-        lacking = [name for name, one in current.items() if lacks_columns(location / name, one, schema_of(name))]
+        lacking = [name for name, one in current.items() if lacks_columns(location / name, one, schema_of(table(name)))]
         work = work_of(existing)
     except (StorageError, DeltaError, OSError) as error:
         return failed(check, " ".join(str(error).split()))

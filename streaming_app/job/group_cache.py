@@ -41,8 +41,8 @@ from streaming_app.groups.state_rules import DEAD
 from streaming_app.health import group_history
 from streaming_app.health.group_history import GroupHistories, GroupHistory
 from streaming_app.job.service import Job
-from streaming_app.stream.batch_rows import EVENTS, RETRACTED, BatchRows
-from streaming_app.tables.arrow import schema_of, to_values, with_plain_types
+from streaming_app.stream.batch_rows import EVENTS, RETRACTED, BatchRows, schema_of
+from streaming_app.tables.arrow import to_values, with_plain_types
 from streaming_app.tables.reader import WarehouseReader, quote
 
 _QUEUED_ROWS = 50_000  # for more, reading the table again is cheaper than keeping them

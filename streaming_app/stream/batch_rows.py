@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming_app.tables.arrow import schema_of
+from streaming_app.tables.arrow import arrow_schema
 from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
 from streaming_app.tables.definitions import table
 
@@ -67,6 +67,12 @@ def join(parts: Iterable[BatchRows]) -> BatchRows:
         for name, rows in part.tables.items():
             held[name].append(rows)
     return BatchRows({name: pa.concat_tables(rows) for name, rows in held.items()}, counts)
+
+
+@cache
+def schema_of(name: str) -> pa.Schema:
+    """Return the schema of a table."""
+    return arrow_schema(table(name).ddl)
 
 
 def to_tables(parts: Iterable[RowsByTable], reached: HistoryOffsets) -> BatchRows:

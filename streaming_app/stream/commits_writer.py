@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.stream.batch_records import is_whole, read_small
-from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers
+from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.log_positions import NoPositions, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
@@ -33,7 +33,7 @@ from streaming_app.stream.progress import BatchCounts
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
-from streaming_app.tables.arrow import microseconds, schema_of, to_table
+from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS

@@ -31,6 +31,7 @@ from streaming_app.stream.batch_rows import (
     BatchRows,
     join,
     make_in_workers,
+    schema_of,
 )
 from streaming_app.stream.failures import NOT_OF_RECORDS, FoldError, is_lost_jvm, may_fit_in_parts, one_line
 from streaming_app.stream.fold_stage import (
@@ -48,7 +49,6 @@ from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver

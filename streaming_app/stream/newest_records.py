@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from offsets_decoder import DecodeError, Record, decode
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
-from streaming_app.stream.batch_rows import BatchRows
+from streaming_app.stream.batch_rows import BatchRows, schema_of
 from streaming_app.stream.group_result import FoldOptions, quarantine_row
 from streaming_app.stream.source import SIZE, type_condition
-from streaming_app.tables.arrow import microseconds, schema_of, to_table
+from streaming_app.tables.arrow import microseconds, to_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_app.tables.definitions import table
 from streaming_app.text import EPOCH
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -31,11 +29,10 @@ _SCALARS = {
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # Python's range: the years 1 to 9999
 
 
-@cache
-def schema_of(name: str) -> pa.Schema:
-    """Return the schema of a table, as Spark itself converts it, with the comments; times are in UTC."""
-    columns = table(name).columns
-    return pa.schema([pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in columns])
+def arrow_schema(ddl: str) -> pa.Schema:
+    """Return the Arrow schema for Spark's DDL, `name type, ...`, as Spark itself converts it; times are in UTC."""
+    fields = (part.strip().partition(" ") for part in _split(ddl))
+    return pa.schema([(name, arrow_type(kind)) for name, _, kind in fields])
 
 
 def arrow_type(sql_type: str) -> pa.DataType:
@@ -169,12 +166,12 @@ def to_python(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any Arrow
     return value
 
 
-def with_plain_types(rows: pa.Table) -> pa.Table:
-    """Return the rows with strings and bytes in place of DataFusion's string views and binary views.
+def with_plain_types(table: pa.Table) -> pa.Table:
+    """Return the table with strings and bytes in place of DataFusion's string views and binary views.
 
     Arrow cannot compare or filter views, and pandas cannot read them within lists.
     """
-    return rows.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema]))
+    return table.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in table.schema]))
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streaming_app.errors import StorageError
-from streaming_app.tables.arrow import schema_of
+from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
 from streaming_app.tables.formats import ADVICE, unwritable_feature, why_refused
@@ -107,7 +107,7 @@ def _remove_remains(location: Location) -> None:
 
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
     """Create a table of the warehouse if it does not exist. Raises as `create_table` does."""
-    schema = schema_of(definition.name)
+    schema = schema_of(definition)
     create_table(location, schema, configuration, partition_by=["cluster"], description=definition.about)
 
 
@@ -146,3 +146,10 @@ def job_properties(definition: Table) -> dict[str, str]:
     # queries filter by it; statistics of other columns would only cost time
     statistics = BOUNDED if BOUNDED in definition.names else ""
     return {**_PROPERTIES, **_TABLE_PROPERTIES.get(definition.name, {}), "delta.dataSkippingStatsColumns": statistics}
+
+
+def schema_of(definition: Table) -> pa.Schema:
+    """Return the schema of a table, with its comments."""
+    return pa.schema(
+        [pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in definition.columns]
+    )

@@ -19,9 +19,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from streaming_app.tables.arrow import schema_of
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table
 from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.tables.table_creation import schema_of
 from streaming_app.tables.upgrade_steps import STEPS, STEPS_TO, UpgradeStep, Work, add_columns, lacks_columns
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def upgrade(
             if step.find(opened).tables:
                 step.do(own, progress.add)
         newest = own.open() if progress.total.tables else opened
-        if lacks_columns(own.location, newest, schema_of(name)):
-            add_columns(own, schema_of(name))
+        if lacks_columns(own.location, newest, schema_of(table(name))):
+            add_columns(own, schema_of(table(name)))
         if is_older(newest):
             own.change(_set_format)
     progress.end()

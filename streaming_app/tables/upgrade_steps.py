@@ -18,12 +18,13 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from streaming_app.chunks import chunks
 from streaming_app.errors import StorageError
-from streaming_app.tables.arrow import schema_of, to_arrow, with_plain_types
+from streaming_app.tables.arrow import to_arrow, with_plain_types
 from streaming_app.tables.data_files import BOUNDED, CLUSTER
 from streaming_app.tables.definitions import table as definition
 from streaming_app.tables.formats import is_older
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, read_file
+from streaming_app.tables.table_creation import schema_of
 from streaming_app.text import count, megabytes
 from streaming_app.threads import in_parallel
 
@@ -215,7 +216,7 @@ def _rows_to_reshape(table: DeltaTable) -> Work:
 
 def _reshape(own: RustTable, _moved: Callable[[int, int], None]) -> None:
     """Write the rows of all clusters in the columns of this release. Raises as `RustTable.change`."""
-    schema = schema_of(RESHAPED)
+    schema = schema_of(definition(RESHAPED))
 
     def write(table: DeltaTable, commit: CommitOptions) -> None:
         if _rows_to_reshape(table).tables:  # another job may have done it
@@ -286,7 +287,7 @@ def _move_verdicts(own: RustTable, _moved: Callable[[int, int], None]) -> None:
         if found.num_rows:
             write_deltalake(history, found.select(own.schema().names).cast(own.schema()), mode="append", **commit)
 
-    add_columns(own, schema_of(_HISTORY))
+    add_columns(own, schema_of(definition(_HISTORY)))
     try:
         own.change(write)
     except OSError:

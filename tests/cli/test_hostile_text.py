@@ -17,14 +17,13 @@ from streaming_app.alerts.alert import FIRING, Delivery
 from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
 from tests.alerts.examples import make_alert
 from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.lag_harness import row as lag_row
-from tests.support.warehouses import append, make_warehouse
+from tests.support.warehouses import append, arrow_schema, make_warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +47,7 @@ def hostile_value(kind: pa.DataType, name: str = "") -> Any:
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = make_warehouse(tmp_path_factory.mktemp("warehouse"))
-    append(path, "groups", {field.name: hostile_value(field.type, field.name) for field in schema_of("groups")})
+    append(path, "groups", {field.name: hostile_value(field.type, field.name) for field in arrow_schema("groups")})
     texts = dict.fromkeys(("group_id", "summary", "cause"), STORED)
     told = {"deliveries": (Delivery("log", FIRING, None, 3, STORED),), "evidence": {STORED: [STORED]}}
     AlertsTable(Location(str(path)), "default").save([make_alert(cluster="default", **texts, **told)])

@@ -18,7 +18,6 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from streaming_app.errors import OtherOwnerError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.child_process import reserve_port
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
@@ -29,6 +28,7 @@ from tests.support.fencing import race
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool
+from tests.support.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
 
@@ -130,7 +130,7 @@ def test_what_an_overtaken_job_writes_is_refused_wherever_it_was_paused(
     place: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     definition = "group_events"
-    rows = pa.Table.from_pylist([{"cluster": "default", "group_id": "g"}], schema_of(definition))
+    rows = pa.Table.from_pylist([{"cluster": "default", "group_id": "g"}], arrow_schema(definition))
     others = rows.set_column(rows.schema.get_field_index("group_id"), "group_id", [["new"]])
     open_table = Location.delta_table
 

@@ -19,11 +19,11 @@ from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, RETRACTED, join
 from streaming_app.stream.fold_stage import fold_in_worker, fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.tables.arrow import schema_of
 from tests.histories.history import History
 from tests.histories.world import World
 from tests.stream.test_fold_stage import RAW
 from tests.support.offsets_log import RawRecord
+from tests.support.warehouses import arrow_schema
 
 _TARGET = 21
 _NO_GROUP = "a-group-that-nobody-has"
@@ -119,7 +119,7 @@ def fold(log: Sequence[RawRecord], random: Random | None = None, *, in_worker: b
         size, chunk = random.choice(((1, 1), (3, 2), (40, 7), (900, 100))) if random else (len(left), None)
         batch, left = left[:size], left[size:]
         stored = [rows[one] for one in dict.fromkeys(one.group_id for one in batch) if one in rows]
-        kept = stored_as_records(pa.Table.from_pylist(stored, schema_of("groups"))) if stored else None
+        kept = stored_as_records(pa.Table.from_pylist(stored, arrow_schema("groups"))) if stored else None
         found = join(stage(sort_for_fold(_raw(batch), kept).to_batches(max_chunksize=chunk), options))
         new = {name: one.to_pylist() for name, one in found.tables.items()}
         rows |= {row["group_id"]: row for row in new.pop("groups", ())}

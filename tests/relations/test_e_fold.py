@@ -20,9 +20,9 @@ from streaming_app.stream import fold_stage, group_result
 from streaming_app.stream.batch_rows import APPENDED, QUARANTINE, RETRACTED, join
 from streaming_app.stream.failures import NOT_OF_RECORDS
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
-from streaming_app.tables.arrow import schema_of
 from tests.stream.test_fold_stage import OPTIONS, RAW, fold, group, records
 from tests.support.encoded import metadata_record
+from tests.support.warehouses import arrow_schema
 
 GROUPS = "abcdef"
 ERRORS = [OSError, pa.ArrowInvalid, MemoryError, pa.ArrowMemoryError, ValueError, RuntimeError]
@@ -58,7 +58,7 @@ class Once:
 @cache
 def stored() -> pa.Table:
     rows = fold(records([pair for name in GROUPS[::2] for pair in group(name)]))
-    return stored_as_records(pa.Table.from_pylist(rows, schema_of("groups")))
+    return stored_as_records(pa.Table.from_pylist(rows, arrow_schema("groups")))
 
 
 def folded(read: Reading = list, topics: TopicLookup | None = None) -> Tables:

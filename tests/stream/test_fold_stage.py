@@ -16,9 +16,9 @@ from streaming_app.groups.topology import topology_hash
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions, GroupResult
-from streaming_app.tables.arrow import schema_of
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
+from tests.support.warehouses import arrow_schema
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 RAW = pa.schema(
@@ -69,7 +69,7 @@ def fold_all(
 ) -> dict[str, Any]:
     """Return the rows by table, and the counts."""
     raw = pa.Table.from_pylist(rows, RAW)
-    kept = None if stored is None else stored_as_records(pa.Table.from_pylist(list(stored), schema_of("groups")))
+    kept = None if stored is None else stored_as_records(pa.Table.from_pylist(list(stored), arrow_schema("groups")))
     found = join(fold_stream(sort_for_fold(raw, kept).to_batches(), options))
     tables = {name: one.to_pylist() for name, one in found.tables.items()}
     return {**{name: [] for name in ("groups", RETRACTED, *APPENDED)}, **tables, "counts": found.counts}

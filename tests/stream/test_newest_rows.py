@@ -13,8 +13,9 @@ from streaming_app.stream.batch_rows import join
 from streaming_app.stream.epoch_chain import EpochStart
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import COLUMNS, Rows, make_rows, to_rows
-from streaming_app.tables.arrow import schema_of, to_table
+from streaming_app.tables.arrow import to_table
 from tests.support.odd_group_ids import ODD
+from tests.support.warehouses import arrow_schema
 
 OPTIONS = FoldOptions("c", "topic", chains={0: (EpochStart(4, 0), EpochStart(6, 9))})
 AT = 1_764_000_000_000_000
@@ -56,12 +57,12 @@ def test_a_commit_becomes_a_row_with_all_that_the_record_holds() -> None:
 def test_a_time_that_cannot_be_shown_is_null(time: int) -> None:
     rows = rows_of(encode(1, KEY, VALUE | {"commit_timestamp": time})).offset_commits
     assert rows[0]["committed_at"] is None
-    assert to_table(rows, schema_of("offset_commits")).num_rows == 1
+    assert to_table(rows, arrow_schema("offset_commits")).num_rows == 1
 
 
 def test_the_time_of_the_input_is_decoded_from_what_kafka_streams_commits() -> None:
     (row,) = rows_of(encode(1, KEY, VALUE | {"metadata": "AgAAAaIX6JFf"})).offset_commits
-    (stored,) = to_table([row], schema_of("offset_commits")).to_pylist()
+    (stored,) = to_table([row], arrow_schema("offset_commits")).to_pylist()
     assert row["partition_time"] == 0x01A217E8915F * 1_000
     assert stored["partition_time"].timestamp() == 0x01A217E8915F / 1_000
 
@@ -69,7 +70,7 @@ def test_the_time_of_the_input_is_decoded_from_what_kafka_streams_commits() -> N
 def test_names_and_metadata_that_others_chose_are_kept_as_they_are_and_a_tombstone_has_no_offset() -> None:
     pairs = [encode(1, KEY | {"group": text}, VALUE | {"metadata": text}) for text in ODD.values()]
     found = rows_of(*pairs, encode(1, KEY, None)).offset_commits
-    *stored, gone = to_table(found, schema_of("offset_commits")).to_pylist()
+    *stored, gone = to_table(found, arrow_schema("offset_commits")).to_pylist()
     assert [(row["group_id"], row["metadata"]) for row in stored] == [(text, text) for text in ODD.values()]
     assert (gone["topic"], gone["partition"], gone["committed_offset"], gone["last_offset"]) == (
         "in",

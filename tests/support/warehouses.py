@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_app.tables.arrow import schema_of
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
+from streaming_app.tables.arrow import arrow_schema as of_ddl
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import create, job_properties
 
@@ -62,4 +62,8 @@ def replace_rows(warehouse: Path, name: str, *rows: Mapping[str, Any], where: st
 
 
 def _arrow_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist([{"cluster": "default", **row} for row in rows], schema_of(name))
+    return pa.Table.from_pylist([{"cluster": "default", **row} for row in rows], arrow_schema(name))
+
+
+def arrow_schema(name: str) -> pa.Schema:
+    return of_ddl(table(name).ddl)

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import query_table, quote
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import is_name
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 CLUSTER = "default"
 IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -27,7 +26,7 @@ IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"),
 
 def rows(group_ids: list[str]) -> pa.Table:
     values = [{"cluster": CLUSTER, "group_id": one, "last_offset": place} for place, one in enumerate(group_ids)]
-    return pa.Table.from_pylist(values, schema_of("groups"))
+    return pa.Table.from_pylist(values, arrow_schema("groups"))
 
 
 @given(st.lists(IDS, min_size=1, max_size=30))

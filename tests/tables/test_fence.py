@@ -20,7 +20,6 @@ from streaming_app.lag.ends import EndSamples
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import add_truncation_events, delete_topologies, void_history
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.expiry import delete_expired
@@ -39,7 +38,7 @@ from tests.alerts.examples import make_alert
 from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.support.lag_harness import row
 from tests.support.rows import group_row
-from tests.support.warehouses import append, copy_warehouse, make_warehouse
+from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +53,7 @@ SparkWrite = Callable[[TableWriter], object]
 
 
 def events(*rows: Mapping[str, object]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows or [EVENT]), schema_of("group_events"))
+    return pa.Table.from_pylist(list(rows or [EVENT]), arrow_schema("group_events"))
 
 
 def groups(warehouse: Path, fence: Fence) -> GroupRows:
@@ -79,7 +78,7 @@ WRITES: Mapping[str, Write] = {
         events(), table("group_events").key
     ),
     "groups": lambda path, fence: groups(path, fence).replace(
-        pa.Table.from_pylist([group_row("g")], schema_of("groups")), ["g"]
+        pa.Table.from_pylist([group_row("g")], arrow_schema("groups")), ["g"]
     ),
     "alerts": lambda path, fence: AlertsTable(path, CLUSTER, fence).save([ALERT]),
     "lag": lambda path, fence: LagTables(path, CLUSTER, fence).replace_lag([row()]),

@@ -15,7 +15,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming_app.errors import OtherOwnerError
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import newest_table
@@ -24,7 +23,7 @@ from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
 from streaming_app.tables.table_creation import existing_tables
 from tests.support.s3_server import S3Server, s3_server
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
 pytestmark = pytest.mark.slow  # a store, and other processes that write
@@ -60,7 +59,7 @@ def create(table: Path, warehouse: Path) -> Path:
 
 def rows(*topics: str) -> pa.Table:
     values = [{"cluster": "default", "topic": topic, "partition": 0} for topic in topics]
-    return pa.Table.from_pylist(values, schema_of(NAME))
+    return pa.Table.from_pylist(values, arrow_schema(NAME))
 
 
 def topics(place: Location) -> list[str]:

@@ -13,10 +13,10 @@ from deltalake import write_deltalake
 from offsets_decoder import encode
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import to_rows
-from streaming_app.tables.arrow import schema_of, to_table
+from streaming_app.tables.arrow import to_table
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
-from tests.support.warehouses import append, make_warehouse
+from tests.support.warehouses import append, arrow_schema, make_warehouse
 
 ROOT = Path(__file__).parents[2]
 Pair = tuple[bytes, bytes | None]
@@ -36,7 +36,7 @@ def write(path: Path, pairs: Iterable[Pair], start: int = 0, cluster: str = "c")
     rows = to_rows(raws, FoldOptions(cluster, "topic"))
     assert not rows.quarantine
     for name in ("offset_commits", "group_records"):
-        write_deltalake(path / name, to_table(getattr(rows, name), schema_of(name)), mode="append")
+        write_deltalake(path / name, to_table(getattr(rows, name), arrow_schema(name)), mode="append")
 
 
 def commit(group: str, offset: int | None, partition: int = 0) -> Pair:

@@ -13,13 +13,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import EPOCH
 from tests.support.s3_server import S3Server, s3_server
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "lag"
 pytestmark = pytest.mark.slow  # hundreds of commits
@@ -57,7 +56,7 @@ def table(directory: Path, server: S3Server) -> RustTable:
 
 def rows(number: int) -> pa.Table:
     values = [{"cluster": "default", "group_id": "g", "topic": str(number), "partition": 0}]
-    return pa.Table.from_pylist(values, schema_of(NAME))
+    return pa.Table.from_pylist(values, arrow_schema(NAME))
 
 
 def data_files(directory: Path) -> set[str]:

@@ -17,14 +17,13 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 import streaming_app
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.data_files import EncodedFile, encode_file
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from tests.support.s3_server import s3_server
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +51,7 @@ def value(kind: pa.DataType, number: int) -> Any:
 
 def written_rows(name: str) -> pa.Table:
     """Return a row with a value in each column for each cluster, and one that is null but for the id and cluster."""
-    schema, rows = schema_of(name), list[dict[str, Any]]()
+    schema, rows = arrow_schema(name), list[dict[str, Any]]()
     for place, cluster in enumerate(CLUSTERS):
         rows += [
             {field.name: value(field.type, 20 * place + number) for number, field in enumerate(schema)}
@@ -118,7 +117,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_values(rows: pa.Table, name: str) -> list[dict[str, Any]]:
-    found = rows.select(schema_of(name).names).cast(schema_of(name)).to_pylist()
+    found = rows.select(arrow_schema(name).names).cast(arrow_schema(name)).to_pylist()
     return sorted(found, key=lambda row: (row["cluster"] or "", repr(row)))
 
 

@@ -13,20 +13,19 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.tables import rust_table
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
 from tests.support.locks import WatchedLock
-from tests.support.warehouses import make_warehouse
+from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
 
 
 def rows(*topics: str, cluster: str = "default") -> pa.Table:
     values = [{"cluster": cluster, "topic": topic, "partition": 0} for topic in topics]
-    return pa.Table.from_pylist(values, schema_of(NAME))
+    return pa.Table.from_pylist(values, arrow_schema(NAME))
 
 
 def topics(warehouse: Path) -> list[str]:

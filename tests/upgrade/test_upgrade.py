@@ -27,7 +27,6 @@ from streaming_app.errors import StorageError, WarehouseError
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables import upgrade, upgrade_steps
-from streaming_app.tables.arrow import schema_of
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
@@ -42,7 +41,7 @@ from streaming_app.tables.upgrade import work_of
 from streaming_app.tables.upgrade_steps import RESHAPED, STEPS_TO, Work
 from streaming_app.tables.writer import TableWriter
 from tests.support.s3_server import s3_server
-from tests.support.warehouses import append, copy_warehouse, make_warehouse
+from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
 from tests.tables.test_readers import READERS, write_as_0_3_0
 from tests.tables.test_streaming_readers import Seen, stream
 from tests.upgrade.record import extract
@@ -106,7 +105,7 @@ def rows(warehouse: Path) -> dict[str, Any]:
 
 
 def values(table: pa.Table, name: str) -> Any:
-    schema = schema_of(name)
+    schema = arrow_schema(name)
     kept = pa.schema([one for one in schema if one.name in table.column_names and one.name not in NEW.get(name, ())])
     found = table.select(kept.names).cast(kept).to_pylist()
     return sorted(found, key=lambda row: (row["cluster"] or "", repr(row)))
@@ -382,7 +381,7 @@ def test_files_that_a_job_of_the_release_before_writes_after_the_upgrade_move_at
     warehouse: Path,
 ) -> None:
     start(warehouse)
-    rows = pa.Table.from_pylist([{"cluster": "other", "group_id": "g"}], schema_of("group_events"))
+    rows = pa.Table.from_pylist([{"cluster": "other", "group_id": "g"}], arrow_schema("group_events"))
     write_as_0_3_0(Location.of(warehouse / "group_events"), encode_file(rows), "other")
     assert in_root(warehouse) == {"group_events": 1}
     first, *_ = start(warehouse, "other")

@@ -82,7 +82,7 @@ PROMISES = (
         "tests/stream/test_fold_stage.py::"
         "test_a_record_that_cannot_be_folded_goes_to_quarantine_and_the_other_records_count",
         "streaming_app/stream/fold_stage.py",
-        "            self._refuse(raw.row, error)\n            self._fold_again()\n            self._take",
+        "            self._refuse(row, error)\n            self._fold_again()\n            self._take",
         "            self._fold_again()\n            self._take",
     ),
     Promise(

@@ -221,6 +221,7 @@ class OpenAlerts:
         if one.ended_at is not None:
             return replace(one, deliveries=due)
         settings = self._settings.rule_settings_of(one.group_id).get(one.rule)
+        # at most that of the settings: the most severe has the lowest rank
         severity = max(settings.severity, one.severity, key=severity_rank) if settings else one.severity
         due = self._due(due) if one.state == FIRING else due
         return replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=due)

@@ -115,7 +115,7 @@ def _in_log(seen: Seen) -> dict[TopicPartition, Commit]:
 
 
 def _read(seen: Seen) -> set[TopicPartition]:
-    """Return what the group reads: of what is left over nobody needs to know anything."""
+    """Return the partitions that the group reads. Left-over ones may be hidden: no verdict depends on them."""
     return seen.commits.keys() - seen.left_over
 
 
@@ -140,8 +140,9 @@ def _sometimes(_seen: Seen, _key: TopicPartition, random: Random) -> LogEnds | N
     return _NO_ANSWER if random.random() < 0.3 else None
 
 
-OUTSIDE_ITS_HOURS = ("The retention of a topic is set to six hours, and the job that processes it runs once a day",)
-"""Begins of names of histories: outside its `running_hours` a group without members is Off, whatever is hidden."""
+MAY_BE_OFF: Mapping[str, str] = {
+    "the job that processes it runs once a day": "outside its `running_hours` a group is Off, whatever is hidden",
+}
 
 
 KINDS: Sequence[Kind] = (

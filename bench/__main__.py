@@ -1,7 +1,5 @@
 """`make bench` runs all benchmarks one after another; `BENCH_ARGS="kminion --commits 20000000"` chooses some."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 

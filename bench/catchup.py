@@ -4,8 +4,6 @@ Memory is the proportional size of all processes (PSS): for the catch-up the max
 second, at rest a single sample.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The start-up of commands: `--help` against an empty program, `list` against an import of its table libraries."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import sys

@@ -4,8 +4,6 @@ A row counts as visible when the file of its Delta commit exists. A query then c
 does not count. An append is one rebalance of one group. `floor` and `soak` use this module.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

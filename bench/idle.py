@@ -5,8 +5,6 @@ offsets of topics with records. The job runs with its defaults: lag passes, task
 heartbeat go on. The start-up does not count.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from contextlib import nullcontext

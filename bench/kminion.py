@@ -7,8 +7,6 @@ both of its streams have caught up; its first start and a later one are measured
 lag of both, partition by partition.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

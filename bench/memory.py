@@ -4,8 +4,6 @@ Resident size (RSS) would count pages that Python's workers share once for each 
 divides them among the processes; reading it takes milliseconds.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

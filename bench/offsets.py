@@ -1,7 +1,5 @@
 """Many committed offsets, as brokers write them, and the memory of a job that reads them."""
 
-from __future__ import annotations
-
 import time
 
 from bench.bench_harness import PARTITIONS, Harness

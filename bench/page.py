@@ -1,7 +1,5 @@
 """The page: the cost of reading and rendering, 200 viewers, the layout of pictures, and from a commit to the screen."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import os

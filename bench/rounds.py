@@ -1,7 +1,5 @@
 """Output of benchmarks: tables, and results of rivals that run in turns over the same records."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

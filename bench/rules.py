@@ -5,8 +5,6 @@ evaluation judges all groups, and matches every group id against the patterns in
 changed groups. Times are processor times, so a busy machine changes them little.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """From the start of the process until 40 new records are in the tables; the job resumes from a checkpoint."""
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import time

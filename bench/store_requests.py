@@ -5,8 +5,6 @@ for each request. The start-up of the job does not count. In both parts there ar
 heartbeats. In the second part, a thousand offsets are committed each second, and a group rebalances every five seconds.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

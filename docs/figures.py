@@ -1,8 +1,6 @@
 """The pictures of the documentation, as SVG: boxes, arrows and words at given places. `docs.generate` writes them."""
 # ruff: noqa: INP001
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape

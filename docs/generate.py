@@ -5,8 +5,6 @@ packages from the import contract in `pyproject.toml`. `make lint` compares the 
 """
 # ruff: noqa: INP001
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,8 +3,6 @@
 Data only: neither reading nor writing may live here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Divides many items into lists of a given size, as `itertools.batched` of Python 3.12 does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar

@@ -3,8 +3,6 @@
 Errors of a single package (a location that cannot be parsed, a sink that fails) stay in that package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 

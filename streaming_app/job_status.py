@@ -17,8 +17,6 @@ where it was until the job reads from the beginning, however often the job reach
 meanwhile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

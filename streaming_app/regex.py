@@ -4,8 +4,6 @@ RE2 takes time linear in the text, whatever the expression and the text are; Pyt
 look-around and no back-references. Here `.` matches every character, since an id may hold any.
 """
 
-from __future__ import annotations
-
 import re
 
 import re2

@@ -1,7 +1,5 @@
 """Lines for the operator: the type of functions that take one, and a filter against repeated lines."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Types of values that several sections have, such as a duration or an address, ar
 with a secret. The sections themselves are in `config`; the sections of sinks are next to the sinks.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

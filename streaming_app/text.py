@@ -9,8 +9,6 @@ two ids would look the same), line separators, and unpaired surrogates. Letters 
 stay.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re

@@ -4,8 +4,6 @@ Python waits at its exit for the threads of a `ThreadPoolExecutor`, whatever the
 `atexit` registered. Nothing waits for these threads.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable

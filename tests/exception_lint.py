@@ -9,8 +9,6 @@ And each function of the job's rooms that reads, parses, asks, writes or renames
 its errors mean: data of one record, or everything else.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ and what takes long: more than half a second of processor time.
 A test that starts one of these itself, without a fixture, carries the mark in its module.
 """
 
-from __future__ import annotations
-
 import pytest
 
 NEEDED_BY_FIXTURE = {

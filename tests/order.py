@@ -10,8 +10,6 @@ processes end at about the same time. That is the order of a first run. Each run
 `build/test-durations.json`, and the next one takes the longest first.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

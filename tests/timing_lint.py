@@ -5,8 +5,6 @@ WAIT004 the clock of the whole process, by which servers of other fixtures run; 
 exception is named where it is: `# noqa: WAIT002 - its reason`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Writes every generated file outside `docs/`: `python -m deploy.generate`, or `make generate`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

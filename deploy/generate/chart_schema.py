@@ -3,8 +3,6 @@
 So `helm install` refuses a misspelt key, as the job does. Values are not checked: each may be a `${file:...}`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Each figure has one source: a value in the code, or a line below. A pattern says
 place.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

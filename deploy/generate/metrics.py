@@ -1,7 +1,5 @@
 """The reference of all metrics, `deploy/METRICS.md`, from their definitions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

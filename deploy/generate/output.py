@@ -1,7 +1,5 @@
 """Writes the texts of a generator to their files, or with `--check` reports the files that are out of date."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Mapping, Sequence

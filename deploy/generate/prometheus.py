@@ -4,8 +4,6 @@ The job decides what is wrong, how severe it is and what is muted (`streams_grou
 One rule is for a fact that the job cannot report: that the job is gone.
 """
 
-from __future__ import annotations
-
 import textwrap
 
 from streaming_app.alerts.catalog import GROUP_ID, Rule, rules

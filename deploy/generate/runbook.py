@@ -4,8 +4,6 @@ These parts are between markers. They come from the rules' own entries and from 
 The text outside the markers is written by hand, in these files.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping

@@ -3,8 +3,6 @@
 The file has the keys of the job's configuration.
 """  # noqa: INP001 - a script
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

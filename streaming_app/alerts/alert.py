@@ -3,8 +3,6 @@
 An alert is a row of the table `alerts`. The rules, `alerts.open_alerts`, the table and the sinks share this type.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

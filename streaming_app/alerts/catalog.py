@@ -4,8 +4,6 @@ The runbook, the configuration, the page and the commands are made from it. The 
 verdicts, `conditions` and `job_conditions` for all other rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -14,8 +14,6 @@ verdicts, so a restart changes nothing. It reads no clock, so tests can replay a
 caller holds a lock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -6,8 +6,6 @@ names a plugin, the records of a group prove a push, or an earlier run of the jo
 configuration names no plugin any more, only newer evidence counts, because records keep older results of a plugin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

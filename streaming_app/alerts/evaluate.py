@@ -11,8 +11,6 @@ Deleted groups, ids that belong to a classic group now, and groups that the conf
 Their alerts end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 

@@ -14,8 +14,6 @@ expects it after three things: nearly all other groups have one, no group got it
 asked a member since this group needed one. With `descriptions: always` the rules expect one of every group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """The conditions of the rules about the job and its input."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 

@@ -21,8 +21,6 @@ the alert stays as it is. At most one alert with a key is open.
 A restart changes nothing: all state is in the stored alerts. A time in the future counts as now.
 """
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

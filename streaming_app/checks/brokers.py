@@ -1,7 +1,5 @@
 """Checks the brokers: the listener and the release of each one, the topic, every ACL, and the clock."""
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections import defaultdict

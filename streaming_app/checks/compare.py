@@ -13,8 +13,6 @@ offsets are left out, because the broker keeps them only in memory. Some release
   return 1. Their logs do not differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

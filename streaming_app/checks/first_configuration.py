@@ -1,7 +1,5 @@
 """The first configuration for a cluster, with facts about the cluster as comments. `check --write-config` writes it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping

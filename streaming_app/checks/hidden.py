@@ -1,7 +1,5 @@
 """What a lag pass could not learn because the principal lacks a right, and the command that grants it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from shlex import quote
 from typing import NamedTuple

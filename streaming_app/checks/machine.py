@@ -1,7 +1,5 @@
 """Checks this machine: Java, memory, the user, temporary files, jars, and the port of the metrics."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import tempfile

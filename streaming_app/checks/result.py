@@ -1,7 +1,5 @@
 """The result of one check."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

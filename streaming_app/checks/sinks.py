@@ -1,7 +1,5 @@
 """Checks the sinks: whether their receivers are reachable, and on request whether they accept a test notification."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone

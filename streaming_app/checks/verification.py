@@ -12,8 +12,6 @@ The tables may contain a newer state. So a difference counts if two comparisons 
 that changes in between has other differences, or none. A group that cannot be compared before the timeout is reported.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

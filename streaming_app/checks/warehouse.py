@@ -1,7 +1,5 @@
 """Checks the warehouse: whether it can be written, has the format of this release, and another job writes to it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

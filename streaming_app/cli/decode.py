@@ -1,7 +1,5 @@
 """The command `decode`: converts records from text to JSON. It needs neither a warehouse nor a broker."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, TextIO

@@ -1,7 +1,5 @@
 """The `streams-groups` command: collects the commands. A new one has an entry in `COMMANDS`."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Prints lines, rows and JSON for commands, with escaped control characters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 

@@ -7,8 +7,6 @@ a Python that is exiting, the process crashes (with delta-rs 1.6 and Python 3.11
 lost. So the process ends without Python's clean-up (`abandon_threads`).
 """
 
-from __future__ import annotations
-
 import atexit
 import codecs
 import ctypes

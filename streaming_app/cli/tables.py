@@ -1,7 +1,5 @@
 """The commands about the tables as a whole: `status` of the job that writes them, and `sql` over all of them."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from typing import Any
 

@@ -4,8 +4,6 @@ Every override applies whose pattern matches the whole group id, in the order of
 wins. So put general overrides first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache

@@ -3,8 +3,6 @@
 `running_hours` and `mute_times` name intervals of the section `time_intervals`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Reads the environment variables STREAMS_GROUPS_*. Loads pydantic only when it is needed."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

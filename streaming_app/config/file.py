@@ -3,8 +3,6 @@
 A reference, `${env:NAME}` or `${file:PATH}`, is replaced by the value of the variable or the text in the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 An error is a line for users: the source, the key, and what the value must be. No line contains a secret.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -3,8 +3,6 @@
 `config.alerts` has the section `alerts`, and `notify` the sinks. deploy/streams-groups.example.yaml explains each key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Every key of the configuration: its type, default and valid values. Also the options of a run of the job."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

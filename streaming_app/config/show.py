@@ -1,7 +1,5 @@
 """Prints the effective configuration as a configuration file, with redacted secrets."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Whether a pattern matches all that another one matches is only known if they are
 every text. So not each pattern that another one hides is found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf

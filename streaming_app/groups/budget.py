@@ -7,8 +7,6 @@ aside: its row stays as it was, with a reason that names the size, until somebod
 The budget counts records, bytes and steps, and never seconds: a slow machine must not change a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter

@@ -4,8 +4,6 @@ The input is the description of a StreamsGroupDescribe response, in snake_case. 
 names of its nodes. So at most `MAX_NODES` nodes are kept, with at most `MAX_CHARACTERS` characters of names.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

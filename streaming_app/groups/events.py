@@ -20,8 +20,6 @@ application that crashes and restarts again and again shows at most one deployme
 keeps what the next operation needs: a start time, and hashes of the ids of members that left since then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter

@@ -6,8 +6,6 @@ this, not times, because the clocks of coordinators differ. A batch may end befo
 of the old one until then (`Group.known_before`).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime

@@ -22,8 +22,6 @@ If several topics fail the same check, the broker names the first in the order o
 first in alphabetical order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Compaction may remove the records that a record depends on. So every value creat
 names, and a tombstone for an unknown group or member has no effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any

@@ -3,8 +3,6 @@
 A field of `Group` or `Member` with the name of a column is copied; only what is nested needs code here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from datetime import datetime

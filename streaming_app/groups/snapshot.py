@@ -18,8 +18,6 @@ the oldest groups keep their places, and the job counts newcomers beyond the lim
 creation of a group, the group counts as old.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -12,8 +12,6 @@ The description's status compares three epochs (KIP-1331, as implemented in 4.4.
 description that the plugin has stored, and that of the description that the plugin permanently rejected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

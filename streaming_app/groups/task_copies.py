@@ -20,8 +20,6 @@ consumer: when one task is done, the others become faster. So the estimate for a
 for everything that the thread restores.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ there is no change between them. The epoch, and the order of subtopologies, topi
 Tables store the hash, and later releases compare it: the facts of a topology must never change.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -20,8 +20,6 @@ Newcomers get their verdicts after all other groups, the oldest first (see `grou
 postponed newcomer, the old facts count only up to the time when it was postponed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Each condition returns None, or a bad verdict. `since` is when the condition beg
 verdict, which may be in the future. `recheck_at` is when it may end without new facts. All times come from the facts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice

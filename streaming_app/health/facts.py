@@ -1,7 +1,5 @@
 """The facts that decide the verdict on a group."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone

@@ -11,8 +11,6 @@ Times are the broker's, and never go back within a group. Otherwise a new coordi
 periods of negative length.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta

@@ -15,8 +15,6 @@ stays for `_GOOD_FOR`; then the group is Unknown, whatever its other partitions 
 known can be over all the same: then the verdict has `OVER` as evidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -22,8 +22,6 @@ instances leave at once. So short stays count only if they follow one another, i
 one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

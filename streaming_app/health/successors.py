@@ -22,8 +22,6 @@ The successor must keep its members for as long as the ended group had until its
 before, for example on a host that both groups lose, it has not taken over.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -6,8 +6,6 @@ some minutes twice; when they are set forward, it does not have the skipped minu
 syntax.
 """
 
-from __future__ import annotations
-
 import calendar
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ the leader of the partition. If that is not known, it is the oldest one that may
 later by the clock of its coordinator, or has not begun yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple

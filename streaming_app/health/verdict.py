@@ -1,7 +1,5 @@
 """The verdict on a group: whether it processes its input, and if not, since when, why, and what will be lost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

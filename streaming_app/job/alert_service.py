@@ -5,8 +5,6 @@ itself fails, for example because a table cannot be written, it reports the erro
 evaluation. The loop goes on, and the sinks still get the alerts.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -8,8 +8,6 @@ change.
 The table is replaced in one commit when a fact has changed, and every ten minutes to update the times.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ If the principal may not describe a group, its copies come from the log, without
 for another reason, its earlier copies stay. The job's first pass waits until it has caught up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

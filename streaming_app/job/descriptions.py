@@ -15,8 +15,6 @@ ones, and the job asks again. Rows that were not confirmed within the retention 
 that were replaced, or to deleted groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any

@@ -8,8 +8,6 @@ the job. What only time shows stays unknown: whether a group without a known pas
 short a time. Groups in partitions that were not read in time are not counted, and the result says so.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping

@@ -16,8 +16,6 @@ Rows that the stream passes were written after the job had last read everything.
 whose clocks are wrong (see `groups.snapshot`).
 """
 
-from __future__ import annotations
-
 import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence

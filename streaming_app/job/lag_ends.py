@@ -7,8 +7,6 @@ leaders may have changed: then the pass describes the topics again, and asks the
 leader yet, or its leader does not answer, the next pass tries again; `lag_service` starts it soon.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter

@@ -4,8 +4,6 @@ The order matters: a commit that is read before the end of its log is never beyo
 partitions that some group has committed, or that the topology of a streams group reads.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -4,8 +4,6 @@ While passes fail, the tables stay as they are. The service may die at any point
 and the next run starts from the tables.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -5,8 +5,6 @@ group whose row differs again within an hour is only reported: reading the same 
 row.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from importlib.metadata import version

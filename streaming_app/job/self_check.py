@@ -13,8 +13,6 @@ after that, and at each later comparison. If a comparison cannot be completed, f
 the service tries again after `interval`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace

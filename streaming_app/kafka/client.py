@@ -1,7 +1,5 @@
 """Requests to group coordinators, and the other requests that commands and tests send."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 

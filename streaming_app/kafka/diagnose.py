@@ -4,8 +4,6 @@ Kafka's clients report the same timeout for a wrong port, a wrong protocol and a
 reports it for a wrong password.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl

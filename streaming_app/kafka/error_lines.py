@@ -1,7 +1,5 @@
 """Turns errors of requests to brokers into one line that says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 

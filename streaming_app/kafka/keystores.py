@@ -4,8 +4,6 @@ As in Java, the format of a JKS or PKCS12 store is detected, whatever `ssl.*.typ
 unencrypted: keytool's output file is encrypted with a random password, and deleted at once.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import subprocess

@@ -7,8 +7,6 @@ The functions read the headers alone: where the next record is, and whether it i
 READ_COMMITTED, to all leaders at the same time, as `topic_reader` sends them.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

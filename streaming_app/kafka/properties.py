@@ -3,8 +3,6 @@
 `security.py` interprets the values.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

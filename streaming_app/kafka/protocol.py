@@ -1,7 +1,5 @@
 """Kafka's protocol: the requests of streams groups as kafka-python classes, and the error codes of all requests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ support a property, it is rejected with a message that says what to do. No prope
 ignored.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -20,8 +20,6 @@ keeps an error for its partition alone. A fact is known, or the name of an error
 batch waits in `OffsetsTopicClient.epoch_ends`, and `read_offsets` waits for a topic that must be known as a whole.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 from collections import defaultdict

@@ -20,8 +20,6 @@ An aborted commit of a group that the job may not ask for must end nothing. So i
 while, or stays as it is, the job reads the record of the commit with READ_COMMITTED (`LagTracker.doubtful`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple

@@ -6,8 +6,6 @@ it is only known that its record is at least as old as this sample. If the end d
 offset, the first and the last one: later records were written after the second.
 """
 
-from __future__ import annotations
-
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable

@@ -13,8 +13,6 @@ members, or one that is NotReady: for it the end of the log counts. It also coun
 offset beyond the LSO of the same pass, which proves that it reads uncommitted records (`reads_uncommitted`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A task is a subtopology and a partition. It reads this partition of each source 
 subtopology. A topic belongs to one subtopology, because Kafka Streams does not register a topic twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

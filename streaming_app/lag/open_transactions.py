@@ -1,7 +1,5 @@
 """Open transactions on the logs that groups read, as the brokers describe them, and where they hold groups for long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest

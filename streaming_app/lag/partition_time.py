@@ -6,8 +6,6 @@ format of `TopicPartitionMetadata` and `ProcessorMetadata` in kafka-streams. Any
 that does not match the format to the last byte is ignored.
 """
 
-from __future__ import annotations
-
 import base64
 import struct
 

@@ -1,7 +1,5 @@
 """The state of lag from pass to pass: the ends of each log that a group reads, and the progress of each group."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType

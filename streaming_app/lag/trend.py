@@ -4,8 +4,6 @@ Between two commits both the waiting offsets and the age of the oldest record ri
 in which the group commits at least once are compared.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -6,8 +6,6 @@ the state, Prometheus marks the series as stale at the next scrape. The disadvan
 range query gets no sample instead of 0.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace

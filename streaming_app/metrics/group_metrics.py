@@ -1,7 +1,5 @@
 """The metrics of each group, with the label `group`. Only definitions: name, help, labels, value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 

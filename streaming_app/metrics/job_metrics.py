@@ -1,7 +1,5 @@
 """The metrics of the job and of the whole cluster. Only definitions: name, help, labels, value."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ By `metrics.lag_by`, there are series for each group, each topic of a group, or 
 from the rows in the job's memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

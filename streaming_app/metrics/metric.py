@@ -3,8 +3,6 @@
 Names follow Prometheus: base units, the unit last, `_total` for counters. All metrics have the label `cluster`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime

@@ -8,8 +8,6 @@ Alertmanager identifies an alert by its labels. When an alert becomes worse, its
 Then the sink ends the alert with the earlier labels at the same time. The timeline of the alert has these labels.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone

@@ -5,8 +5,6 @@ services. apprise logs the reason of a failure with text that may contain secret
 the service, the status of its response, and what to do.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -12,8 +12,6 @@ Answer: `service` (its name; null for an invalid URL), `is_pager`, `sent`, and `
 contain secrets).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -10,8 +10,6 @@ so a receiver that sends one byte from time to time would block its sink for eve
 of a name lookup.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import socket

@@ -7,8 +7,6 @@ At the first start on a cluster, all that has been wrong for long opens at once.
 messages about groups that nobody has missed. So one alert, of the rule `OLD_ALERTS`, stands for all of them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

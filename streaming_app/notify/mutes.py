@@ -4,8 +4,6 @@ A mute is a request to the job, see `tables.request_files`. A newer mute with th
 a mute of 0 s ends it.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone

@@ -20,8 +20,6 @@ searches the alerts whenever its sink is free.
 Seconds are those of a monotonic clock. Not thread-safe: the caller holds a lock.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

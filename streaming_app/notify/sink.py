@@ -3,8 +3,6 @@
 A new kind of sink is a module with a subclass of `Sink`, named in `config/settings.py`.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Sequence

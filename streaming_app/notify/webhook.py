@@ -19,8 +19,6 @@ Times are ISO 8601 in UTC. Later releases may add fields; an incompatible change
 `webhook-id` is unique to a notification, and the same for every attempt to send it: use it to deduplicate.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hmac

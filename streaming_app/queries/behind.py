@@ -10,8 +10,6 @@ group that stands still must not look as if it kept up. So between two rows the 
 a row, and where nothing moves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The brokers of a cluster as the job last saw them, and the facts that their releases do not provide."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Queries of a whole warehouse: its clusters, and whether their tables are up to date."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 

@@ -5,8 +5,6 @@ task active, or a copy that is at most `acceptable.recovery.lag` behind. Copies 
 do not count: nobody runs them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The rows of `describe`, group search, set-aside groups. Column names are as in Kafka's tools (4.3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

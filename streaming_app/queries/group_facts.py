@@ -1,7 +1,5 @@
 """Facts about groups that are not in the log: coordinator, effective configs, when a group expires, its description."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError

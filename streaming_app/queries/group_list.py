@@ -1,7 +1,5 @@
 """The list of groups, from the view `group_overview`: what `list`, `status`, `demo` and the page select from it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType

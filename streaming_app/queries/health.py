@@ -1,7 +1,5 @@
 """The verdicts and alerts as text for users: one line, ten lines, or rows of a table."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping

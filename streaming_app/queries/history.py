@@ -3,8 +3,6 @@
 All come from `group_events` alone, so they also work for deleted groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any

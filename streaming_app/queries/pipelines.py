@@ -7,8 +7,6 @@ one, and upstream and downstream groups are complete only for known edges. Inter
 uses them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

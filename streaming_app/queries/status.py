@@ -1,7 +1,5 @@
 """The answer of `status`: the job, the groups by state, the open alerts and the sizes of the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path

@@ -4,8 +4,6 @@ The log has the topics that an application asked for. Only the brokers know whic
 the lag of each partition of source topics, and compares internal topics with the topology.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The answer of `history --topology`: the changes between two topologies of a group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -4,8 +4,6 @@ The memory and the threads of a query end with its process. A query that takes t
 line, and the caller goes on.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

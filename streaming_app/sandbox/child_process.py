@@ -3,8 +3,6 @@
 Also the base class of everything that starts and stops, and the choice of ports for servers.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

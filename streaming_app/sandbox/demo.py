@@ -1,7 +1,5 @@
 """The demo: a local broker, streams groups on it, and the job. At the end all of them stop; the tables remain."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -4,8 +4,6 @@ The epochs of a log are a chain: each begins at an offset, and ends where the ne
 newest records is elected, it begins a higher epoch at a lower offset. So the chain shows that an offset was used twice.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

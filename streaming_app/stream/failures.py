@@ -9,8 +9,6 @@
 | anything else, such as a broker or a store that is away  | the batch is repeated as it is                            |
 """
 
-from __future__ import annotations
-
 NOT_OF_RECORDS = (MemoryError, OSError, ImportError)
 """Errors that say nothing about a record or a group, wherever they are raised: they fail the batch."""
 _OF_MEMORY = ("Python worker exited unexpectedly", "OutOfMemoryError")  # in texts of Spark

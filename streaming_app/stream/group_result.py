@@ -1,7 +1,5 @@
 """The result of the records of one group in a batch: its rows, by table, and counts of its records."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

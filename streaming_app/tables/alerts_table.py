@@ -1,7 +1,5 @@
 """The `alerts` table. delta-rs reads and writes it: an evaluation every few seconds must not cost a Spark job."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields

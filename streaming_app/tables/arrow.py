@@ -3,8 +3,6 @@
 For code that reads or writes many rows. Spark's workers also import this module.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ Spark writes `offsets/N`, the end offsets of batch N, before the batch starts. I
 the batch are in the tables. So the newest batch that has both files is the newest processed one.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

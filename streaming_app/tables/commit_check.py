@@ -5,8 +5,6 @@ have (SMB, blobfuse, rclone, s3fs). In a store it sends a conditional put (`If-N
 the condition. This module tries both with files of its own, which it removes.
 """
 
-from __future__ import annotations
-
 import os
 import uuid
 from pathlib import Path

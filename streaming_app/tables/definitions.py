@@ -3,8 +3,6 @@
 A new table is a new file there; no code lists the tables by name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field

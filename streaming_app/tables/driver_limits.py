@@ -5,8 +5,6 @@ or more, whatever the size of the batch. But a row of `groups` has 2.4 kB as Arr
 large batches, and return files, see `data_files`. This process writes the rows of every batch.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

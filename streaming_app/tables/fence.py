@@ -16,8 +16,6 @@ term, since Delta would then reject what another thread of the job commits meanw
 table has no later term.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import count
 from threading import Event

@@ -13,8 +13,6 @@ a time. Where ranges overlap, and their files are too large for that, these file
 their rows, with temporary files.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The table of verdicts, and the requests of people to end an alert. delta-rs reads and writes it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

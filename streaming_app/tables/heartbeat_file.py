@@ -3,8 +3,6 @@
 It does not say which job owns the cluster: see `job.owner`.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import suppress

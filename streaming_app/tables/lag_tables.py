@@ -1,7 +1,5 @@
 """The tables that only the lag service writes, and its queries of the tables that the streams write."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain

@@ -5,8 +5,6 @@ whole files. Without its newest commit the table is in its previous state. The j
 again (see `stream.table_versions`), as far as Kafka still has them. Only the job that owns the cluster repairs logs.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable

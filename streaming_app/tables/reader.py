@@ -1,7 +1,5 @@
 """Reads a warehouse with delta-rs, and runs SQL of DataFusion over its tables and views, without a JVM."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterable, Iterator

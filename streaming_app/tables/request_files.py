@@ -4,8 +4,6 @@ The requests of one kind are in the directory `_jobs/CLUSTER.KIND`. A command wr
 nobody changes it later. So commands of several people cannot undo each other, and the job reads each file once.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

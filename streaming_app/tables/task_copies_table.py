@@ -3,8 +3,6 @@
 The replacement is one commit, so if the job dies, the table has either the old rows or the new ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of one group: the rows that its template shows."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence

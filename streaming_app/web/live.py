@@ -1,7 +1,5 @@
 """Notifies open pages when the tables change: one watcher for all viewers, and server-sent events to each."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The ASGI application of the job: `/metrics`, `/health`, `/ready`, and `/` with links to them."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import html

@@ -3,8 +3,6 @@
 All links are relative, and all pages are at one level, so a proxy may serve the page under any path.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -3,8 +3,6 @@
 In a large picture groups are in boxes by families (see `queries.pipelines.families`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 It escapes every value. Names, times and numbers go through the filters of this module.
 """
 
-from __future__ import annotations
-
 import gzip
 from contextlib import suppress
 from datetime import datetime, timezone

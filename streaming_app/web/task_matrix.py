@@ -1,7 +1,5 @@
 """The task matrix: a line for each process, a column for each task; cells say what a process does with a task. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

@@ -6,8 +6,6 @@ job has fetched the topology description from the brokers, the picture also has 
 is a box with the topics that only it reads.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

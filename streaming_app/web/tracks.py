@@ -5,8 +5,6 @@ A track is a list of shapes, which the template draws without arithmetic: x is i
 window, y in pixels from the top of the track.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby

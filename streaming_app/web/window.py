@@ -1,7 +1,5 @@
 """The window of a group's history: a range up to now, or a part of the past, and the chosen instant in it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """How the page writes names, numbers, and the states, statuses and labels of groups. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """An alert engine with what survives it: the table of alerts and a pager."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone

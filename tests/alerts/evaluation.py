@@ -1,7 +1,5 @@
 """One evaluation of the rules, of everything that a test says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """An example alert to send."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any

@@ -1,7 +1,5 @@
 """Missing and lost descriptions: of a group that had one, or where others have; and whether brokers keep any."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """The engine as a whole: what is observed reaches the rules and each owner, no restart loses or doubles a message."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

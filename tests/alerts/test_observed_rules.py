@@ -1,7 +1,5 @@
 """The rules about what is observed beside the records of groups: copies of tasks, and lag from one pass to the next."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone

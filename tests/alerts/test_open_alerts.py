@@ -1,7 +1,5 @@
 """Alerts open, become worse and end, and which notifications are due: of `alerts.open_alerts`, which decides it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """Each rule finds its condition and nothing in a healthy group; and all rules together in one evaluation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ A step is a line of Python that is executed. What an expression of `re` does is 
 that see text from the log are taken apart: none repeats what itself repeats, which is what takes exponential time.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """One tenant's groups do not keep those of others from having their alerts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

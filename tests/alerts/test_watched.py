@@ -1,7 +1,5 @@
 """Rules see only groups of which they may have a finding: they find the same, and look at nothing that is unchanged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any

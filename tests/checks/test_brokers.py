@@ -1,7 +1,5 @@
 """The brokers without an authorizer, and the command."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.checks.brokers import judge_clock

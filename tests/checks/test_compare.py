@@ -1,7 +1,5 @@
 """The comparison of one row with one description: every field, and those that only one side has."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

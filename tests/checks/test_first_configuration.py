@@ -1,7 +1,5 @@
 """What `init` writes is a valid configuration, whatever the groups on the cluster are called."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

@@ -1,7 +1,5 @@
 """What `check` says is hidden, and the command that grants the right."""
 
-from __future__ import annotations
-
 from streaming_app.checks.hidden import hidden_parts
 
 

@@ -1,7 +1,5 @@
 """The loop that distinguishes lag from differences, with a simulated cluster, tables and clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

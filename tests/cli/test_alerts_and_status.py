@@ -1,7 +1,5 @@
 """`alerts` and `status`: their output and exit codes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """The command line with wrong usage, and commands that went."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from pathlib import Path

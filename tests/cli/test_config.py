@@ -1,7 +1,5 @@
 """`check --show-config`, and the option --config of the other commands."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

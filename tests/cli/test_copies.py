@@ -1,7 +1,5 @@
 """`describe --copies`: where the copies of tasks are, and which processes may be stopped."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

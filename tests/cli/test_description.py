@@ -1,7 +1,5 @@
 """`describe --description`, from the table."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`history --topology`: what changed between two topologies of a group, from the tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone

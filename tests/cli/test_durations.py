@@ -1,7 +1,5 @@
 """A duration is written the same way in every option of every command: its forms are in `tests/common/test_text.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The commands `why` and `alerts end`, and where others show the verdict."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`history`: what happened to a group, who had a task, and how everything was at a time, from `group_events` alone."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command, with text in the tables that a terminal would obey if it were printed as it is."""
 
-from __future__ import annotations
-
 import ast
 import json
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """`lag` and `describe --offsets` on tables that delta-rs wrote."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

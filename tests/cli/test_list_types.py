@@ -1,7 +1,5 @@
 """`list --type`: GROUP TYPE PROTOCOL, as kafka-groups.sh --list prints them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every locale: an id with letters that it lacks, which any tenant may choose, is printed with escapes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

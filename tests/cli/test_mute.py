@@ -1,7 +1,5 @@
 """`alerts mute`, and what `alerts` says of muted alerts."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

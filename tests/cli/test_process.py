@@ -1,7 +1,5 @@
 """A command's process ends with its exit code, and gives back what it frees, whichever allocator had it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is set aside: `status` shows it, and `status --release` asks for a group again."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`sql`: output in each format; like `streaming_app.query` it runs one SELECT, within limits, and refuses all else."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Commands ask an object store for the tables that they read, each once, and for little else."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from datetime import datetime, timezone

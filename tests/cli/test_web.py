@@ -1,7 +1,5 @@
 """`streams-groups web`: its options, and the server that it runs."""
 
-from __future__ import annotations
-
 import base64
 import json
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The lint of `make lint` for broad exceptions finds each form of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.exception_lint import find, find_calls

@@ -1,7 +1,5 @@
 """What import-linter cannot see of the architecture: that the pure packages read no clock."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Expressions of users and of the log, and texts that tenants choose."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A line that is reported once."""
 
-from __future__ import annotations
-
 from streaming_app.report import ReportOnce
 
 

@@ -1,7 +1,5 @@
 """Files of secrets that every user of the machine may read are refused, in one line, wherever they are named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

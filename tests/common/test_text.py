@@ -1,7 +1,5 @@
 """Text for people, what people write, and which characters are escaped."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 

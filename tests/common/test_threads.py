@@ -1,7 +1,5 @@
 """Threads of the product do not keep the process from ending, whatever they wait for."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

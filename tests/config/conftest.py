@@ -1,7 +1,5 @@
 """Writes configuration files for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The section `alerts:`: the groups it applies to, and which override wins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """deploy/streams-groups.example.yaml has every key with its default."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """The YAML file and its references: what is read, and the line that is printed for an invalid file."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from pathlib import Path

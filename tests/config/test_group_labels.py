@@ -1,7 +1,5 @@
 """Labels that the configuration declares for groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The lines that are printed for an invalid configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The precedence of the sources for every key. No secret is printed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from functools import reduce

@@ -1,7 +1,5 @@
 """Settings that are valid and change nothing are named; the same settings where they have an effect are not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

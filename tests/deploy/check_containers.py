@@ -4,8 +4,6 @@ deploy/Dockerfile is built and run as deploy/README.md says. The first build tak
 later ones use the layers in build/docker.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The wheel installed by pipx and by uv, with its extras, for `make check-deploy`: each into an empty environment."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

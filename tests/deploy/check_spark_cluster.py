@@ -3,8 +3,6 @@
 Run by `make check-deploy`, not by `make test`: it takes most of a minute.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

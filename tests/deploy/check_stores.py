@@ -3,8 +3,6 @@
 Run by `make check-deploy`, not by `make test`: it downloads about 130 MB of Hadoop's jars, and takes a minute or two.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress

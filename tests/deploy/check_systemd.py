@@ -1,7 +1,5 @@
 """The unit of deploy/systemd, run by a real systemd in a container, for `make check-deploy`."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The files in deploy/, checked by tools for their formats, for `make check-deploy`. A missing tool is skipped."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures of the checks that need a Docker engine, and the lines that `make check-deploy` prints at its end."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

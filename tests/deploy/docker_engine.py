@@ -5,8 +5,6 @@ Those have the same names, files and options as far as deploy/ uses them; `deplo
 them.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A streams group with one member that stays, for checks that take longer than a session of Kafka's default, 45 s."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

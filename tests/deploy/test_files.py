@@ -1,7 +1,5 @@
 """The files in deploy/, as far as they can be checked without tools; `make check-deploy` does the rest."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

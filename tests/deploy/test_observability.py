@@ -1,7 +1,5 @@
 """The dashboard and the alert rules in `deploy/`: their queries are valid and use metrics that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

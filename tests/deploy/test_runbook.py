@@ -1,7 +1,5 @@
 """The runbook: its configuration and all its queries are valid, and these find what they ask for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

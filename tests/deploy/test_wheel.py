@@ -1,7 +1,5 @@
 """The wheel of this checkout: what it installs, and that a user's own modules do not get in its way."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

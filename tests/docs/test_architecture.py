@@ -1,7 +1,5 @@
 """The example of docs/architecture.md: a group that a 4.4.0 broker wrote, from its bytes to an alert's summary."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime, timedelta, timezone

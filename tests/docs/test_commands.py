@@ -1,7 +1,5 @@
 """Every command in the documents can be typed: the options exist, and so do the make targets and the modules."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The warehouse is the sample, with a group that has what few groups have.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Links in the documents, as GitHub resolves them and as Sphinx builds them. No address is opened."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of what the sources describe names commands, options, columns, rules and metrics that exist."""
 
-from __future__ import annotations
-
 import re
 
 import click

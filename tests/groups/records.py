@@ -1,7 +1,5 @@
 """Decoded records of one group as broker 4.4.0 writes them, and helpers that fold them."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A group that exceeds its budget is refused, with counts of what it has."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Why a group got a new epoch and a new assignment, as far as its records prove it, wherever batches end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 Only what the log proves is in the row and in the events; what it does not prove is None.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from streaming_app.groups.row import to_row

@@ -1,7 +1,5 @@
 """The event `deployment`: every member replaced in a short time, or another topology, and nothing else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.groups.records import GROUP, TOPOLOGY, at, fold, member

@@ -1,7 +1,5 @@
 """A topology description: its nodes and edges, its hash, and its text, compared with what Kafka's own tool prints."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """The stored topology description (KIP-1331): its status, since when it has it, and unsolicited pushes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

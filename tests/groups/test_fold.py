@@ -1,7 +1,5 @@
 """Folding records into a group: records of broker 4.4.0, in any order, cut into batches at any place."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.groups.row import from_row, to_row

@@ -1,7 +1,5 @@
 """Any records of a group, in any order: what is read twice makes no difference, and no two events have the same key."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any

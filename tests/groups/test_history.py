@@ -1,7 +1,5 @@
 """The whole history of a small group, and what a fold does with rare records: of other types, without a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

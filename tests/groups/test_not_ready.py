@@ -1,7 +1,5 @@
 """Why groups are NotReady, rule by rule; `test_not_ready_live.py` compares the reasons with those of heartbeats."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

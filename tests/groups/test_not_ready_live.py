@@ -1,7 +1,5 @@
 """Why groups are NotReady: our reasons compared with those in the heartbeat responses of a real broker."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

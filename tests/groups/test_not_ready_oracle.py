@@ -1,7 +1,5 @@
 """Random topologies against a fixed set of topics: our reason compared with that of Kafka's own class, over py4j."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from random import Random

@@ -1,7 +1,5 @@
 """Events for the reason of a group that is NotReady: one for each operation, never for half an operation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

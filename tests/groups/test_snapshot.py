@@ -1,7 +1,5 @@
 """What the rules see of a group: who keeps it from being Stable, times without a wrong clock, places in a flood."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any

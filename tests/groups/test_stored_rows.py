@@ -1,7 +1,5 @@
 """Rows of `groups` that older releases and other programs wrote, and rows with values that the log does not prove."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

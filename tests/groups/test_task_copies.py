@@ -1,7 +1,5 @@
 """Copies of tasks: which there are, how far behind, since when, and when a restore ends."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from typing import Any
 

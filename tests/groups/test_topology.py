@@ -1,7 +1,5 @@
 """The content of topologies: which are the same, what changed between two, and the event when a group has another."""
 
-from __future__ import annotations
-
 import random
 from copy import deepcopy
 from typing import Any

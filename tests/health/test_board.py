@@ -1,7 +1,5 @@
 """The verdicts on all groups: in order, at any pace, after a restart, and of groups that are deleted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """What is kept of the events of a group, for how long, and what happens to events that come twice or are retracted."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """When an application is meant to run, as declared: outside of it nothing is wrong if nobody runs it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo

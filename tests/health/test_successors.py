@@ -1,7 +1,5 @@
 """Who has taken over from a group that ended: by topology and commits, or as declared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime

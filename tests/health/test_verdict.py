@@ -1,7 +1,5 @@
 """Each verdict by its facts, and what was judged wrongly before there were verdicts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any

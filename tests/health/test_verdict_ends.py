@@ -1,7 +1,5 @@
 """What it takes to end a bad verdict, and how long one stands of which nothing is known any more."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

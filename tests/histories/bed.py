@@ -5,8 +5,6 @@ record or answer of brokers, and the next time at which an alert or a verdict ch
 all, which a test compares.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Heartbeats that change nothing are left out, as the coordinator writes nothing for them. Everything is deterministic.
 """
 
-from __future__ import annotations
-
 import heapq
 import zlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A labelled history, and what its operations are made of: each function gives operations as data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain

@@ -1,7 +1,5 @@
 """Outages, losses and lag of Kafka Streams applications: each needs a person."""
 
-from __future__ import annotations
-
 from tests.histories.history import (
     BEGINS,
     BEHIND,

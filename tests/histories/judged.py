@@ -1,7 +1,5 @@
 """What the histories bring, compared with what they are to bring; each is played once, when it is first asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert

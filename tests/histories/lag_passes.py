@@ -1,7 +1,5 @@
 """The passes over the lag that the job of a history does, and what they leave in the tables."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter

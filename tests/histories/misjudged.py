@@ -1,7 +1,5 @@
 """What earlier engines misjudged: what waits, one host, habits, clocks, ends of logs, and groups with one topology."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.histories.history import (

@@ -1,7 +1,5 @@
 """What platforms and operators of Kafka Streams applications do, for which nobody wants to be paged."""
 
-from __future__ import annotations
-
 from tests.histories.history import (
     BEGINS,
     DAY,

@@ -1,7 +1,5 @@
 """What happens on a cluster: the actions that a history is made of, run in simulated time."""
 
-from __future__ import annotations
-
 import heapq
 import zlib
 from collections.abc import Iterable, Mapping

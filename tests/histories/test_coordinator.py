@@ -4,8 +4,6 @@ The recorded log has no broker at hand; the last test asks one. Which member get
 tasks are counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from operator import itemgetter

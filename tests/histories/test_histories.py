@@ -1,7 +1,5 @@
 """The chosen histories: no ordinary operation raises an alert, and every incident does. `tests/long` plays all."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Members of consumer and share groups, which kafka-python does not know: real requests, as defined in Kafka's jar."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import uuid

@@ -1,7 +1,5 @@
 """The service of the alerts as it is wired: a real table, real threads, the engine; sinks that keep what they get."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The poller of broker facts, with a real broker and a real table: what it keeps while the broker is away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """Committed offsets and groups of every type, as a real broker writes and describes them."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The service that fetches stored descriptions: what it keeps, asks again, and leaves, with a real broker and table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

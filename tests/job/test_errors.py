@@ -1,7 +1,5 @@
 """Errors of the job are one line on stderr; topics without records of groups are not errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType

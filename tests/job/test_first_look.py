@@ -1,7 +1,5 @@
 """What `check` says of the groups before the first run, on a real broker: as the job does afterwards."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The group cache: with tables written by delta-rs, and batches as the stream passes them."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

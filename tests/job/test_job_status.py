@@ -1,7 +1,5 @@
 """Whether the job is live and ready; how long it was away from the end of the topic, and when that is too long."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from typing import Any
 

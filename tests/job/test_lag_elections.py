@@ -1,7 +1,5 @@
 """The lag while a broker of three is away: the service on real brokers, from the election of new leaders on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path

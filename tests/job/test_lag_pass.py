@@ -1,7 +1,5 @@
 """Passes over the lag of groups on a real broker; the log's commits are put into the tables without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the lag service writes and reports, with passes that a test gives it; tables are real."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """Nobody waits for the maintenance: a store that does not answer it delays no alert, no batch and no end of the job."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

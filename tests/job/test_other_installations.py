@@ -1,7 +1,5 @@
 """The job runs in the environments of other software, of services and of careful administrators."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which job owns a cluster: who takes it at once, who waits and for how long, and what a replaced owner learns."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Callable, Iterator

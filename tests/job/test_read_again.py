@@ -1,7 +1,5 @@
 """Groups that are to be read again: no request and no group is left out, and what differs is not read again at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

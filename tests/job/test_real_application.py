@@ -1,7 +1,5 @@
 """A word count of Kafka Streams, an application with a state store: from its commits to its lag and copies."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The threads of the sinks, some slow, down or with bugs. What is due and when, `notify.outbox` decides."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator, Sequence

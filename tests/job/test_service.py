@@ -1,7 +1,5 @@
 """What a service of the job does with the errors of its ticks, and how it ends, whatever a tick does."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Which services a job has, and that they are started and ended with it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

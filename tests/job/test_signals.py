@@ -1,7 +1,5 @@
 """SIGTERM ends the job, and with exit code 0, in every state; `test_taken_over` has the one of a job that just runs."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from pathlib import Path

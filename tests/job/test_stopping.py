@@ -1,7 +1,5 @@
 """Signals end a job in whatever state it is; each test runs a process of its own."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

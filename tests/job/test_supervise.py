@@ -3,8 +3,6 @@
 The errors in question come from brokers in states that a test cannot hold still; test_supervisor.py has the real ones.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone

@@ -3,8 +3,6 @@
 With a lock each, as on several hosts, this takes a minute; with one lock seconds, see `test_owner`.
 """
 
-from __future__ import annotations
-
 import signal
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the poller asks the brokers for, and what it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """The heartbeats by which something else notices that the job is gone."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 

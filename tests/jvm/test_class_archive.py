@@ -1,7 +1,5 @@
 """The archive of Spark's classes is where the jars are, and used if it is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

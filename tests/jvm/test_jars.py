@@ -1,7 +1,5 @@
 """Jars that are listed with their checksums: downloaded once, or carried in a directory; and those without a list."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading

@@ -1,7 +1,5 @@
 """What is logged while the job runs, and the line that is shown of a log."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

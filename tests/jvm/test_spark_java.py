@@ -1,7 +1,5 @@
 """The Java home for Spark, of a Java that has the module which Spark asks for, and of one that lacks it."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

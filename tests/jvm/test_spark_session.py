@@ -1,7 +1,5 @@
 """The JVM of Spark: what its command line shows, what it is started with, and how many cores it uses."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

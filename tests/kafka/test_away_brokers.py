@@ -1,7 +1,5 @@
 """What clients and `check` do while a broker of three is away that is the first one in `--bootstrap-server`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the brokers say of groups, topics and transactions, asked of real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """What brokers are and can do: asked of real ones of every release, and what follows for the tables."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from pathlib import Path
 

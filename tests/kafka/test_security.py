@@ -1,7 +1,5 @@
 """Kafka client properties as settings of kafka-python."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

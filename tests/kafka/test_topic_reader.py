@@ -1,7 +1,5 @@
 """Facts of topics and commits of groups on the shared broker: what is known, why the rest is not, and who waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from threading import Event

@@ -1,7 +1,5 @@
 """Which groups are asked for their offsets, and what is believed."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.lag.committed import CommittedOffsets

@@ -1,7 +1,5 @@
 """What Kafka Streams commits with an offset, and what others may."""
 
-from __future__ import annotations
-
 import base64
 import struct
 

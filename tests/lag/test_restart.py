@@ -1,7 +1,5 @@
 """What the statuses need after a restart of the job: it begins with the rows and samples that the run before stored."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.lag.model import Commit, LagRow

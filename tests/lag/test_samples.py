@@ -1,7 +1,5 @@
 """The age of an offset from samples of the end offset."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Each status, from what a consumer and a producer do over time: only what offsets prove."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

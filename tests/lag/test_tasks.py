@@ -1,7 +1,5 @@
 """Topics to tasks to members."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the tracker knows of a partition from pass to pass, and what it forgets."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.lag.ends import LogEnds, Tail

@@ -1,7 +1,5 @@
 """Who catches up: what waits, or the age of its oldest record, falls so fast that nothing is left within six hours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Whether work waits for a group, and whether it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any

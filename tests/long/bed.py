@@ -1,7 +1,5 @@
 """What long tests play on: brokers, and the job as a process, whose warehouse has a disk of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

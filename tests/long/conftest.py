@@ -1,7 +1,5 @@
 """What several long tests share: a job that reads the groups of real applications."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

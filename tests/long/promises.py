@@ -4,8 +4,6 @@
 made from this list.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """A broker, a job and groups in states of all kinds: members that send heartbeats, applications, commands."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -8,8 +8,6 @@ each, the tables that follow from the log alone are those of a fresh warehouse, 
 those of the other one refuse it in one line. Every difference is printed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -6,8 +6,6 @@ The logs are the recorded ones of each release and those of the written historie
 is printed as `table.column`, with the number of rows and an example; the histories also with what each tree tells.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter, defaultdict

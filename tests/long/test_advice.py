@@ -1,7 +1,5 @@
 """Real applications in trouble: the verdict, and the first advice of `why`, which their own logs must bear out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Real applications in each state that they get into: all commands equal Kafka's own tool, and the verdict is right."""
 
-from __future__ import annotations
-
 from tests.long.rig import Rig
 from tests.support.waiting import wait_until
 

@@ -1,7 +1,5 @@
 """What real brokers of every release say of themselves, and what `check` says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions that load their classes from the archive, or cannot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

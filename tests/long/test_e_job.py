@@ -3,8 +3,6 @@
 The job is the real one, in a process as a user starts it, on a broker whose log is at rest. See `faults/raised.py`.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Credentials for S3 that expire while a job runs: it ends with one line, which says where they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each promise is held by a test of `make test`: the test fails once the promise is broken in a copy of the project."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A real application restores hundreds of megabytes: all commands equal Kafka's own tool, and say when it is done."""
 
-from __future__ import annotations
-
 import base64
 import os
 import random

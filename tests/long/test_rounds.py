@@ -3,8 +3,6 @@
 ROUNDS is how often. A test that fails once waits for something by time, or expects an order that nothing gives.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

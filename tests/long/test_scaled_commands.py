@@ -1,7 +1,5 @@
 """Relation G for commands and pages: ten times the rows cost at most ten times as much, and no more requests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial

@@ -3,8 +3,6 @@
 Minutes are those of each test: SHARED_MINUTES=10 for a release. It needs moto's server, see deploy/check-tools.txt.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The job starts after the histories have ended, as at its first start on a cluster that is older than it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a job tells of the groups of written histories, for the tree of this process or another one, such as 0.3.0's."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The metrics of lag: what a scrape of some rows gives, and how many series."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

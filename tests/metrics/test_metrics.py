@@ -1,7 +1,5 @@
 """The metrics of a real scrape, compared with their definitions."""
 
-from __future__ import annotations
-
 import gzip
 import math
 import re

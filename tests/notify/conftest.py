@@ -1,7 +1,5 @@
 """The receivers that the tests send alerts to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

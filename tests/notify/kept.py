@@ -1,7 +1,5 @@
 """What a sender looks at: alerts, and what came of each attempt to send them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A sender as the job has one, without the engine: alerts are offered by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

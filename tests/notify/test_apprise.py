@@ -1,7 +1,5 @@
 """The sink of apprise's services: what they really send, to a proxy that answers for them, and to servers that fail."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import html

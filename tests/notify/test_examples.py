@@ -1,7 +1,5 @@
 """The examples of docs/alerts.md for receivers, each with the real receiver."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Which alerts are muted, and until when; what is sent of them then is tested in `tests/alerts/test_engine.py`."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime, timedelta, timezone

@@ -3,8 +3,6 @@
 The threads that carry it out are tested in `tests/job/test_sender.py`, all of it in `tests/job/test_alerts.py`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone

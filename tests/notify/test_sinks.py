@@ -1,7 +1,5 @@
 """The settings of each kind of sink, the errors for invalid ones, and the text of messages."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A real Alertmanager gets alerts and updates, and gets them again after a restart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sinks that use HTTP, with real servers that respond correctly or not."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

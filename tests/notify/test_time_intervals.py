@@ -1,7 +1,5 @@
 """Times that recur, in Alertmanager's syntax, with clocks that are put forward and back."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Which processes of a group may be stopped without a restore."""
 
-from __future__ import annotations
-
 import pytest
 
 from streaming_app.groups.task_copies import TaskCopy

@@ -1,7 +1,5 @@
 """What `describe` prints of members and of the reason why a group is not Stable."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sums of lag that `lag`, the views and the metrics show, over rows of every kind."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone

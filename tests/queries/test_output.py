@@ -1,7 +1,5 @@
 """The forms of output, with text that others chose."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

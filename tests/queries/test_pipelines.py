@@ -1,7 +1,5 @@
 """Which groups are before and after others, where trouble begins, and what the tables say of it."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Time behind and lag over time say of each moment what the rows of `lag_history` do."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone

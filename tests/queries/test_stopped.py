@@ -1,7 +1,5 @@
 """The query of docs/lag.md tells which groups of any type have stopped, from what offsets prove alone."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What topics a topology has, how many partitions they have, and which of them a member serves at its endpoint."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

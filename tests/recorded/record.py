@@ -6,8 +6,6 @@ Each line is one record of `__consumer_offsets`, in the order of its partition; 
 descriptions of all groups after the last record.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

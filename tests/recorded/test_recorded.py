@@ -1,7 +1,5 @@
 """The folded logs of brokers of four releases, compared with the group descriptions that those brokers returned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Relation C: the log compacted at a moment, as the broker's cleaner leaves it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 

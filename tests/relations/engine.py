@@ -11,8 +11,6 @@ What may differ is in a list of the relation's module, by rule or by name, each 
 `make test` plays a seeded fifth of each class of histories (`a_fifth`), `make test-long` all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise

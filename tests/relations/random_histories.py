@@ -3,8 +3,6 @@
 Nothing is expected of a random history, so that only relations can be played on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

@@ -3,8 +3,6 @@
 Rows, verdicts, alerts, labels and messages are the same, up to names, `source_partition` and offsets.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -9,8 +9,6 @@ While the job is away, the cleaner may compact what it has not read (S x C). Whe
 it for good (S x H): then what was told stays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf

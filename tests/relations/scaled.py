@@ -1,7 +1,5 @@
 """Relation G: what is scaled costs at most in proportion, counted in instructions and bytes, not in seconds."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

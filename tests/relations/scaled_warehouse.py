@@ -1,7 +1,5 @@
 """The sample warehouse of the page with more of something: groups, members, partitions, or history."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path

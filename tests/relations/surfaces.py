@@ -4,8 +4,6 @@ The rows are written as the job writes them. Each surface is asked as a user ask
 shape for each group. So relations compare records, and know nothing of templates or columns.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

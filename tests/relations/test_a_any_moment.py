@@ -5,8 +5,6 @@ when neither rows nor verdicts are written. After a restart, until the first pas
 of the run before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Relation C: a job that begins to read a compacted log says the same from then on as one that reads the whole log."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial

@@ -1,7 +1,5 @@
 """The brokers' clocks are ten minutes ahead of the job's, or behind: alerts, times and what is pending stay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime

@@ -5,8 +5,6 @@ quarantine, or the group is set aside. Everything else fails the batch, and the 
 nothing has disturbed. So no error makes a row vanish from a batch that counts as complete.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any

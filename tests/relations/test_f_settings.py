@@ -6,8 +6,6 @@ those that are not muted, the messages have the same, and the rules of 0.3.0, wh
 without an open alert.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

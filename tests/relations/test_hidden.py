@@ -1,7 +1,5 @@
 """Relation H over a fifth of the histories; `tests/long` plays all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

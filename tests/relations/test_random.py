@@ -1,7 +1,5 @@
 """The relations on random histories: a few by a fixed seed; `RANDOM_HISTORIES` (first:last) plays others."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Relation N over a fifth of the histories and the recorded logs; `tests/long` plays all histories."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Relation S on a fifth of all histories and a few random ones; `tests/long` has the others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.histories.history import History

@@ -1,7 +1,5 @@
 """Relation G: ten and a hundred times the members cost the commands at most ten and a hundred times as much."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 `tests/long/test_second_cluster.py` plays it with whole jobs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from functools import partial

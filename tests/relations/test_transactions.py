@@ -1,7 +1,5 @@
 """Relation T on a fifth of all histories; `tests/long` has the others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

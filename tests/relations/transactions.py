@@ -4,8 +4,6 @@ Each record is followed by markers, or by records of transactions that were abor
 records stops at the last stable offset while it stands. So the same happens in both worlds, but for these times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """The lines that the demo prints at its end."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

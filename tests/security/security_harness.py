@@ -1,7 +1,5 @@
 """A broker with a listener for every authentication mechanism, and an authorizer that denies by default."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """What `check` says about each ACL: with all of them, without the optional ones, without each of the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

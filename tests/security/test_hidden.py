@@ -1,7 +1,5 @@
 """What a principal may not describe is unknown, hides nothing else, and makes nothing better: on a broker with ACLs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An OAuth 2 token endpoint on loopback for the client credentials grant, over HTTP."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -1,7 +1,5 @@
 """A warehouse whose job has ended, written without Spark, and what happens to it before the next start."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shutil

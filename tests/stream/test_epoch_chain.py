@@ -1,7 +1,5 @@
 """Chains of leader epochs: which epoch an offset is of, and where a log parts from what was read of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """The Python stage of a batch, without Spark: what one record causes stays within its group."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any

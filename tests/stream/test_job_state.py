@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from datetime import timedelta
 
 from streaming_app.stream.job_state import CommittedBatch, JobState

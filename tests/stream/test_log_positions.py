@@ -1,7 +1,5 @@
 """What a stream knows of a log while leaders change: what an election crosses is read again, and nothing else is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables that are deleted while a job writes them, without Spark: they are created by delta-rs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """Groups whose rows no longer count: their records replace them, and what compaction took from the log stays known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """A group that cannot be folded, or takes too much, is set aside: it alone, with its row and its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any

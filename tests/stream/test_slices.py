@@ -1,7 +1,5 @@
 """How a batch is divided: by the bytes of its large records, and further each time that it fails."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

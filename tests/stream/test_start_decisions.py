@@ -3,8 +3,6 @@
 Tables are written by delta-rs, and the checkpoint as Spark writes it. `test_start` tries some of it with whole jobs.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

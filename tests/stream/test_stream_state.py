@@ -1,7 +1,5 @@
 """The record of state of a stream: what is written is read, whatever happens to one of its copies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

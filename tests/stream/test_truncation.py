@@ -1,7 +1,5 @@
 """What a cut log does to the tables, to rows of lost records and to no others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path

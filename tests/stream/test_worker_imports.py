@@ -1,7 +1,5 @@
 """What a worker of Spark loads before it folds its first record: each of them does, at each start."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What the services of a job are made of, for tests that run one of them alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone

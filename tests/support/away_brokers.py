@@ -1,7 +1,5 @@
 """Brokers of a cluster that are away during a block: killed, or paused, in which case they do not answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

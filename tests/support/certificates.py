@@ -1,7 +1,5 @@
 """Certificate authorities, certificates and stores, created fast: elliptic-curve keys, valid for a day by default."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 import os

@@ -1,7 +1,5 @@
 """Compares every command with Kafka's own tool, column by column, and the tasks of members with the application's."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Delta Lake in a Spark session, for tests that query with Spark SQL: the job does not need it."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 

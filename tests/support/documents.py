@@ -1,7 +1,5 @@
 """The documents of the project, and functions that extract code blocks, commands, links and headings for tests."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

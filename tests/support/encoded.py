@@ -1,7 +1,5 @@
 """Records of groups as bytes, in the format of broker 4.4.0: for topics, batches and benchmarks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each subject has its own chain: a column of the group, a member, or a member's tasks.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ If a rule crashes for a group, the job sets the rule aside, and its findings are
 pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Jobs that follow each other in a warehouse, for tests of the commits that an earlier job may still make."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

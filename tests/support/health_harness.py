@@ -1,7 +1,5 @@
 """Short functions that make facts about one group, and the verdict from them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any

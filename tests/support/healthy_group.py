@@ -1,7 +1,5 @@
 """The snapshot of a group for which no rule fires."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from streaming_app.groups.snapshot import GroupSnapshot

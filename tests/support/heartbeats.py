@@ -1,7 +1,5 @@
 """The heartbeat of a job, for tests that run no job."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from pathlib import Path
 

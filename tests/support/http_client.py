@@ -1,7 +1,5 @@
 """Requests to a server over the test's own connections, and checks whether a started service already answers."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Writes records into the brokers' own offsets topic, as a coordinator does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The resolved class paths are cached: the next call starts no JVM and needs no network.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Sequence

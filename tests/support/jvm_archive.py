@@ -5,8 +5,6 @@ before it answers. To make its archive, a broker does what the brokers of the te
 exits. Without an archive, or with one that does not fit, a JVM starts as usual.
 """
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -8,8 +8,6 @@ are many, each with few rows. A user's job has none of these options; `tests/job
 such a job with `start_jvms_as_users_do`.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Three brokers and a controller from jars, for tests with lagging replicas, elections, and truncated logs."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Kafka's scripts. `kafka-streams-groups.sh` runs in one JVM for all calls, since a start takes two seconds."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

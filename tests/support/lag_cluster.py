@@ -1,7 +1,5 @@
 """A warehouse with the commits of a real broker's log, without Spark, and lag passes over it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path

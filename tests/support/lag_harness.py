@@ -1,7 +1,5 @@
 """A small cluster for tests of the lag tracker: one group, some partitions, a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

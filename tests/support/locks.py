@@ -1,7 +1,5 @@
 """A lock that tells a test that a thread waits for it: the thread has come as far as this, and no further."""
 
-from __future__ import annotations
-
 from threading import Event, Lock, Thread
 
 from tests.support.waiting import wait_until

@@ -1,7 +1,5 @@
 """Data for metrics: some groups, the health of a job, alerts and a sink."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone

@@ -1,7 +1,5 @@
 """Takes hard links from this process, as in a file system that has none (SMB, blobfuse), by a filter of the kernel."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import struct

@@ -1,7 +1,5 @@
 """Group ids with a meaning in one of the languages, terminals and encodings through which they pass."""
 
-from __future__ import annotations
-
 ODD = {
     "a variable that is set": "${spark.sql.session.timeZone}",
     "what this variable stands for": "UTC",

@@ -1,7 +1,5 @@
 """Reads the log of a broker without Spark, and folds its records with `groups.fold`, as the job does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Records of groups in a test's own topic, which the job reads instead of the brokers' offsets topic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from threading import Event

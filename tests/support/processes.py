@@ -1,7 +1,5 @@
 """The processes of a job, from Linux's `/proc`: Python, Spark's JVM, Spark's Python workers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

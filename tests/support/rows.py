@@ -1,7 +1,5 @@
 """Rows of the tables for tests: by default, values are those of a group without alerts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ including conditional puts and multipart uploads, and what Spark's checkpoint ne
 content in signed chunks. `make check-deploy` runs the job on moto's server.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """A warehouse for the tests of the page: groups in every state, a rich topology, alerts, history, hostile names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A proxy in front of a broker that is slow to answer a new connection, as a broker is whose logins take long."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -3,8 +3,6 @@
 There is none for Google: fake-gcs-server rejects the PUT requests of delta-rs ("invalid uploadType").
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Real Kafka Streams applications with the streams group protocol and Kafka's client: `StreamsApplication.java`."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

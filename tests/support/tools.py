@@ -1,7 +1,5 @@
 """External programs that some tests need, on the PATH or from a package; without the program a test is skipped."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Waiting for conditions that can only be polled, and the names of running threads."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

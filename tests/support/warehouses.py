@@ -1,7 +1,5 @@
 """Tables that delta-rs creates and writes, for tests that need a warehouse but no Spark; `rows` has their rows."""
 
-from __future__ import annotations
-
 import atexit
 import shutil
 from collections.abc import Iterable, Mapping

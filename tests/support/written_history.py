@@ -7,8 +7,6 @@ came, and commits are mapped to these offsets: a partition has lag where and whe
 What the broker does not hold, or holds otherwise, is not written, see `is_writable`.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_right
 from collections import defaultdict

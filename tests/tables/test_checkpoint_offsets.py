@@ -1,7 +1,5 @@
 """Which offsets a job has processed, according to its checkpoint: the files are those of Spark 4.0."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A warehouse in which a commit may overwrite another one is refused in one line, and may be allowed for one job."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

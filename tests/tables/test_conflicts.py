@@ -1,7 +1,5 @@
 """Only a commit that another one has overtaken is repeated: with a limit, and not while the job ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from threading import Event
 

@@ -1,7 +1,5 @@
 """Jobs that create one table at the same moment."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor

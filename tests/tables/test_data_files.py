@@ -1,7 +1,5 @@
 """Files that workers encode and the job commits: no row is lost, and no filter skips a file that has a row."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

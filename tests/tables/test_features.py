@@ -1,7 +1,5 @@
 """A table feature that delta-rs cannot write is one line, of `check` and of `run`; and no other is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from threading import Event

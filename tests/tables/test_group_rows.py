@@ -1,7 +1,5 @@
 """Rows of groups are replaced in files with ranges of group ids, whoever wrote the files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of verdicts: what is stored is read again, and who ends an alert is heard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table in a store is opened once by a process that goes on using it, and is never taken for another version."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What a pass over the lag reads of the streams groups, from tables without Spark."""
 
-from __future__ import annotations
-
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any

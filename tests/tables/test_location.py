@@ -1,7 +1,5 @@
 """Which locations a warehouse may have, and how files are read and written there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files that a power cut left empty or cut off: logs of tables, and Spark's checkpoint."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The views `offsets` and `all_groups`, over rows as the job writes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import datetime, timezone

@@ -1,7 +1,5 @@
 """Files that no version needs any more are removed, from local tables and from those in a store."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """SQL over the tables without a JVM."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files by which people ask the job for something."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 

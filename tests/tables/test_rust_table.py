@@ -1,7 +1,5 @@
 """Writes by delta-rs: each once, again after a conflict, one at a time in this process."""
 
-from __future__ import annotations
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable

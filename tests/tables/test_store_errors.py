@@ -1,7 +1,5 @@
 """A store that denies access is one line with a hint, each time the same; one that is busy is waited for."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -7,8 +7,6 @@
 tree. Workers of Spark write one part of the log, as they do in large batches.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A warehouse with sample groups, the page on it, and a browser."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

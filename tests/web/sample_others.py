@@ -1,7 +1,5 @@
 """More for the sample: groups of other types, a second cluster, and who had which task in the past."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The time of a server, which a test moves: deadlines of its clients pass when the test says so, and never before."""
 
-from __future__ import annotations
-
 import asyncio
 
 from streaming_app.web.server import HttpServer

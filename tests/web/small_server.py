@@ -3,8 +3,6 @@
 Prints the URL of the server, and serves until standard input is closed. No time passes for it meanwhile.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 

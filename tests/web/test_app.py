@@ -1,7 +1,5 @@
 """The application with Starlette's client: what each path returns, to whom, and how often the tables are read."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import gzip

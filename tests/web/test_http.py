@@ -1,7 +1,5 @@
 """The HTTP responses, over real connections."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

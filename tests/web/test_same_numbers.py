@@ -1,7 +1,5 @@
 """Page, commands and SQL show the same number of the same thing."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

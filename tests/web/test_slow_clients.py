@@ -1,7 +1,5 @@
 """Many clients, and clients that are slow, over real connections: others get responses, and resources are bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket

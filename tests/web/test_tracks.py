@@ -1,7 +1,5 @@
 """The tracks of a group over time say at each moment what the tables say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The files of other projects: each is listed, unchanged, with its licence."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

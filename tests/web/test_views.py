@@ -1,7 +1,5 @@
 """What the views make of rows: pure functions, without tables or a server."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta

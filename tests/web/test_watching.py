@@ -1,7 +1,5 @@
 """What open pages depend on: errors of a reading, and tables that change."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from datetime import datetime, timezone

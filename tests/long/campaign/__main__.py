@@ -10,8 +10,6 @@ What is said at the end can be repeated: `Round(...)` goes into `REGRESSIONS` of
 always the same: `--first 12` goes on where a campaign has ended after twelve.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -1,7 +1,5 @@
 """What must hold after each phase, whatever happened in it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import groupby

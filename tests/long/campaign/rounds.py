@@ -1,7 +1,5 @@
 """Rounds of phases of faults or attacks: after each phase all is checked, and findings are reported with the seed."""
 
-from __future__ import annotations
-
 import shutil
 import time
 import traceback

@@ -1,7 +1,5 @@
 """A few faults; `python -m tests.long.campaign` runs any number of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

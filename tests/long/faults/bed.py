@@ -3,8 +3,6 @@
 Of three brokers there is a real Kafka Streams application, too: exactly-once, with a join, stores and standbys.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import time

@@ -1,7 +1,5 @@
 """The faults of a job, its brokers and its warehouse, and how often each kind of fault is chosen."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import time

@@ -1,7 +1,5 @@
 """Faults inside the job's process, for its setup: it ends at one of its writes, or its store rejects some of them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -4,8 +4,6 @@ An operation that the broker rejects counts as well. The random choices depend o
 does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random

@@ -5,8 +5,6 @@ begin, at each turn of a loop in it, and at its end, when its work is done; and 
 that `tests/sites.toml` says to be of a batch.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import errno

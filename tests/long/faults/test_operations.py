@@ -4,8 +4,6 @@ OPERATIONS is how many, SEED of what. The broker is restarted and killed from ti
 the time. New records are folded in batches of random size.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import closing

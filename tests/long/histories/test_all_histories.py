@@ -1,7 +1,5 @@
 """All histories, and random ones, through all relations; `tests/relations` has a fifth of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Text that moves a cursor, changes a title, reverses or hides characters, or forges a line where it is printed."""
 
-from __future__ import annotations
-
 import unicodedata
 
 HOSTILE = (

@@ -3,8 +3,6 @@
 A function returns when it has sent what it wanted to, or when `bed.ending` is set. To add an attack is to add an entry.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ A probe lets one honest group get a second member, until its row says so, and le
 that it reads is gone, until the webhook has its alert.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

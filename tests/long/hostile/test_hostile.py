@@ -1,7 +1,5 @@
 """The fastest attacks; `python -m tests.long.campaign --attacks` plays all of them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

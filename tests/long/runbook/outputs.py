@@ -1,7 +1,5 @@
 """What the command of a rule prints, as the runbook shows it: `deploy/outputs`, one file for each rule."""
 
-from __future__ import annotations
-
 import re
 import socket
 import textwrap

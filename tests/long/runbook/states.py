@@ -4,8 +4,6 @@ Each is a generator. It brings the state about and yields the id of the group, N
 comes then is the advice, after which the alert ends.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

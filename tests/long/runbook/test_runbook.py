@@ -3,8 +3,6 @@
 `RECORD_OUTPUTS=1` writes what the commands print to `deploy/outputs`; `make generate` then puts it into the page.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any

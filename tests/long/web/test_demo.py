@@ -1,7 +1,5 @@
 """`demo --web` as a person uses it, with a real Kafka Streams application on its broker, from start to Ctrl-C."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -214,8 +214,7 @@ def _print_aspect(  # noqa: PLR0913 - as for all of it
         found = topics.read_topics(reader, cluster, rows)
         echo_more(topics.topic_rows(found) if aspect == "topology" else topics.endpoint_rows(rows, found))
     if table and aspect == "topology":
-        for find in (group_facts.differing_topics, group_facts.left_over_topics):
-            echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
+        echo_more(group_facts.differing_topics(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:

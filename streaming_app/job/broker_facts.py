@@ -9,7 +9,7 @@ The table is replaced in one commit when a fact has changed, and every ten minut
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -22,7 +22,6 @@ from streaming_app.alerts.engine_facts import TopicDifference
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import ASKED_FOR, fact_requests
 from streaming_app.kafka.connection import Admin
@@ -55,28 +54,23 @@ class _Asked(NamedTuple):
     """The internal topics of their topologies, as `subtopologies` has them, each with the `group_id`."""
 
 
-class _Source(NamedTuple):
-    """The source of facts of some kinds."""
-
-    of: Sequence[str]
-    ask: Callable[[Admin, _Asked], Sequence[BrokerFact]]
-    rarely: Callable[[_Asked], object] | None = None
-    """If set, the source is asked rarely, and when the result of this function changes; None: at each pass."""
-
-
 @dataclass(frozen=True)
 class _Known:
     """The known facts of a kind."""
 
     facts: Sequence[BrokerFact]
     observed_at: datetime
-    about: object = "stored"
-    """The value on which its source depends, as of the last request."""
+    groups: Sequence[str] | None = None
+    """The streams groups at the last request; None: the facts are those of the table."""
 
     @cached_property
-    def differing(self) -> Sequence[BrokerFact]:
-        """The facts that name a difference from what a group asked for."""
-        return [one for one in self.facts if one.group_id and ASKED_FOR in one.value]
+    def differing(self) -> Mapping[str, Sequence[BrokerFact]]:
+        """The facts that name a difference from what a group asked for, by group."""
+        found = defaultdict[str, list[BrokerFact]](list)
+        for one in self.facts:
+            if one.group_id and ASKED_FOR in one.value:
+                found[one.group_id].append(one)
+        return found
 
 
 class BrokerFacts(Poller):
@@ -95,26 +89,19 @@ class BrokerFacts(Poller):
         self._held = held
         self._open: Transactions | None = None
         self._uncleaned = ReportOnce(self.report)
-        self._sources = (
-            _Source(
-                [kinds.GROUP_CONFIG],
-                lambda admin, asked: fact_requests.group_configs(admin, asked.groups),
-                lambda asked: asked.groups,
-            ),
-            _Source(
-                [kinds.BROKER_CONFIG],
-                lambda admin, _: fact_requests.configs_of_brokers(admin, admin.broker_ids()),
-                lambda _: None,
-            ),
-            _Source([kinds.LEFT_OVER_TOPIC], self._left_over, lambda _: None),
-            _Source([kinds.COORDINATOR], lambda admin, asked: fact_requests.coordinators(admin, asked.groups)),
-            _Source([kinds.GROUP_STATE], lambda admin, _: fact_requests.group_states(admin)),
-            _Source([kinds.FEATURE], lambda admin, _: fact_requests.features(admin)),
-            _Source(
+        # The kinds of facts, how they are asked for, and whether that is done rarely, and when the groups change.
+        self._sources: tuple[tuple[Sequence[str], Callable[[Admin, _Asked], Sequence[BrokerFact]], bool], ...] = (
+            ([kinds.GROUP_CONFIG], lambda admin, asked: fact_requests.group_configs(admin, asked.groups), True),
+            ([kinds.BROKER_CONFIG], lambda admin, _: fact_requests.configs_of_brokers(admin, admin.broker_ids()), True),
+            ([kinds.COORDINATOR], lambda admin, asked: fact_requests.coordinators(admin, asked.groups), False),
+            ([kinds.GROUP_STATE], lambda admin, _: fact_requests.group_states(admin), False),
+            ([kinds.FEATURE], lambda admin, _: fact_requests.features(admin), False),
+            (
                 [kinds.RETENTION, kinds.ISR, kinds.INTERNAL_TOPIC],
                 lambda admin, asked: fact_requests.topic_facts(admin, asked.topics, asked.internal),
+                False,
             ),
-            _Source([kinds.TRANSACTION, kinds.WRITER], self._transactions),
+            ([kinds.TRANSACTION, kinds.WRITER], self._transactions, False),
         )
 
     def tick(self) -> None:
@@ -122,17 +109,17 @@ class BrokerFacts(Poller):
         self._known = self._known or self._read()
         now, asked, errors = self._now(), self._asked(), []
         with self._job.connection.use() as admin:
-            for source in self._sources:
-                known, about = self._known.get(source.of[0]), source.rarely and source.rarely(asked)
-                if source.rarely and known and known.about == about and now - known.observed_at < _RARELY:
+            for of_source, ask, is_rare in self._sources:
+                known = self._known.get(of_source[0])
+                if is_rare and known and known.groups == asked.groups and now - known.observed_at < _RARELY:
                     continue
                 try:
-                    found = source.ask(admin, asked)
+                    found = ask(admin, asked)
                 except (KafkaError, GroupError) as error:
                     errors.append(error)
                 else:
-                    for kind in source.of:
-                        self._note(kind, sorted(fact for fact in found if fact.kind == kind), now, about)
+                    for kind in of_source:
+                        self._note(kind, sorted(fact for fact in found if fact.kind == kind), now, asked.groups)
             if errors:
                 self._job.connection.failed(admin)
         self._write(now)
@@ -159,14 +146,15 @@ class BrokerFacts(Poller):
         known, groups = self._known.get(kinds.INTERNAL_TOPIC), self._job.groups()
         if known is None:
             return None
-        found = defaultdict[str, list[TopicDifference]](list)
-        for one in known.differing:
-            if one.group_id and _exists(groups.get(one.group_id)):
-                since = one.changed_at or known.observed_at
-                found[one.group_id].append(TopicDifference(one.subject, one.name, one.value, since))
-        return found
+        return {
+            group_id: [
+                TopicDifference(one.subject, one.name, one.value, one.changed_at or known.observed_at) for one in found
+            ]
+            for group_id, found in known.differing.items()
+            if _exists(groups.get(group_id))
+        }
 
-    def _note(self, kind: str, found: Sequence[BrokerFact], now: datetime, about: object) -> None:
+    def _note(self, kind: str, found: Sequence[BrokerFact], now: datetime, groups: Sequence[str]) -> None:
         """Note the facts of a kind, with their earlier values and the time of the last change."""
         before = {(one.subject, one.name): one for one in self._facts(kind)}
         facts = []
@@ -174,7 +162,7 @@ class BrokerFacts(Poller):
             old = before.get((fact.subject, fact.name), fact)
             last = (old.value_before, old.changed_at) if old.value == fact.value else (old.value, now)
             facts.append(fact._replace(value_before=last[0], changed_at=last[1]))
-        self._known[kind] = _Known(facts, now, about)
+        self._known[kind] = _Known(facts, now, groups)
 
     def _facts(self, kind: str) -> Sequence[BrokerFact]:
         known = self._known.get(kind)
@@ -203,51 +191,31 @@ class BrokerFacts(Poller):
         writers = [one for one in (*self._facts(kinds.WRITER), *found) if one.kind == kinds.WRITER]
         kept = {(one.subject, one.name): one for one in writers if _exists(groups.get(one.name))}
         overdue = [one for one in found if one.kind == kinds.TRANSACTION]
-        self._report_uncleaned([one for one in overdue if one.subject.startswith(f"{OFFSETS_TOPIC}-")])
-        return overdue + [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
-
-    def _report_uncleaned(self, found: Sequence[BrokerFact]) -> None:
-        """Report overdue transactions on the offsets topic, once: the brokers' cleaner stops there."""
-        if found:
-            named = first_of([f"{one.subject} by {one.name}, {one.value}" for one in found], _NAMED, separator="; ")
+        uncleaned = [one for one in overdue if one.subject.startswith(f"{OFFSETS_TOPIC}-")]
+        named = first_of([f"{one.subject} by {one.name}, {one.value}" for one in uncleaned], _NAMED, separator="; ")
+        if uncleaned:
             self._uncleaned(
                 f"{NAME}: the brokers do not compact {OFFSETS_TOPIC} behind an open transaction: {escape(named)}; "
                 "`kafka-transactions.sh abort` ends it"
             )
         else:
             self._uncleaned.clear()
-
-    def _left_over(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
-        """Return the internal topics of earlier topologies that no current topology has.
-
-        Every group may name any topic. So a topic that another group, of any type, may have created is not returned.
-        """
-        running = set(asked.groups)
-        wanted = {topic["name"] for topic in asked.internal if topic["group_id"] in running}
-        others = {row["group_id"] for row in self._job.rows("all_groups", "group_id", "group_type <> 'streams'")}
-        found: dict[str, Row] = {}
-        for row in self._job.rows("topologies", "group_id, subtopologies"):
-            group_id = row["group_id"]
-            if group_id in others:
-                continue
-            left_by = "topology" if group_id in running else "group"
-            for name in _earlier_names(row) - wanted:
-                if not any(one != group_id and (one in running or one in others) for one in _owners(name)):
-                    found[name] = {"group_id": group_id, "left_by": left_by}
-        return fact_requests.left_over_topics(admin, found) if found else []
+        return overdue + [kept[key] for key in sorted(kept)][:_MOST_WRITERS]
 
     def _read(self) -> dict[str, _Known]:
-        """Return the facts in the table."""
+        """Return the facts in the table; those of a kind that an older release asked for go."""
         rows = self._job.rows(NAME, ", ".join(f'"{name}"' for name in (*BrokerFact._fields, "observed_at")))
         stored: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in rows:
             stored[row["kind"]].append(row)
         return {
             kind: _Known(
-                sorted(BrokerFact(**{name: row[name] for name in BrokerFact._fields}) for row in those),
-                min(row["observed_at"] for row in those),
+                sorted(BrokerFact(**{name: row[name] for name in BrokerFact._fields}) for row in stored[kind]),
+                min(row["observed_at"] for row in stored[kind]),
             )
-            for kind, those in stored.items()
+            for of_source, *_ in self._sources
+            for kind in of_source
+            if kind in stored
         }
 
     def _write(self, now: datetime) -> None:
@@ -263,19 +231,3 @@ class BrokerFacts(Poller):
 
 def _exists(group: GroupSnapshot | None) -> bool:
     return group is not None and group.state != DEAD
-
-
-def _earlier_names(row: Mapping[str, Any]) -> set[str]:
-    """Return the internal topics in a row of `topologies` whose names Kafka Streams could have given for its group."""
-    return {
-        topic["name"]
-        for subtopology in row["subtopologies"] or ()
-        for column in _INTERNAL_COLUMNS
-        for topic in subtopology[column] or ()
-        if is_internal_topic(topic["name"], row["group_id"])
-    }
-
-
-def _owners(topic: str) -> Iterator[str]:
-    """Yield the ids of the groups that may own an internal topic: each prefix of its name before a dash."""
-    return (topic[:place] for place, character in enumerate(topic) if character == "-")

@@ -4,12 +4,7 @@ GROUP_PREFIX = "streams-groups"
 """The prefix of the group ids of Spark's consumers, which neither join nor commit."""
 AUTHORIZATION_CODES = frozenset({29, 30})
 """TOPIC_AUTHORIZATION_FAILED (for a topic that the group uses) and GROUP_AUTHORIZATION_FAILED."""
-GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC, LEFT_OVER_TOPIC = (
-    "group_config",
-    "group_state",
-    "internal_topic",
-    "left_over_topic",
-)
+GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC = "group_config", "group_state", "internal_topic"
 BROKER_CONFIG, COORDINATOR, RETENTION, ISR, TRANSACTION, WRITER, FEATURE = (
     "broker_config",
     "coordinator",

@@ -31,7 +31,6 @@ from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
 
 _PER_REQUEST = 500  # groups or topics
-_MOST_LEFT_OVER = 1_000  # topics
 ACCEPTABLE_LAG = "streams.acceptable.recovery.lag"
 LONGEST_TRANSACTION = "transaction.max.timeout.ms"
 _STREAMS = "streams."  # the prefix of the config names of streams groups
@@ -140,46 +139,6 @@ def _replicas(name: str, topic: DescribedTopic, minimum: _Config | None) -> Iter
 
 def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(brokers)))
-
-
-def left_over_topics(admin: Admin, earlier: Mapping[str, Row]) -> list[BrokerFact]:
-    """For the topics that exist, return the reason why they remain, their partitions, and the bytes of all replicas.
-
-    `earlier` has rows by topic: `group_id`, whose earlier topology had the topic, and `left_by`: `topology` if the
-    group has another topology now, `group` if it is gone. Needs Describe on the topics. The bytes also need Describe on
-    the cluster, and an answer of every broker.
-    """
-    existing = describe_topics(admin, None)
-    names = sorted(earlier.keys() & existing.keys())[:_MOST_LEFT_OVER]
-    partitions = {name: len(existing[name].leaders) for name in names if not existing[name].error}
-    sizes = _sizes(admin, partitions) if partitions else {}
-    return [
-        BrokerFact(kinds.LEFT_OVER_TOPIC, topic, name, str(value), group_id=earlier[topic]["group_id"])
-        for topic, number in partitions.items()
-        for name, value in (
-            ("left_by", earlier[topic]["left_by"]),
-            ("partitions", number),
-            ("bytes", sizes.get(topic)),
-        )
-        if value is not None
-    ]
-
-
-def _sizes(admin: Admin, partitions: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of all replicas by topic; `partitions` are the partition counts. Empty if not known."""
-    wanted = {topic: list(range(number)) for topic, number in partitions.items()}
-    sizes = dict.fromkeys(partitions, 0)
-    try:
-        answers = admin.describe_log_dirs(wanted)
-    except KafkaError:  # a broker is away, so the sizes of its replicas are not known
-        return {}
-    for directory in (one for answer in answers for one in answer["log_dirs"]):
-        if directory["error_code"]:
-            return {}
-        for topic in directory["topics"]:
-            sizes[topic["name"]] += sum(one["partition_size"] for one in topic["partitions"])
-    # Without the permission, a broker returns no directory.
-    return sizes if all(answer["log_dirs"] for answer in answers) else {}
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

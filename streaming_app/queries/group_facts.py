@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError
-from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, LEFT_OVER_TOPIC
+from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC
 from streaming_app.queries.broker_releases import Brokers
 from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote
@@ -39,21 +39,6 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
         'SELECT group_id AS "GROUP", subject AS "INTERNAL-TOPIC", name AS "WHAT", value AS "DIFFERS" '  # noqa: S608 - quoted
         f"FROM broker_facts WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} "
         f"AND value LIKE '%{ASKED_FOR}%' ORDER BY group_id, subject, name"
-    )
-
-
-def left_over_topics(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None = None) -> list[Row]:
-    """Return a row for each internal topic that remains from an earlier topology, or from a deleted group.
-
-    `group_ids` None: of all groups. Raises WarehouseError.
-    """
-    return reader.rows(
-        'SELECT group_id AS "GROUP", subject AS "LEFT-OVER-TOPIC", '  # noqa: S608 - quoted
-        "max(CASE WHEN name = 'left_by' THEN value END) AS \"LEFT-BY\", "
-        "CAST(max(CASE WHEN name = 'partitions' THEN value END) AS INT) AS \"PARTITIONS\", "
-        "CAST(max(CASE WHEN name = 'bytes' THEN value END) AS BIGINT) AS \"BYTES\" "
-        f"FROM broker_facts WHERE {of_groups(cluster, group_ids)} AND kind = {quote(LEFT_OVER_TOPIC)} "
-        "GROUP BY group_id, subject ORDER BY group_id, subject"
     )
 
 

@@ -13,7 +13,6 @@ from streaming_app.kafka.releases import ABILITIES, config_gaps, describe_releas
 from streaming_app.queries.broker_releases import read_brokers
 from streaming_app.queries.clusters import check_cluster
 from streaming_app.queries.described import groups_set_aside, quarantined_records
-from streaming_app.queries.group_facts import left_over_topics
 from streaming_app.queries.group_list import count_groups
 from streaming_app.tables.alerts_table import OPEN, read_alerts
 from streaming_app.tables.arrow import to_arrow
@@ -22,7 +21,7 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
-from streaming_app.text import ago, count, megabytes, utc, utc_clock
+from streaming_app.text import ago, count, utc, utc_clock
 from streaming_app.threads import in_parallel
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "opened_at", "summary")
@@ -62,7 +61,6 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             "observed_at": brokers.observed_at,
             "unknown": [*filter(None, map(brokers.why_unknown, ABILITIES)), *config_gaps(brokers.configs)],
         },
-        "left_over_topics": left_over_topics(reader, cluster),
         "tables": _table_sizes(location),
     }
 
@@ -106,12 +104,6 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
     yield f"brokers   {brokers['text']}{asked}"
     yield from (f"unknown   {reason}" for reason in brokers["unknown"])
-    if left := status["left_over_topics"]:
-        groups = {row["GROUP"] for row in left}
-        size = sum(row["BYTES"] or 0 for row in left)
-        at_least = "at least " if any(row["BYTES"] is None for row in left) else ""
-        which = f"{count(len(left), 'internal topic')} of {count(len(groups), 'group')}, {at_least}{megabytes(size)}"
-        yield f"left over {which}: `streams-groups sql` with kind 'left_over_topic' in broker_facts names them"
 
 
 def _format_job(job: dict[str, Any] | None, now: datetime) -> str:

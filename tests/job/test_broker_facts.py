@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaConnectionError
 
@@ -90,7 +89,10 @@ def rig(
 
 def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
     (group_id,) = rig.groups
+    of_older_release = {"kind": "left_over_topic", "subject": "t", "name": "bytes", "value": "1", "observed_at": NOW}
+    append(rig.warehouse, "broker_facts", of_older_release)
     rig.see_coordinator()
+    assert rig.rows("left_over_topic") == []
     (coordinator,) = rig.rows("coordinator")
     assert (coordinator["subject"], coordinator["group_id"]) == (group_id, group_id)
     assert {row["observed_at"] for row in rig.rows("group_config")} == {NOW}
@@ -140,55 +142,6 @@ def test_a_value_that_changed_has_the_one_before_also_across_a_restart(rig: Rig,
     rig.restart()
     assert changed("2")
     assert standbys() == seen
-
-
-def archived(group_id: str, *changelogs: str, offset: int = 1) -> dict[str, Any]:
-    parts = [subtopology_row(changelogs=changelogs)]
-    return {"group_id": group_id, "topology_hash": f"{changelogs}", "subtopologies": parts, "offset": offset}
-
-
-def test_internal_topics_that_a_topology_or_a_group_has_left_are_facts_with_their_size(
-    tmp_path: Path, broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
-) -> None:
-    rig = Rig(tmp_path / "w", broker.bootstrap_server)
-    app, other, gone = unique("app"), unique("other"), unique("gone")
-    used, renamed = f"{app}-used-changelog", f"{app}-renamed-changelog"
-    of_gone, of_other, no_internal = f"{gone}-totals-changelog", f"{app}-{other}-totals-changelog", f"{gone}-orders"
-    of_prefix, classic = f"{app}-eu-totals-changelog", unique("classic")
-    of_classic = f"{classic}-totals-changelog"  # of a group that is another type now
-    for name in (used, renamed, of_gone, of_other, no_internal, of_prefix, of_classic):
-        client.create_topic(name, 2)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
-        producer.send(of_gone, b"x" * 1_000, partition=1)
-    rig.groups = {one: replace(healthy_group(NOW), group_id=one) for one in (app, f"{app}-eu")}
-    append(rig.warehouse, "groups", group_row(app, subtopologies=[subtopology_row(changelogs=[used])]))
-    append(
-        rig.warehouse,
-        "topologies",
-        archived(app, used, renamed, "never-made-changelog", of_prefix),
-        archived(app, used, offset=2),
-        archived(gone, of_gone, no_internal, f"{gone}-never-made-changelog"),
-        archived("hostile", of_other),
-        archived(classic, of_classic),
-    )
-    row = {"group_id": classic, "record_type": 2, "member_id": "", "deleted": False, "last_offset": 9}
-    append(rig.warehouse, "group_records", {**row, "protocol_type": "consumer", "protocol": "stream"})
-    rig.service.tick()
-    found = {(one["subject"], one["name"]): one["value"] for one in rig.rows("left_over_topic")}
-    assert {topic: value for (topic, name), value in found.items() if name == "left_by"} == {
-        renamed: "topology",
-        of_gone: "group",
-    }
-    assert found[of_gone, "partitions"] == "2"
-    assert int(found[of_gone, "bytes"]) > 1_000
-    assert found[renamed, "bytes"] == "0"
-    assert {one["group_id"] for one in rig.rows("left_over_topic")} == {app, gone}
-
-    client.delete_topic(of_gone)
-    rig.now += timedelta(minutes=10)
-    assert wait_until(lambda: of_gone not in client.list_topics())
-    rig.service.tick()
-    assert {one["subject"] for one in rig.rows("left_over_topic")} == {renamed}
 
 
 def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_is_mended_or_the_group_is_gone(

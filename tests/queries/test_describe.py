@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from streaming_app.cli.main import main
-from streaming_app.queries.status import format_status, read_status
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 
@@ -83,26 +82,14 @@ def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | N
     }
 
 
-def test_internal_topics_that_differ_or_are_left_over_follow_the_topology(tmp_path: Path) -> None:
+def test_internal_topics_that_differ_follow_the_topology(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     parts = [subtopology_row(source_topics=["orders"], changelogs={"orders-totals-changelog": 0})]
     append(warehouse.path, "groups", group_row("orders", "Stable", subtopologies=parts))
     differs = broker_fact("orders", "internal_topic", "cleanup.policy", "delete, asked for compact")
     append(warehouse.path, "broker_facts", {**differs, "subject": "orders-totals-changelog"})
-    topics = {"orders-old-changelog": ("orders", "topology", "2000000"), "gone-x-changelog": ("gone", "group", None)}
-    for topic, (group_id, left_by, size) in topics.items():
-        for name, value in (("left_by", left_by), ("partitions", "3"), ("bytes", size)):
-            if value is not None:
-                fact = broker_fact(group_id, "left_over_topic", name, value)
-                append(warehouse.path, "broker_facts", {**fact, "subject": topic})
     lines = [line.split() for line in warehouse.describe("--group", "orders", "--topology").splitlines()]
     assert ["orders", "orders-totals-changelog", "cleanup.policy", "delete,", "asked", "for", "compact"] in lines
-    assert lines[-2:] == [
-        ["GROUP", "LEFT-OVER-TOPIC", "LEFT-BY", "PARTITIONS", "BYTES"],
-        ["orders", "orders-old-changelog", "topology", "3", "2000000"],
-    ]
-    (line,) = [one for one in format_status(read_status(warehouse.path, "default", AT), AT) if one[:4] == "left"]
-    assert line.startswith("left over 2 internal topics of 2 groups, at least 2 MB: ")
 
 
 def test_of_a_group_without_members_it_is_said_when_the_brokers_remove_what_is_left(tmp_path: Path) -> None:

@@ -85,11 +85,7 @@ class Harness:
         return self.sinks[0]
 
     def start(self) -> None:
-        engine = EngineSettings(
-            "default",
-            lambda _group: self.settings,
-            labels_of=lambda _group: self.labels,
-        )
+        engine = EngineSettings("default", lambda _group: self.settings, labels_of=lambda _group: self.labels)
         job = a_job(self.path, self.lines.append, {"alerts": {"interval": 0.05}})
         job = replace(job, config=job.config.model_copy(update={"sinks": self.sinks}))
         self.service = AlertService(job, engine, self.observe, DescriptionSupport("always"))
@@ -195,9 +191,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     assert harness.sink.events() == [FIRING]
 
 
-def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_within_the_mute(
-    harness: Harness,
-) -> None:
+def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_within_the_mute(harness: Harness) -> None:
     def mute(duration: str) -> None:
         now = datetime.now(timezone.utc)
         Mutes(harness.path, "default").add(

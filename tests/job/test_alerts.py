@@ -39,10 +39,7 @@ def test_a_group_that_is_not_ready_is_notified_once_and_once_when_it_is_ready(
                 "alerts": {
                     "interval": 0.3,
                     "groups": group_id,
-                    "rules": {
-                        "StreamsGroupDown": {"for": 0.1},
-                        "StreamsGroupDescriptionMissing": {"enabled": False},
-                    },
+                    "rules": {"StreamsGroupDown": {"for": 0.1}, "StreamsGroupDescriptionMissing": {"enabled": False}},
                 },
                 "sinks": [{"type": "webhook", "url": receiver.url}],
                 "metrics": {"listen": "127.0.0.1:0"},

@@ -155,10 +155,7 @@ class OfConnect:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (
-            {"spark": OfConnect()},
-            r"does not take a .*OfConnect: Spark Connect has no JVM",
-        ),
+        ({"spark": OfConnect()}, r"does not take a .*OfConnect: Spark Connect has no JVM"),
         ({"spark": None}, r"does not take a builtins\.NoneType: pass a pyspark\.sql\.SparkSession"),
         ({"clutser": "eu"}, r"streaming_app\.run\(\): clutser: is not a known key; did you mean cluster\?"),
         ({"bootstrap_server": None}, r"bootstrap_server: must be HOST:PORT"),

@@ -64,31 +64,6 @@ def transactions(broker: Broker, unique: Callable[[str], str]) -> Iterator[Kafka
         yield producer
 
 
-def test_lag_is_what_the_admin_client_says_while_the_producer_goes_on(
-    cluster: LagCluster, produce: Callable[..., None], unique: Callable[[str], str], group_id: str
-) -> None:
-    topic, client = unique("orders"), cluster.client
-    client.create_topic(topic, 2)
-    produce(topic, 100)
-    client.commit_offsets(group_id, {(topic, 0): 40, (topic, 1): 0})
-    cluster.read_log(group_id)
-
-    first = cluster.rows(group_id)
-    produce(topic, 20)
-    produce(topic, 7, partition=1)
-    second = cluster.rows(group_id)
-
-    committed = client.list_group_offsets(group_id)[group_id]
-    expected = {
-        (topic, number): end - committed[TopicPartition(topic, number)].offset
-        for number, end in client.end_offsets(topic).items()
-    }
-    assert {key: row.lag for key, row in first.items()} == {(topic, 0): 60, (topic, 1): 0}
-    assert {key: row.lag for key, row in second.items()} == expected == {(topic, 0): 80, (topic, 1): 7}
-    assert all(row.committed_at is not None and row.last_stable_offset == row.log_end_offset for row in second.values())
-    assert second[topic, 1].lag_seconds == pytest.approx(30, abs=1)
-
-
 @pytest.mark.parametrize(
     ("ages", "age"),
     [(range(7_200, 0, -120), 3_600), ([None] * 60, None), ([400] * 5 + [-3_000] + [400] * 54, None)],
@@ -118,11 +93,7 @@ def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_
 
 
 def test_a_topic_that_was_created_again_is_recreated(
-    cluster: LagCluster,
-    produce: Callable[..., None],
-    topic: str,
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = cluster.client
     produce(topic, 10)
@@ -222,11 +193,7 @@ def abort(producer: KafkaProducer, topic: str, count: int, records: int = 1) -> 
 
 
 def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
-    cluster: LagCluster,
-    transactions: KafkaProducer,
-    topic: str,
-    group_id: str,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.client.commit_offsets(group_id, {(topic, 0): 0})
     cluster.read_log(group_id)

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError
-from streaming_app.job.service import Job, Service, Services
+from streaming_app.job.service import Service, Services
 from streaming_app.job.services import maintenance_service
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.alerts_table import AlertsTable
@@ -24,6 +23,7 @@ from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
+from tests.support.a_job import a_job
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
@@ -41,10 +41,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server
 
 
 def service_of(warehouse: Path | str, lines: list[str], fence: Fence | None = None) -> tuple[Service, JobState]:
-    health, place = JobState(), Location.of(warehouse)
-    job = Job(JobConfig(bootstrap_server="h:1", warehouse=place), {}, health, lines.append, fence)
-    writer = TableWriter(cast("Any", None), place, "default", fence)
-    return maintenance_service(job, writer, lambda: True, threading.Event()), health
+    job = a_job(Location.of(warehouse), lines.append, fence=fence)
+    writer = TableWriter(cast("Any", None), job.config.warehouse, "default", fence)
+    return maintenance_service(job, writer, lambda: True, threading.Event()), job.health
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""The self-check of the running job, with brokers and tables that the test controls."""
+"""The self-check of the running job, with brokers and tables that the test controls.
+
+`test_self_check_live` has a group that differs, is read again, and is compared after the next start.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,6 @@ class SelfCheckHarness:
     def __init__(self) -> None:
         self.epochs = {"a": 1, "b": 1}
         self.rows_by_id = {"a": 1, "b": 1}
-        self.states: dict[str, str] = {}
         self.error: Exception | None = None
         self.error_codes: dict[str, int] = {}
         self.may_read, self.properties = True, NOWHERE
@@ -54,10 +56,6 @@ class SelfCheckHarness:
         self.health = JobState()
         self.stream_starts()
         self.lines: list[str] = []
-        self.check: SteppedCheck
-        self.start()
-
-    def start(self) -> None:
         settings = {"self_check": {"interval": INTERVAL}}
         job = a_job(Path("/w"), self.lines.append, settings, health=self.health, connection=self)
         self.check = SteppedCheck(job, self.read_again)
@@ -101,10 +99,7 @@ class SelfCheckHarness:
         return {}
 
     def rows(self, group_ids: Sequence[str]) -> dict[str, Any]:
-        states = self.states
-        return {
-            one: row(self.rows_by_id[one], states.get(one, "Stable")) for one in group_ids if one in self.rows_by_id
-        }
+        return {one: row(self.rows_by_id[one]) for one in group_ids if one in self.rows_by_id}
 
     def read_again(self, group_ids: Collection[str]) -> Collection[str]:
         """The stream ends for that, and with the next one another check begins."""
@@ -123,26 +118,8 @@ def harness() -> Iterator[SelfCheckHarness]:
     made.check.close()
 
 
-def test_each_start_of_the_stream_is_followed_by_a_check_once_the_job_has_caught_up(harness: SelfCheckHarness) -> None:
-    harness.turn()
-    assert harness.status.runs == 0
-    harness.health.nothing_new()
-    harness.turn()
-    assert (harness.status.runs, harness.status.compared) == (1, 2)
-    assert (harness.status.differing, harness.status.failure, harness.lines) == (0, None, [])
-    harness.health.failed("the cause")
-    harness.turn()
-    assert harness.status.runs == 1
-    harness.stream_starts()
-    harness.health.nothing_new()
-    harness.turn()
-    assert harness.status.runs == 2
-
-
 @pytest.mark.parametrize(
-    "changes",
-    [{"caught_up": False}, {"behind": 1}, {"failing_since": NOW}, {"brokers_away_since": NOW}],
-    ids=str,
+    "changes", [{"caught_up": False}, {"behind": 1}, {"failing_since": NOW}, {"brokers_away_since": NOW}], ids=str
 )
 def test_a_check_needs_a_job_that_is_at_the_end_of_the_topic(
     harness: SelfCheckHarness, changes: dict[str, Any]
@@ -156,28 +133,6 @@ def test_a_check_needs_a_job_that_is_at_the_end_of_the_topic(
     for seconds, runs in ((0, 1), (INTERVAL - 1, 1), (1, 2)):
         harness.turn(seconds)
         assert harness.status.runs == runs
-
-
-def test_a_group_that_differs_twice_is_reported_read_again_and_compared_after_the_next_start(
-    harness: SelfCheckHarness,
-) -> None:
-    harness.rows_by_id["b"] = 7
-    harness.health.nothing_new()
-    harness.turn()
-    harness.turn(CONFIRM - 1)
-    assert harness.lines == []
-    harness.turn(1)
-    assert harness.lines == [
-        "self-check: the tables differ from the brokers in 1 group: b (group_epoch)",
-        "self-check: groups to be read again: 1",
-    ]
-    assert harness.read == [["b"]]
-    assert (harness.status.differing, harness.status.repaired) == (1, 1)
-    harness.check.close()
-    harness.rows_by_id["b"] = 1
-    harness.stream_starts()
-    harness.turn()
-    assert (harness.status.differing, harness.status.repaired, harness.status.runs) == (0, 1, 2)
 
 
 def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfCheckHarness) -> None:
@@ -194,10 +149,13 @@ def test_a_difference_that_is_gone_a_minute_later_is_not_reported(harness: SelfC
 def test_a_group_that_differs_again_is_reported_and_not_read_once_more(harness: SelfCheckHarness) -> None:
     harness.rows_by_id["b"], harness.may_read = 7, False
     harness.health.nothing_new()
-    for seconds in (0, CONFIRM):
-        harness.turn(seconds)
-    assert harness.lines[1:] == [
-        "self-check: groups to be read again: 0; not again, because of the last hour or their number: 1"
+    harness.turn()
+    harness.turn(CONFIRM - 1)
+    assert harness.lines == []
+    harness.turn(1)
+    assert harness.lines == [
+        "self-check: the tables differ from the brokers in 1 group: b (group_epoch)",
+        "self-check: groups to be read again: 0; not again, because of the last hour or their number: 1",
     ]
     assert (harness.status.differing, harness.status.repaired) == (1, 0)
     harness.epochs["b"] = 7

@@ -106,19 +106,6 @@ def test_closing_ends_a_thread_that_cannot_find_out_what_is_due() -> None:
     assert "alerts-chat" not in thread_names()
 
 
-def test_closing_sends_what_only_waits_for_others() -> None:
-    chat = Chat()
-
-    class Waiting(Outbox):
-        wait = interval = 3600.0
-
-    sender = Sending(chat, outbox=Waiting)
-    sender.offer(*(make_alert("chat", group_id=group) for group in "abc"))
-    sender.close(PATIENT)
-    assert chat.sent == [["a", "b", "c"]]
-    assert "alerts-chat" not in thread_names()
-
-
 def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_that_nothing_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,3 +125,4 @@ def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_tha
     assert has_looked.wait(PATIENT)
     sender.close(PATIENT)
     assert chat.sent == [["payments"]]
+    assert "alerts-chat" not in thread_names()

@@ -59,16 +59,6 @@ def failing(error: BaseException) -> Callable[..., None]:
 Start = Callable[[Ticks], Ticks]
 
 
-def test_ticks_follow_each_other_until_the_service_is_closed(running: Start) -> None:
-    service = running(Ticks())
-    assert service.next_ticks(3)
-    assert service.is_running
-    assert service.close()
-    assert service.left
-    assert not service.is_running  # no thread is left that would tick
-    assert service.lines == []
-
-
 @pytest.mark.parametrize("error", [OSError, SystemExit], ids=lambda error: error.__name__)
 def test_whatever_a_tick_raises_is_one_line_until_one_succeeds_or_fails_otherwise(
     running: Start, error: Callable[[str], BaseException]
@@ -89,9 +79,7 @@ def test_whatever_a_tick_raises_is_one_line_until_one_succeeds_or_fails_otherwis
     assert service.lines == [line, "ticks: otherwise", line]
 
 
-def test_no_tick_begins_before_the_service_is_ready_and_that_question_may_fail_too(
-    running: Start,
-) -> None:
+def test_no_tick_begins_before_the_service_is_ready_and_that_question_may_fail_too(running: Start) -> None:
     asked = threading.Event()
     service = Ticks()
     service.ready = False
@@ -110,6 +98,7 @@ def test_a_service_without_an_interval_makes_one_tick_and_ends_by_itself(running
     service = running(Ticks(failing(OSError("broken")), interval=None))
     assert wait_until(lambda: not service.is_running)
     assert (service.count, service.lines, service.left) == (1, ["ticks: broken"], True)
+    assert service.close()
 
 
 def test_a_thread_that_ends_by_a_defect_is_noticed(running: Start) -> None:

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from streaming_app.config.settings import JobConfig
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import copies_service
 from streaming_app.job.copies_service import TaskCopies
-from streaming_app.job.service import Job
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import SharedConnection
 from streaming_app.kafka.protocol import GroupError
-from streaming_app.stream.job_state import JobState
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.support.a_job import a_job
 from tests.support.healthy_group import healthy_group
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -112,9 +109,7 @@ class Harness:
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
         monkeypatch.setattr(StreamsGroupClient, "of", lambda _: self.brokers)
         monkeypatch.setattr(copies_service, "describe_each", FakeBrokers.describe)
-        config = JobConfig.model_validate({"bootstrap_server": "b:1", "warehouse": Path("/w")})
-        connection = SharedConnection({}, StreamsGroupClient)
-        job = Job(config, connection, JobState(), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        job = a_job(Path("/w"), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
         self.poller = TaskCopies(job, lambda: dict.fromkeys(self.groups, 50))
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)

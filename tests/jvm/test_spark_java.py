@@ -36,7 +36,7 @@ def test_a_java_without_the_module_is_started_without_the_option(
     home = spark_java_home()
     assert home.parent == tmp_path / "cache" / "java-homes"
     assert arguments(home, "-Xmx1g", _OPTION, "a b", "", "$HOME", "--add-modules=java.sql") == [
-        *("-Xmx1g", "a b", "", "$HOME", "--add-modules=java.sql"),
+        *("-Xmx1g", "a b", "", "$HOME", "--add-modules=java.sql")
     ]
     assert spark_java_home() == home
     monkeypatch.setenv("JAVA_HOME", str(home))  # as a session sets it

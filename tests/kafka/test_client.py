@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka.errors import KafkaError
@@ -22,9 +21,6 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from tests.support.container import Broker
 from tests.support.slow_server import slow_server
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    pass
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
 ignore_unclosed_sockets = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

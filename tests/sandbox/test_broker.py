@@ -8,17 +8,9 @@ from streaming_app.errors import SetupError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
-from tests.support.container import Broker
 from tests.support.processes import is_running
 
 pytestmark = pytest.mark.broker
-
-
-def test_a_started_broker_answers_and_writes_its_log_file(broker: Broker, client: StreamsGroupClient) -> None:
-    assert broker.bootstrap_server.startswith("127.0.0.1:")
-    assert client.describe_cluster()["brokers"]
-    if isinstance(broker, LocalBroker):
-        assert "Kafka Server started" in broker.log_file.read_text()
 
 
 def test_a_restart_keeps_data_and_port_and_a_stop_ends_the_process(start_broker: Callable[..., LocalBroker]) -> None:

@@ -1,8 +1,7 @@
 """The alert service: every few seconds it observes the cluster, runs the alert engine, stores the alerts, sends.
 
-It runs whether or not records arrive, because most alerts are about something that does not happen. If the service
-itself fails, for example because a table cannot be written, it reports the error once and tries again at each
-evaluation. The loop goes on, and the sinks still get the alerts.
+It runs whether or not records arrive, because most alerts are about something that does not happen. If a table cannot
+be written, the sinks still get the alerts.
 """
 
 import time
@@ -163,18 +162,15 @@ class AlertService(Service):
             return
         self._retry_at = time.monotonic() + _RETRY_SECONDS
         try:
-            self._save_alerts()
+            with self._sender.changing():
+                unsaved = self._engine.lifecycle.unsaved
+            if unsaved:
+                self._store.save(unsaved)
+                with self._sender.changing():
+                    self._engine.lifecycle.saved(unsaved)
         finally:
             self._save_verdicts()
         self._retry_at = 0.0
-
-    def _save_alerts(self) -> None:
-        with self._sender.changing():
-            unsaved = self._engine.lifecycle.unsaved
-        if unsaved:
-            self._store.save(unsaved)
-            with self._sender.changing():
-                self._engine.lifecycle.saved(unsaved)
 
     def _save_verdicts(self) -> None:
         engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of

@@ -77,10 +77,7 @@ class BrokerFacts(Poller):
     """Polls from `start` to `close`."""
 
     def __init__(self, job: Job, held: Callable[[], Sequence[TopicPartition]] = list) -> None:
-        """Prepare for the groups of a job; the facts of its cluster are in the table.
-
-        `held` returns the partitions where groups have waited for an open transaction for long.
-        """
+        """Prepare; `held` returns the partitions where groups have waited for an open transaction for long."""
         super().__init__("broker facts", job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._known: dict[str, _Known] = {}

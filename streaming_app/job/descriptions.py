@@ -51,7 +51,6 @@ class DescriptionsService(Poller):
     """Fetches from `start` to `close`."""
 
     def __init__(self, job: Job) -> None:
-        """Prepare it for the groups of a job."""
         super().__init__(NAME, job, _NEEDS)
         self._table = RustTable(job.config.warehouse / NAME, job.config.cluster, job.fence)
         self._asked: dict[str, _Asked] | None = None
@@ -59,10 +58,7 @@ class DescriptionsService(Poller):
         self._unanswered: set[str] = set()  # groups whose coordinators did not answer when they were last asked
 
     def lost(self) -> Mapping[str, LostDescription] | None:
-        """Return by group the description that the log has as stored, but the plugin did not return.
-
-        None before the first pass.
-        """
+        """Return by group the stored description that the plugin did not return; None before the first pass."""
         return self._lost
 
     def tick(self) -> None:

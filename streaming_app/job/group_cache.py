@@ -159,10 +159,7 @@ class GroupCache:
         return self._is_complete
 
     def histories(self) -> Mapping[str, GroupHistory]:
-        """Return the recent events by group, for groups that have any.
-
-        Only for the thread that calls `refresh`; the mapping is valid until the next call.
-        """
+        """Return the recent events by group, until the next `refresh`, whose thread alone may call this."""
         return self._histories.groups()
 
     def rebalances_total(self, group_id: str) -> int:

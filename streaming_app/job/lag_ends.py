@@ -67,10 +67,7 @@ class LogEndsReader:
         self._tails: dict[TopicPartition, Tail] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
-        """Every few minutes ask for the leaders of all topics; else of new, missing and recreated topics.
-
-        Raises KafkaError when no broker answers.
-        """
+        """Every few minutes describe all topics; else new, missing and recreated ones. Raises as `read`."""
         known = self.reader.topics
         self._is_slow = not 0 <= self._clock() - self._slow_at < _SLOW_SECONDS
         if self._is_slow:
@@ -141,11 +138,7 @@ class LogEndsReader:
         return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
 
     def seed(
-        self,
-        admin: Admin,
-        new: Mapping[TopicPartition, float],
-        ends: Mapping[TopicPartition, LogEnds],
-        now: float,
+        self, admin: Admin, new: Mapping[TopicPartition, float], ends: Mapping[TopicPartition, LogEnds], now: float
     ) -> dict[TopicPartition, list[tuple[int, float]]]:
         """Find earlier end offsets of partitions by record timestamps.
 

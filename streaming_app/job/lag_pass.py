@@ -23,16 +23,7 @@ from streaming_app.kafka.log_records import are_committed
 from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
-from streaming_app.lag.model import (
-    NO_TASKS,
-    Commit,
-    CommitKey,
-    GroupTasks,
-    LagRow,
-    Owner,
-    ReadUntil,
-    group_tasks,
-)
+from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupTasks, LagRow, Owner, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
@@ -44,26 +35,17 @@ _MOST_PROOFS = 200  # commits in a pass
 _UNREADABLE = "whether records or only transaction markers wait (TOPIC_AUTHORIZATION_FAILED)"
 
 
-class PassTables(Protocol):
-    """What a pass reads, through a reader of its own; `LagTables` says more."""
+class _Tables(Protocol):
+    """What a pass reads, each time through a reader of its own; see `LagTables`."""
 
-    def reader(self) -> Reader:
-        """Return what the other methods are called with."""
-
-    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]:
-        """Return the newest commits."""
-
-    def records_of_commits(self, reader: Reader, keys: Collection[CommitKey], /) -> dict[CommitKey, tuple[int, int]]:
-        """Return the partition and offset in the log of these commits."""
-
-    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]:
-        """Return the streams groups, each with a number that changes with its row."""
-
-    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]:
-        """Return the rows of these groups."""
-
-    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]:
-        """Return which groups of other types have members, and the number of groups by type."""
+    def reader(self) -> Reader: ...
+    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]: ...
+    def records_of_commits(
+        self, reader: Reader, keys: Collection[CommitKey], /
+    ) -> dict[CommitKey, tuple[int, int]]: ...
+    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]: ...
+    def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...
+    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]: ...
 
 
 class PassResult(NamedTuple):
@@ -101,7 +83,7 @@ class LagPass:
 
     def __init__(
         self,
-        store: PassTables,
+        store: _Tables,
         tracker: LagTracker,
         clock: Callable[[], float] = time.time,
         read_until: Callable[[], ReadUntil] | None = None,
@@ -176,12 +158,7 @@ class LagPass:
         )
 
     def _prove(
-        self,
-        admin: Admin,
-        reader: Reader,
-        commits: dict[CommitKey, Commit],
-        denied: Collection[str],
-        now: float,
+        self, admin: Admin, reader: Reader, commits: dict[CommitKey, Commit], denied: Collection[str], now: float
     ) -> None:
         """Find out whether commits of groups that may not be requested were aborted, where that matters."""
         groups = frozenset(denied)
@@ -209,9 +186,7 @@ class LagPass:
         for row in self._store.groups(reader, changed):
             has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
             self._known[row["group_id"]] = _KnownGroup(
-                _sharing(group_tasks(row, self._match), shared),
-                row if has_patterns else None,
-                changed[row["group_id"]],
+                _sharing(group_tasks(row, self._match), shared), row if has_patterns else None, changed[row["group_id"]]
             )
         for group_id in gone:
             del self._known[group_id]

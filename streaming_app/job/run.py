@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 
 def run(config: JobConfig, report: Callable[[str], None]) -> None:
-    """Run the job until a signal arrives; with `once`, until all available records are processed.
+    """Run the job until a signal arrives, and then for up to `STOP_SECONDS`; with `once`, until it has read all.
 
-    `report` is called with one line at a time. After a signal the job ends within `STOP_SECONDS`. Raises
-    JobError or SetupError, whose text is a line for the user, and SystemExit if the job had to be abandoned after a
-    signal.
+    `report` is called with one line at a time. Raises JobError or SetupError, whose text is a line for the user, and
+    SystemExit if the job had to be abandoned after a signal.
     """
     stop, jvm = threading.Event(), SparkJvm()
     run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
@@ -111,11 +110,6 @@ def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading
             run_with(spark, config, report, stop, log_file, owner)
 
 
-def _report_without_effect(config: JobConfig, report: Callable[[str], None]) -> None:
-    for one in without_effect(config):
-        report(f"configuration: {one}; from 0.5 on it is refused")
-
-
 def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     spark: SparkSession,
     config: JobConfig,
@@ -124,10 +118,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     log_file: Path | str,
     fence: Fence | None = None,
 ) -> None:
-    """Run the job in a Spark session of its own, or one derived for it: its settings are changed.
-
-    Raises OtherOwnerError once a job other than that of the `fence` writes the cluster.
-    """
+    """Run the job in a Spark session; change its settings. Raises OtherOwnerError once another job has taken over."""
     # Imported here: these load Spark, and a job that cannot start should say so earlier.
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services, maintenance_service  # noqa: PLC0415
@@ -141,25 +132,18 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     properties = client_properties(config.bootstrap_server, config.command_config)
     writer = TableWriter(spark, config.warehouse, config.cluster, fence)
     writer.prepare(report)  # the following steps read the tables
-    _report_without_effect(config, report)
+    for one in without_effect(config):
+        report(f"configuration: {one}; from 0.5 on it is refused")
     health = JobState(JobState() if config.offsets.enabled else None)
     # Two connections: a batch never waits for an answer about the partitions of all groups.
     of_streams = SharedConnection(properties, Admin, request_timeout_ms=TIMEOUT_MS)
     of_services = SharedConnection(properties, StreamsGroupClient)
     job = Job(config, of_services, health, report, fence)
 
-    def say_offsets(line: str) -> None:
-        report(f"offsets: {line}")
-
-    with (
-        closing(of_streams),
-        closing(of_services),
-        background_services(job) as services,
-        ExitStack() as at_exit,
-    ):
+    with closing(of_streams), closing(of_services), background_services(job) as services, ExitStack() as at_exit:
         streams: list[TopicStream] = [GroupsStream(job, spark, of_streams, writer, services)]
         if health.offsets:
-            of_offsets = replace(job, health=health.offsets, report=say_offsets)
+            of_offsets = replace(job, health=health.offsets, report=lambda line: report(f"offsets: {line}"))
             streams.append(CommitsStream(of_offsets, spark, of_streams, writer))
         for stream in streams:
             at_exit.enter_context(closing(stream))

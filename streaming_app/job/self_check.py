@@ -21,6 +21,7 @@ from typing import Any
 
 from streaming_app.checks.verification import Comparison, Verification, VerifyError, WarehouseTables
 from streaming_app.job.service import Job, Poller
+from streaming_app.job.stopping import StopRequestedError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.text import count, first_of
 
@@ -30,10 +31,6 @@ _TIMEOUT_SECONDS = 60.0  # of a comparison: for the job to catch up, and for gro
 _NEEDS = "the self-check needs Describe on the groups and on the offsets topic"
 _MAX_GROUPS = 100  # read again after one check, at most
 _MAX_NAMES = 5  # of groups in a line
-
-
-class _StoppedError(Exception):
-    """The job ends."""
 
 
 class SelfCheck(Poller):
@@ -57,7 +54,7 @@ class SelfCheck(Poller):
     def sleep(self, seconds: float) -> None:
         """Wait, but end early when the job ends."""
         if self.stopping.wait(seconds):
-            raise _StoppedError
+            raise StopRequestedError
 
     def is_ready(self) -> bool:
         """Return whether a comparison is due and the job is at the end of the topic; `tick` makes the comparison."""
@@ -130,10 +127,7 @@ class SelfCheck(Poller):
         self._checked_start, self._due_at, self._unconfirmed = self._start, self.now() + next_in, unconfirmed
 
     def _verify(self, brokers: StreamsGroupClient, group_ids: Iterable[str] | None = None) -> Comparison:
-        def stop_if_asked(_line: str) -> None:
-            self.sleep(0)
-
-        check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, stop_if_asked, self.now, self.sleep)
+        check = Verification(brokers, self._tables, _TIMEOUT_SECONDS, lambda _: self.sleep(0), self.now, self.sleep)
         found = check.run(group_ids)
         if self._health.reading != self._start:
             raise VerifyError("the stream was started again")

@@ -48,10 +48,7 @@ _POLL_SECONDS = 60.0  # between two passes over the groups: by default clients r
 
 
 class Service:
-    """One service of the job: it calls a function at intervals. Subclasses override what differs.
-
-    It is started once, and not again after `close`.
-    """
+    """A service, which is started once: it calls a function at intervals. Subclasses override what differs."""
 
     close_seconds: ClassVar[float] = CLOSE_SECONDS
     """How long `close` waits."""
@@ -73,8 +70,7 @@ class Service:
         """Prepare. `name` is the thread's name, and the start of lines about failures, which `report` gets.
 
         `interval` is in seconds between two ticks, None for a single tick; `after` is before the first one. `stopping`
-        is set when the service must end; by default only `close` sets it. A tick begins only if `may_tick`, and calls
-        `do`.
+        is set when the service must end. A tick begins only if `may_tick`, and calls `do`.
         """
         self.name, self.report, self.interval = name, report, interval
         self.stopping = stopping or threading.Event()

@@ -27,11 +27,12 @@ from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
 from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
-from streaming_app.job.watchdog import Disks, Heartbeat, watchdogs
+from streaming_app.job.watchdog import Disks, Heartbeat, watchdog
 from streaming_app.job_status import SinkStatus
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
+from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.report import Report
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.maintenance import maintain_all, maintained_tables
@@ -99,11 +100,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     config, health = job.config, job.health
     earlier = _restore(job)
     group_cache = GroupCache(job)
-    job = replace(
-        job,
-        groups=group_cache.groups,
-        may_ask=lambda: health.status.caught_up and group_cache.is_complete(),
-    )
+    job = replace(job, groups=group_cache.groups, may_ask=lambda: health.status.caught_up and group_cache.is_complete())
     descriptions = DescriptionSupport(
         config.alerts.descriptions,
         known_since=earlier.descriptions_since if earlier else None,
@@ -162,7 +159,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         at_exit.callback(alerts.end, _CLOSE_SECONDS)
         running = Services()
         at_exit.callback(running.close)
-        beats = watchdogs(job)
+        beats = [watchdog(job, sink) for sink in config.sinks if isinstance(sink, WatchdogSink)]
         own = (heartbeat, *(one for one in (lag, copies, facts, stored, check) if one and one.name in wanted))
         for service in (*own, *(() if config.once else beats)):  # with `once` there is one heartbeat at the end
             running.start(service)
@@ -170,10 +167,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
 
 
 def maintenance_service(job: Job, writer: TableWriter, may_run: Callable[[], bool], stop: threading.Event) -> Service:
-    """Return the service that maintains all tables, in a thread of its own.
-
-    It begins nothing unless `may_run`, and nothing once `stop` is set.
-    """
+    """Return the service that maintains tables. It begins nothing unless `may_run`, and nothing once `stop` is set."""
     due = maintained_tables(writer, job.config.retention_days, job.config.lag.history_days)
 
     def run() -> None:

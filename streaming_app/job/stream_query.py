@@ -150,10 +150,7 @@ def stop_query(query: StreamingQuery) -> None:
 
 
 def _wake_consumers(query: StreamingQuery) -> None:
-    """Wake the driver when it waits for a group coordinator: the wait has no limit and cannot be interrupted.
-
-    The wait is in `KafkaOffsetReaderConsumer` of Spark 4.0, which creates a new consumer after an error.
-    """
+    """Wake the driver, whose wait for a group coordinator (in `KafkaOffsetReaderConsumer`) otherwise never ends."""
     sources: Any = query._jsq.streamingQuery().sources()  # noqa: SLF001 - Spark has no public name for it
     for number in range(sources.size()):
         consumer = sources.apply(number).kafkaOffsetReader()._consumer()  # noqa: SLF001 - as above
@@ -164,9 +161,8 @@ def _wake_consumers(query: StreamingQuery) -> None:
 class SparkProgress(Service):
     """Reports to `health` while Spark makes progress with a stream, for batches that take longer than any limit.
 
-    The measure is the one on Spark's page of SQL queries: the metrics of the running queries, such as rows and bytes
-    read and written. Executors report the metrics of running tasks every 10 s, so a task of an hour also shows
-    progress. The metrics do not change while tasks hang.
+    The measure is the metrics of the running queries, such as rows read and written. Executors report those of running
+    tasks every 10 s, so a task of an hour also shows progress. They do not change while tasks hang.
     """
 
     def __init__(self, spark: SparkSession, query: StreamQuery, health: JobState, report: Report) -> None:

@@ -39,13 +39,7 @@ from streaming_app.stream.groups_writer import GroupsBatchWriter
 from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream, require_partitions
-from streaming_app.stream.start import (
-    QueryTables,
-    StartPosition,
-    finish_reading,
-    group_tables,
-    prepare_start,
-)
+from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, group_tables, prepare_start
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import (
@@ -269,7 +263,6 @@ class GroupsStream(TopicStream):
         writer: TableWriter,
         services: BackgroundServices,
     ) -> None:
-        """Prepare."""
         config = job.config
         checkpoint = checkpoint_location(config.warehouse, config.cluster)
         super().__init__(job, spark, connection, writer, checkpoint, config.trigger)
@@ -341,7 +334,6 @@ class CommitsStream(TopicStream):
     wanted = staticmethod(newest_records.wanted_records)
 
     def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:
-        """Prepare."""
         config = job.config
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)

@@ -37,11 +37,7 @@ from streaming_app.errors import (
 )
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
-from streaming_app.job.stream_query import (
-    cause_of,
-    one_line,
-    stop_query,
-)
+from streaming_app.job.stream_query import cause_of, one_line, stop_query
 from streaming_app.report import ReportOnce
 from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.log_positions import TruncatedLogError
@@ -249,10 +245,7 @@ class Supervisor(Service):
         return True
 
     def _wait_for_topic(self, failure: str) -> bool:
-        """Wait until the topic can be read; return whether an unreadable topic may have caused the failure.
-
-        With `--once` it raises instead of waiting.
-        """
+        """Wait until the topic can be read; return whether it may be the cause of the failure. With `--once` raise."""
         waited = False
         while True:
             try:

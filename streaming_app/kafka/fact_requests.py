@@ -85,10 +85,9 @@ def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = ())
     `wanted` has the internal topics of topologies as the tables have them, each with the `group_id`. 0 partitions, and
     the replication factors 0 and -1, are the broker's default.
 
-    Facts of an internal topic are its number of partitions, and its differences from the topology: `ACTUAL, asked for
-    WANTED`. Every group may name any topic. So a topic has such facts only for the group whose id is a prefix of its
-    name; of several groups, for the one with the longest id. Brokers create these topics and log differences, but do
-    not act on them (KIP-1071, "Topic configuration mismatches"). Needs Describe and DescribeConfigs on the topics.
+    Facts of an internal topic are its number of partitions, and its differences from the topology, on which brokers do
+    not act (KIP-1071, "Topic configuration mismatches"): `ACTUAL, asked for WANTED`. Every group may name any topic. So
+    only the group with the longest id that is a prefix of the name has them. Needs Describe and DescribeConfigs.
     """
     names, by_length = list(topics), sorted(wanted, key=lambda one: len(one["group_id"]))
     asked = {one["name"]: one for one in by_length if one["name"].startswith(f"{one['group_id']}-")}
@@ -190,10 +189,7 @@ def has_description_plugin(connection: SharedConnection[Admin]) -> bool | None:
 
 
 def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
-    """Return the coordinator of each group that has one now, in the format of Kafka's tool: `HOST:PORT (ID)`.
-
-    Needs Describe on the groups.
-    """
+    """Return the coordinator of each group that has one now: `HOST:PORT (ID)`. Needs Describe on the groups."""
     return [
         BrokerFact(
             kinds.COORDINATOR, one.key, kinds.COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", group_id=one.key
@@ -204,10 +200,7 @@ def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
 
 
 def group_states(admin: Admin) -> list[BrokerFact]:
-    """Return the states of classic groups with members: their rebalances are not in the log.
-
-    Groups whose coordinator does not answer are missing. Needs Describe on the groups.
-    """
+    """Return the states of classic groups with members: the log lacks their rebalances. Needs Describe on groups."""
     found: list[BrokerFact] = []
     for broker in admin.broker_ids():
         with suppress(KafkaError):
@@ -233,10 +226,7 @@ OpenTransactions = Sequence[tuple[OpenTransaction, TopicPartition]]
 
 
 def open_transactions(admin: Admin, topics: Collection[str]) -> OpenTransactions:
-    """Return the open transactions on these topics, and all of Kafka Streams applications with exactly-once processing.
-
-    Needs Describe on the transactional ids.
-    """
+    """Return the open transactions on these topics, and all of Streams applications. Needs Describe on their ids."""
     found: list[tuple[OpenTransaction, TopicPartition]] = []
     for name in _open_transactions(admin):
         try:
@@ -295,10 +285,8 @@ def transaction_facts(
 ) -> list[BrokerFact]:
     """Return the transactions on these topics that are open beyond their time-out, and which groups write which topics.
 
-    A reader with `read_committed` waits for such transactions. The writers come from the currently open transactions of
-    Kafka Streams applications with exactly-once processing, without internal topics. They are a sample: a topic to
-    which nothing is written at this moment is missing, and so is an application without transactions. `now` is for
-    tests.
+    A reader with `read_committed` waits for such transactions. Writers are Kafka Streams applications with exactly-once
+    processing that have a transaction open now, without their internal topics: a sample. `now` is for tests.
     """
     at = (now or datetime.now(timezone.utc)).timestamp()
     facts, written = list[BrokerFact](), set[tuple[str, str]]()

@@ -42,11 +42,7 @@ class LogReader:
     """A connection to the brokers that reads one topic; a context manager. All calls raise KafkaError."""
 
     def __init__(self, properties: Mapping[str, str], topic: str) -> None:
-        """Connect. Raises KafkaError if no broker answers, SecurityError for properties that kafka-python lacks.
-
-        Checksums are not verified: in Python that takes seconds for some megabytes. Spark reads the same records, and
-        verifies them.
-        """
+        """Connect. Raises KafkaError, SecurityError. Checksums take seconds here, and are left to Spark."""
         silence_log()
         self._topic = topic
         self._consumer = kafka.KafkaConsumer(
@@ -103,10 +99,7 @@ def find_records(admin: Admin, starts: Mapping[TopicPartition, int], topics: Top
 
 
 def _read_committed(
-    admin: Admin,
-    starts: Mapping[TopicPartition, int],
-    topics: Topics,
-    fact: Callable[[TopicPartition, Any], T],
+    admin: Admin, starts: Mapping[TopicPartition, int], topics: Topics, fact: Callable[[TopicPartition, Any], T]
 ) -> Answers[T]:
     """Return the `fact` in some kilobytes of each partition from an offset on, read as READ_COMMITTED."""
     topic_type = FetchRequest.FetchTopic

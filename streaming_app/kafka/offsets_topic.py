@@ -96,11 +96,7 @@ class OffsetsTopicClient:
         self._reader, self._topic_id, self._is_described = TopicReader(), "", False
 
     def describe(self, *, to_read: bool = True) -> OffsetsTopic:
-        """Return the description of the topic.
-
-        With `to_read`, it includes what a query needs: the retention of tombstones, and a group id for Spark's
-        consumers. Without, no coordinator is needed.
-        """
+        """Return the description; with `to_read` also the retention of tombstones, and an id for Spark's consumers."""
         try:
             return self._request(partial(self._describe, to_read=to_read))
         except SecurityError as error:
@@ -133,10 +129,7 @@ class OffsetsTopicClient:
         return {partition: self._reader.topics[self._topic].epochs[partition] for partition in wanted}
 
     def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
-        """Return the end offsets of these epochs, by partition. Waits for elections for up to half a minute.
-
-        Also raises SecurityError for properties that kafka-python does not support.
-        """
+        """Return the end offsets of epochs, by partition. Waits 30 s for elections. Also raises SecurityError."""
         found: dict[int, EpochEnd] = {}
         deadline, timeout_ms = time.monotonic() + _ELECTION_SECONDS, _FIRST_ANSWER_MS
         while missing := {partition: epoch for partition, epoch in epochs.items() if partition not in found}:
@@ -221,9 +214,7 @@ def _answering_group(admin: Admin, topic: str, partitions: int) -> str:
     """Return a new group id whose coordinator answers the request that Spark's driver sends before it reads.
 
     Spark waits for that answer without a limit, and does not use it. The id is new each time, since Spark's executors
-    keep consumers by group id, and refuse other settings for the same id.
-
-    Raises UnreachableError if no coordinator answers.
+    keep consumers by group id, and refuse other settings for it. Raises UnreachableError if no coordinator answers.
     """
     start = uuid.uuid4()
     ids = (f"{GROUP_PREFIX}-{start}-{number}" for number in range(_IDS_PER_PARTITION * partitions))

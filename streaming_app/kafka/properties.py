@@ -50,10 +50,7 @@ def client_properties(bootstrap_server: str, command_config: Path | None) -> dic
 
 
 def resolve_config_providers(properties: Properties) -> Properties:
-    """Return the properties with `${provider:path:key}` replaced, as Kafka's clients do if `config.providers` is set.
-
-    Raises SecurityError for a provider that only Java has, and for a key that does not exist.
-    """
+    """Return the properties with `${provider:path:key}` replaced, as Kafka's clients do. Raises SecurityError."""
     names = [name.strip() for name in properties.get(_PROVIDERS, "").split(",") if name.strip()]
     providers = {name: _find_provider(name, properties.get(f"{_PROVIDERS}.{name}.class", "")) for name in names}
     if not providers:
@@ -100,10 +97,7 @@ _PROVIDER_CLASSES: Mapping[str, Callable[[str, str], str | None]] = {
 
 
 def jaas_options(properties: Properties, module: str, *required: str) -> dict[str, str]:
-    """Return the options of `sasl.jaas.config` (`MODULE required NAME="VALUE" ...;`); it must have the `required` ones.
-
-    Raises SecurityError, which never quotes a value.
-    """
+    """Return the options of `sasl.jaas.config`, with the `required` ones. SecurityError never quotes a value."""
     config = properties.get("sasl.jaas.config")
     if config is None:
         raise SecurityError("sasl.jaas.config is missing (a JAAS file named by a Java system property is not read)")

@@ -62,10 +62,7 @@ StreamsGroupTopologyDescriptionUpdateResponse = _message("StreamsGroupTopologyDe
 
 
 def build(message: Any, fields: Mapping[str, Any], **versions: int) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Create an instance of a message class from nested dicts; `versions` are kafka-python's, such as `max_version`.
-
-    Raises KeyError for a field that the class lacks.
-    """
+    """Create a message from nested dicts; `versions` are as `max_version`. Raises KeyError for a field it lacks."""
     return message(**{name: _value(message.fields[name], value) for name, value in fields.items()}, **versions)
 
 

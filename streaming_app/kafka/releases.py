@@ -73,10 +73,7 @@ DESCRIPTIONS = Ability(
     "brokers before 4.4 do not ask clients for them",
 )
 TASK_OFFSETS = Ability(
-    "task offsets",
-    "4.4",
-    "the lag of copies is not known",
-    "brokers before 4.4 do not tell what clients report",
+    "task offsets", "4.4", "the lag of copies is not known", "brokers before 4.4 do not tell what clients report"
 )
 ABILITIES = (READINESS, DESCRIPTIONS, TASK_OFFSETS)
 

@@ -42,10 +42,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def security_settings(properties: Properties) -> dict[str, Any]:
-    """Return keyword arguments for kafka-python's clients; properties that do not concern security are ignored.
-
-    Raises SecurityError for properties that kafka-python does not support, and for those that Kafka's client rejects.
-    """
+    """Return kafka-python's settings of security. Raises SecurityError for what it, or Kafka's client, refuses."""
     properties = resolve_config_providers(properties)
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -110,20 +107,14 @@ def _names(properties: Properties, name: str) -> list[str]:
 
 
 def _openssl_name(suite: str) -> str:
-    """Return OpenSSL's name for a suite of TLS 1.2.
-
-    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256.
-    """
+    """Return OpenSSL's name: ECDHE-RSA-AES128-GCM-SHA256 for TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
     name = suite.removeprefix("TLS_").replace("_WITH_", "_").replace("_", "-")
     name = name.replace("AES-128", "AES128").replace("AES-256", "AES256").replace("-CBC-", "-")
     return name.removeprefix("RSA-").removesuffix("-SHA256") if "CHACHA20" in name else name.removeprefix("RSA-")
 
 
 def _context_trusting_only(certificates: str) -> ssl.SSLContext:
-    """Return a context without the operating system's authorities: a trust store replaces them.
-
-    As in Java, every certificate in the store is trusted, even if it is not a root.
-    """
+    """Return a context that trusts these certificates alone, even those that are no roots, as Java does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
@@ -180,10 +171,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python
 
 
 def _create_token_provider(properties: Properties) -> TokenProvider:
-    """Return a provider of tokens from the source in the properties.
-
-    Raises SecurityError for a callback handler that is not Kafka's own, because it is Java code.
-    """
+    """Return a provider of tokens. Raises SecurityError for a callback handler that is not Kafka's own Java code."""
     options = jaas_options(properties, _OAUTH_MODULE)
     handler = properties.get(_HANDLER, "").rpartition(".")[2]
     if not handler:

@@ -217,10 +217,7 @@ def read_offsets(
 
 
 def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: bool = False) -> Topics:
-    """Return these topics with their leaders or errors, whether or not they exist. Creates no topic.
-
-    None are all topics that exist and may be described. Raises KafkaError if no broker answers.
-    """
+    """Return topics, by default all, with leaders or errors; creates none. Raises KafkaError if no broker answers."""
     described: dict[str, DescribedTopic] = {}
     for some in [None] if names is None else chunks(names, _TOPICS_PER_REQUEST):
         request = MetadataRequest(
@@ -230,25 +227,24 @@ def describe_topics(admin: Admin, names: Iterable[str] | None, *, in_detail: boo
         )
         answer = admin.send_to_any(request)
         for topic in answer.topics:
-            known = DescribedTopic(
+            details: dict[str, Any] = {}
+            if in_detail:
+                rights = topic.authorized_operations
+                details = {
+                    "rights": None if rights is None else {one.name for one in ACLOperation if one.value in rights},
+                    "replicas": {one.partition_index: one.replica_nodes for one in topic.partitions},
+                    "in_sync": {one.partition_index: one.isr_nodes for one in topic.partitions},
+                }
+            described[topic.name] = DescribedTopic(
                 format_topic_id(topic.topic_id),
                 {one.partition_index: one.leader_id for one in topic.partitions},
                 error_name(topic.error_code) if topic.error_code else None,
                 {one.partition_index: one.leader_epoch for one in topic.partitions},
                 {one.partition_index: one.offline_replicas for one in topic.partitions if one.leader_id < 0},
                 answer.cluster_id or "",
+                **details,
             )
-            described[topic.name] = _in_detail(known, topic) if in_detail else known
     return described
-
-
-def _in_detail(known: DescribedTopic, topic: Any) -> DescribedTopic:  # noqa: ANN401 - kafka-python is untyped
-    rights = topic.authorized_operations
-    return known._replace(
-        rights=None if rights is None else {one.name for one in ACLOperation if one.value in rights},
-        replicas={one.partition_index: one.replica_nodes for one in topic.partitions},
-        in_sync={one.partition_index: one.isr_nodes for one in topic.partitions},
-    )
 
 
 def send_to_leaders(  # noqa: PLR0913, PLR0917 - whom, what, and how the answer is read

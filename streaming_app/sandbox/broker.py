@@ -141,10 +141,9 @@ class LocalBroker(Startable):
     ) -> None:
         """Prepare a broker of `version` (4.1 to 4.4) in `directory`; nothing runs before `start()`.
 
-        `class_path` has the jars if `version` is not the default. `properties` are broker configurations; they override
-        the defaults of this package. Without `port` the first start chooses a free port, which the broker then keeps.
-        `address()` returns the addresses of `secure_listeners`. The storage is formatted with `new_cluster_id`, by
-        default a new id. `progress` gets a line every few seconds during a download of jars.
+        `class_path` has the jars if `version` is not the default. `properties` override the package's defaults. Without
+        `port` the first start chooses a free port, which the broker then keeps; `address()` returns the addresses of
+        `secure_listeners`. `progress` gets a line every few seconds during a download of jars.
         """
         self.directory = directory.absolute()
         self.version = version
@@ -185,11 +184,7 @@ class LocalBroker(Startable):
         return self.directory / "broker.log"
 
     def start(self) -> None:
-        """Start the broker, and return when it is ready: after 4 to 6 s if the jars are there.
-
-        Raises SetupError if there is no Java, if the first start has no network, if the port is in use, and if the
-        broker exits or does not answer within 60 s.
-        """
+        """Start the broker, and return when it is ready. Raises SetupError, also if it does not answer within 60 s."""
         if self.pid is not None:
             return
         class_path = self._class_path or find_jars(kafka_jars(), self._progress)
@@ -212,16 +207,8 @@ class LocalBroker(Startable):
         command: list[str | Path] = [java, *self._secure_listeners.java_options, *rest]
         if not self._meta_properties.exists():
             users = [part for user in self._secure_listeners.scram for part in ("--add-scram", user)]
-            format_storage: list[str | Path] = [
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                self._new_cluster_id,
-                "-c",
-                configuration,
-                *users,
-            ]
-            self._format_storage([*command, *format_storage])
+            tool = ("kafka.tools.StorageTool", "format", "-t", self._new_cluster_id, "-c", configuration)
+            self._format_storage([*command, *tool, *users])
         self._process = Process([*command, "kafka.Kafka", configuration], self.log_file, grace_seconds=_GRACE_SECONDS)
         try:
             self._wait_until_ready(self._process)
@@ -326,10 +313,7 @@ def _format_listeners(listeners: Mapping[str, str]) -> str:
 
 
 def jvm_command(directory: Path, class_path: Sequence[Path]) -> list[str | Path]:
-    """Return the java command for a program of Kafka, without its class, and write its log settings into `directory`.
-
-    Raises SetupError if there is no Java.
-    """
+    """Return the java command for a program of Kafka; write its log settings into `directory`. Raises SetupError."""
     settings = directory / "log4j2.properties"
     settings.write_text(_LOG4J, encoding="utf-8")
     command: list[str | Path] = [find_java(), *JVM_OPTIONS, f"-Dlog4j2.configurationFile={settings}"]
@@ -337,10 +321,8 @@ def jvm_command(directory: Path, class_path: Sequence[Path]) -> list[str | Path]
 
 
 def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: Callable[[], None]) -> None:
-    """Wait until the broker on this port answers with this cluster id (None: any). It does so once it is unfenced.
-
-    `check` is called before every attempt and may raise to end the wait. Raises BrokerTimeoutError.
-    """
+    """Wait until the broker answers with this cluster id (None: any). `check` may raise. Raises BrokerTimeoutError."""
+    settings = {"request_timeout_ms": _REQUEST_MS, "bootstrap_timeout_ms": _REQUEST_MS}
     try:
         for attempt in Retrying(
             retry=retry_if_exception_type((OSError, KafkaError, BrokerTimeoutError)),
@@ -349,16 +331,10 @@ def wait_until_ready(port: int, cluster_id: str | None, seconds: float, check: C
         ):
             with attempt:
                 check()
-                _describe_cluster(port, cluster_id)
+                socket.create_connection((HOST, port), timeout=1).close()  # raises: a Kafka client would log an error
+                # A broker that is still fenced answers, but the broker list is empty.
+                with Admin(f"{HOST}:{port}", reconnect_backoff_max_ms=200, **settings) as admin:
+                    if cluster_id not in {None, admin.describe_cluster()["cluster_id"]}:
+                        raise BrokerTimeoutError
     except RetryError:
         raise BrokerTimeoutError from None
-
-
-def _describe_cluster(port: int, cluster_id: str | None) -> None:
-    socket.create_connection((HOST, port), timeout=1).close()  # raises, where a Kafka client would log an error
-    settings = {"request_timeout_ms": _REQUEST_MS, "bootstrap_timeout_ms": _REQUEST_MS}
-    # a broker that is still fenced answers, but the broker list is empty
-    with Admin(f"{HOST}:{port}", reconnect_backoff_max_ms=200, **settings) as admin:
-        actual_id = admin.describe_cluster()["cluster_id"]
-    if cluster_id and actual_id != cluster_id:
-        raise BrokerTimeoutError

@@ -105,7 +105,11 @@ def run_demo(
                             f"--warehouse {warehouse} --cluster {name}"
                         )
                     threading.Event().wait(extra_seconds)
-    _print_tables(WarehouseReader(warehouse), name)
+    console, reader = Console(width=None if Console().is_terminal else 130), WarehouseReader(warehouse)
+    for title, query in _TABLES:
+        names, rows = reader.columns_and_rows(query.format(cluster=quote(name)))
+        console.print()
+        console.print(terminal_table(names, rows, title))
     seconds = time.monotonic() - started
     progress(f"\nDone in {seconds:.0f} s. All processes are stopped, the tables remain. Query them with:")
     if activate := to_activate():
@@ -121,14 +125,6 @@ def to_activate() -> str | None:
     script = Path(sys.prefix, "bin", "activate")
     is_found = shutil.which("streams-groups") or not script.exists()
     return None if is_found else f". {os.path.relpath(script)}"
-
-
-def _print_tables(reader: WarehouseReader, cluster: str) -> None:
-    console = Console(width=None if Console().is_terminal else 130)
-    for title, query in _TABLES:
-        names, rows = reader.columns_and_rows(query.format(cluster=quote(cluster)))
-        console.print()
-        console.print(terminal_table(names, rows, title))
 
 
 @contextmanager
@@ -152,10 +148,7 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
 
 @contextmanager
 def _heartbeats(groups: DemoGroups, *, moving: bool) -> Iterator[None]:
-    """Send the groups' heartbeats from a thread until the end of the block.
-
-    With `moving`, groups also change from time to time, so that the page has something to show.
-    """
+    """Send the groups' heartbeats until the end of the block; if `moving`, groups also change, for the page to show."""
     stop = threading.Event()
 
     def send_heartbeats() -> None:

@@ -54,7 +54,6 @@ class DemoGroups:
     """All groups of the demo. Call `heartbeat()` every few seconds, from any number of threads."""
 
     def __init__(self, groups: list[DemoGroup]) -> None:
-        """Take these groups; heartbeats are sent until `close`."""
         self.groups = groups
         self._lock = threading.Lock()
         self._closed = False
@@ -66,10 +65,7 @@ class DemoGroups:
         return {group.group_id: group.state for group in self.groups}
 
     def heartbeat(self) -> None:
-        """Send a heartbeat for every member; a fenced or removed member joins again. Does nothing once closed.
-
-        Raises kafka-python's KafkaError when the broker does not answer.
-        """
+        """Send a heartbeat for each member, unless closed; one that was removed joins again. Raises KafkaError."""
         for group in self.groups:
             for member in group.members:
                 with self._lock:
@@ -78,10 +74,7 @@ class DemoGroups:
                     _heartbeat(member)
 
     def move(self) -> None:
-        """Let one group fall behind; the next call lets it catch up, and restarts a member of another group.
-
-        Raises as `heartbeat`.
-        """
+        """Let one group fall behind, and at the next call catch up; then restart a member of another group."""
         by_id = {group.group_id: group.members for group in self.groups}
         with self._lock:
             if self._closed:
@@ -101,11 +94,7 @@ class DemoGroups:
 
 
 def create_demo_groups(client: StreamsGroupClient, progress: Callable[[str], None] | None = None) -> DemoGroups:
-    """Create the topics and bring every group into its state, which takes a few seconds on a local broker.
-
-    `progress` gets one line per group. Raises TimeoutError if a group does not reach its state, GroupError and
-    KafkaError as `StreamsGroupClient` does.
-    """
+    """Bring each group into its state; `progress` gets a line for each. Raises TimeoutError and errors of Kafka."""
     options = {name: {"num_partitions": partitions, "replication_factor": 1} for name, partitions in _TOPICS.items()}
     client.create_topics(options, wait_for_metadata=True)
     groups = []

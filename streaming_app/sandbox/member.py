@@ -44,10 +44,9 @@ _CHANGELOG = "-changelog"
 class SimulatedMember:
     """One member: what it sends to its coordinator, and the coordinator's last response.
 
-    `epoch` is the member epoch, `assignment` the tasks assigned to it, `owned` the tasks that it reported. `statuses`
-    are the statuses of the group as (name, detail). `topology_description_required`: the coordinator requested a
-    description, and the member has not pushed one since. All requests raise GroupError if the coordinator rejects them;
-    the member's state is then unchanged.
+    `assignment` are the tasks assigned to it, `owned` those that it reported. `statuses` are (name, detail) of the
+    group. `topology_description_required`: the coordinator requested one, and the member has not pushed it since. All
+    requests raise GroupError if the coordinator rejects them; the member's state is then unchanged.
     """
 
     def __init__(  # noqa: PLR0913 - each is a field of the protocol
@@ -65,10 +64,7 @@ class SimulatedMember:
         topology_epoch: int | None = None,
         rebalance_timeout_ms: int = 300_000,
     ) -> None:
-        """Prepare a member; nothing is sent before `join()`.
-
-        `instance_id` makes it static. `topology_epoch` overrides the epoch of `topology`.
-        """
+        """Prepare a member; nothing is sent before `join()`. `instance_id` makes it static."""
         self.client = client
         self.group_id = group_id
         self.topology = {**topology, "epoch": topology["epoch"] if topology_epoch is None else topology_epoch}
@@ -99,7 +95,8 @@ class SimulatedMember:
         # The coordinator of Kafka 4.4.0 fails for a member with an endpoint until it knows the source topics. For a
         # topic that was just created this takes a moment; for a topic that does not exist the failure stays.
         stop = stop_after_delay(_METADATA_DELAY_SECONDS if endpoint else 0)
-        retrying = Retrying(retry=retry_if_exception(_is_unknown), stop=stop, wait=wait_fixed(0.1), reraise=True)
+        unknown = retry_if_exception(lambda one: isinstance(one, GroupError) and one.code == UNKNOWN_SERVER_ERROR)
+        retrying = Retrying(retry=unknown, stop=stop, wait=wait_fixed(0.1), reraise=True)
         response: Fields = retrying(
             self.heartbeat,
             topology=self.topology,
@@ -123,7 +120,7 @@ class SimulatedMember:
         }
         response = self.client.heartbeat({**fields, **overrides})
         self.epoch = response["member_epoch"]
-        self.statuses = [(_status_name(one["status_code"]), one["status_detail"]) for one in response["status"] or []]
+        self.statuses = [(STATUSES[one["status_code"]], one["status_detail"]) for one in response["status"] or []]
         self.topology_description_required |= response.get("topology_description_required", False)
         if response["active_tasks"] is not None:
             self.assignment = {role: _tasks(response[f"{role}_tasks"]) for role in ROLES}
@@ -160,15 +157,8 @@ class SimulatedMember:
             self.acknowledge()
 
 
-def _is_unknown(error: BaseException) -> bool:
-    return isinstance(error, GroupError) and error.code == UNKNOWN_SERVER_ERROR
-
-
 def settle(members: Sequence[SimulatedMember], until: Callable[[], bool] | None = None) -> None:
-    """Let the members send heartbeats until a condition holds; by default until all are settled and all groups Stable.
-
-    Raises TimeoutError, with the states of the groups, after `SETTLE_SECONDS`.
-    """
+    """Let members send heartbeats until a condition holds, by default all settled and Stable. Raises TimeoutError."""
     client, group_ids = members[0].client, sorted({member.group_id for member in members})
     deadline = time.monotonic() + SETTLE_SECONDS
 
@@ -208,10 +198,6 @@ def _task_fields(owned: TasksByRole) -> Fields:
     }
 
 
-def _status_name(code: int) -> str:
-    return STATUSES[code] if 0 <= code < len(STATUSES) else f"UNKNOWN_STATUS_{code}"
-
-
 def topology(*subtopologies: Fields, epoch: int = 0) -> Fields:
     """Return a topology with these subtopologies. Their ids must be unique."""
     return {"epoch": epoch, "subtopologies": list(subtopologies)}
@@ -222,12 +208,7 @@ def internal_topic(
 ) -> Fields:
     """Return a repartition or changelog topic that the coordinator creates; 0 lets the broker choose the number."""
     pairs = [{"key": key, "value": value} for key, value in (configs or {}).items()]
-    return {
-        "name": name,
-        "partitions": partitions,
-        "replication_factor": replication_factor,
-        "topic_configs": pairs,
-    }
+    return {"name": name, "partitions": partitions, "replication_factor": replication_factor, "topic_configs": pairs}
 
 
 def subtopology(  # noqa: PLR0913 - each is a field of the protocol

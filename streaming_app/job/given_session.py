@@ -6,14 +6,17 @@ in the same application, with the given session's settings and then its own. It 
 keeps settings and the active session per thread.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from streaming_app.config.load import settings_of
 from streaming_app.config.settings import JobConfig
@@ -23,9 +26,6 @@ from streaming_app.job.stopping import STOP_SECONDS, STOPPED
 from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.jvm.spark_session import SESSION_CONF
 from streaming_app.threads import in_thread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAME = "streaming_app.run"
 """The name of the public function, for errors."""
@@ -74,9 +74,6 @@ def _wait_for(result: Future[None], stop: threading.Event) -> None:
 
 
 def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], stop: threading.Event) -> None:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
-
     try:
         with derived_session(spark, config) as session, owned(config, report, stop) as (owner, end_probes):
             if line := version_warning():
@@ -95,8 +92,6 @@ def _run(spark: SparkSession, config: JobConfig, report: Callable[[str], None], 
 @contextmanager
 def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSession]:
     """Give a session for the job, and stop its queries after the block. Raises JobError if it cannot be derived."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
-
     _require_classic(spark)
     active = SparkSession._activeSession  # noqa: SLF001 - the result of `SparkSession.active()` in every thread
     try:
@@ -112,8 +107,6 @@ def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSes
 
 def _require_classic(spark: object) -> None:
     """Raise JobError for a session without a JVM, such as one of Spark Connect."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the job loads Spark
-
     if isinstance(spark, SparkSession):
         return
     kind = f"{type(spark).__module__}.{type(spark).__qualname__}"
@@ -124,8 +117,6 @@ def _require_classic(spark: object) -> None:
 
 def _require_connector(spark: SparkSession) -> None:
     """Raise JobError if the session lacks the Kafka source, or Python may not call its JVM."""
-    from py4j.java_gateway import JavaClass  # noqa: PLC0415 - only the job loads Spark
-
     try:
         found: Any = spark._jvm  # noqa: SLF001 - the JVM has no public name
         for part in _KAFKA_SOURCE.split("."):
@@ -144,8 +135,6 @@ def _require_connector(spark: SparkSession) -> None:
 
 def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
     """Return a session with the settings of `spark`, then the job's, then `conf`. Raises JobError."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only the job loads Spark
-
     given, session = spark.conf.getAll, spark.newSession()
     inherited = session.conf.getAll
     for name, value in given.items():
@@ -171,9 +160,6 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
 
 def _stop_queries(session: SparkSession) -> None:
     """Stop the queries that remain after an error. The end of the job's own Spark session would stop them."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
-
     with suppress(Py4JError, PySparkException, ConnectionError):  # the JVM has exited, or a query does not stop in time
         for query in session.streams.active:
             query.stop()

@@ -14,8 +14,6 @@ that a service writes must be whole at any point.
 This module has only code that is common to all services.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,22 +23,20 @@ from datetime import datetime, timezone
 from functools import partial
 from socket import gaierror
 from ssl import SSLError
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from kafka.errors import KafkaError
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError, UserError, java_error_message
+from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import SharedConnection
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
+from streaming_app.stream.job_state import JobState
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.reader import WarehouseReader, quote
-
-if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.groups.snapshot import GroupSnapshot
-    from streaming_app.kafka.client import StreamsGroupClient
-    from streaming_app.kafka.connection import SharedConnection
-    from streaming_app.stream.job_state import JobState
-    from streaming_app.tables.fence import Fence
 
 CLOSE_SECONDS = 2.0
 """How long to wait for the end of a service after it was asked to end."""

@@ -4,18 +4,18 @@ The services start before the topic is described. So a job that waits for broker
 sends alerts and writes heartbeats.
 """
 
-from __future__ import annotations
-
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
 
 from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.declared import make_labels, make_times_of
 from streaming_app.config.defaults import TOPIC
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import OtherOwnerError, WarehouseError
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job.broker_facts import BrokerFacts
@@ -34,36 +34,16 @@ from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.report import Report
+from streaming_app.stream.job_state import JobState
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.maintenance import maintain_all, maintained_tables
+from streaming_app.tables.writer import TableWriter
 from streaming_app.web.monitoring import monitoring_server
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
-    from streaming_app.config.settings import JobConfig
-    from streaming_app.stream.job_state import JobState
-    from streaming_app.tables.writer import TableWriter
 
 _SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
 _MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
 _LATE_SECONDS = 120.0  # plus two triggers: groups are judged if the records are read up to this age
-
-LAG, COPIES, FACTS, DESCRIPTIONS, SELF_CHECK = "lag", "task copies", "broker facts", "descriptions", "self-check"
-_SERVICES: Mapping[str, Callable[[JobConfig], bool]] = {  # for jobs without `once`
-    LAG: lambda config: config.lag.enabled,  # with `once` there is one pass at the end
-    COPIES: lambda config: config.task_copies.enabled,
-    FACTS: lambda config: config.broker_facts.enabled and config.topic == TOPIC,
-    DESCRIPTIONS: lambda config: config.descriptions.enabled and config.topic == TOPIC,
-    # If the topic is a copy, its groups are those of other brokers.
-    SELF_CHECK: lambda config: config.self_check.enabled and config.topic == TOPIC,
-}
-
-
-def wanted_services(config: JobConfig) -> frozenset[str]:
-    """Return the names of the optional services that this job runs."""
-    return frozenset(name for name, is_enabled in _SERVICES.items() if is_enabled(config) and not config.once)
 
 
 @dataclass
@@ -107,13 +87,14 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         removed_at=earlier.descriptions_removed_at if earlier else None,
     )
     heartbeat, disks = Heartbeat(job, descriptions, earlier), Disks(config)
-    wanted = wanted_services(config)
+    # With `once` none begins, and the lag has its passes at the end. The groups of a copied topic are of other brokers.
+    runs, is_of_brokers = not config.once, not config.once and config.topic == TOPIC
     lag = LagService(job) if config.lag.enabled else None
-    facts = BrokerFacts(job, lag.held if lag else list) if FACTS in wanted else None
-    copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if COPIES in wanted else None
-    stored = DescriptionsService(job) if DESCRIPTIONS in wanted else None
+    facts = BrokerFacts(job, lag.held if lag else list) if config.broker_facts.enabled and is_of_brokers else None
+    copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if config.task_copies.enabled and runs else None
+    stored = DescriptionsService(job) if config.descriptions.enabled and is_of_brokers else None
     read_again = GroupsToReadAgain(job)
-    check = SelfCheck(job, read_again.request) if SELF_CHECK in wanted else None
+    check = SelfCheck(job, read_again.request) if config.self_check.enabled and is_of_brokers else None
 
     def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()
@@ -160,8 +141,8 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         running = Services()
         at_exit.callback(running.close)
         beats = [watchdog(job, sink) for sink in config.sinks if isinstance(sink, WatchdogSink)]
-        own = (heartbeat, *(one for one in (lag, copies, facts, stored, check) if one and one.name in wanted))
-        for service in (*own, *(() if config.once else beats)):  # with `once` there is one heartbeat at the end
+        wanted = (lag, copies, facts, stored, check, *beats) if runs else ()  # the heartbeats come at the end
+        for service in (heartbeat, *filter(None, wanted)):
             running.start(service)
         yield BackgroundServices(group_cache, read_again, alerts, descriptions, beats, lag)
 

@@ -5,8 +5,6 @@ call into a library that waits for a broker or a store would delay them. The nex
 job does, so work that does not end in time is abandoned.
 """
 
-from __future__ import annotations
-
 import queue
 import signal
 import threading
@@ -14,12 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.threads import in_thread
-
-if TYPE_CHECKING:
-    from streaming_app.jvm.spark_jvm import SparkJvm
 
 STOP_SECONDS = 9.0
 """After a signal, the job has ended within this time, whatever it did."""

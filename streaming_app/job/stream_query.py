@@ -1,7 +1,5 @@
 """A query of the job in Spark: how it starts, whether it writes a batch or makes progress, and why it failed."""
 
-from __future__ import annotations
-
 import math
 import re
 import threading
@@ -9,20 +7,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming_app.errors import UnreachableError, java_error_message
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streaming_app.stream.job_state import JobState
-    from streaming_app.tables.location import Location
-
+from streaming_app.stream.job_state import JobState
+from streaming_app.tables.location import Location
 
 OFFSETS = "offsets"
 """The name of the stream of committed offsets; the stream of groups has no name."""
@@ -139,9 +136,6 @@ class StreamQuery:
 
 def stop_query(query: StreamingQuery) -> None:
     """Stop a query. It may still run afterwards: Spark gives up after `spark.sql.streaming.stopTimeout`."""
-    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - only the job loads Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     try:
         query.stop()
     except (Py4JJavaError, PySparkException):  # a TimeoutException

@@ -19,13 +19,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming_app.errors import OtherOwnerError, StorageError, StreamChangedError, WarehouseError
 from streaming_app.groups.budget import Budget
 from streaming_app.job.service import Job, Service
+from streaming_app.job.services import BackgroundServices
 from streaming_app.job.stream_query import OFFSETS, StreamQuery
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.fact_requests import has_description_plugin
@@ -48,17 +51,11 @@ from streaming_app.tables.checkpoint_offsets import (
     newest_batch_ends,
     read_batch_ends,
 )
+from streaming_app.tables.location import Location
 from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
 from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streaming_app.job.services import BackgroundServices
-    from streaming_app.tables.location import Location
-    from streaming_app.tables.writer import TableWriter
 
 _READ_PLUGIN_SECONDS = 3600.0
 _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: each batch has a fixed cost

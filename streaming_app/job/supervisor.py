@@ -15,13 +15,13 @@ Each stream has its own thread, which may wait for brokers. The end of the job d
 begins once the job ends.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming_app.errors import (
     JobError,
@@ -38,14 +38,10 @@ from streaming_app.errors import (
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.job.stream_query import cause_of, one_line, stop_query
+from streaming_app.job.streams import TopicStream
 from streaming_app.report import ReportOnce
 from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.log_positions import TruncatedLogError
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from streaming_app.job.streams import TopicStream
 
 T = TypeVar("T")
 

@@ -6,15 +6,14 @@ recent. Outdated tables do not stop it: the job's own alerts report them, with m
 heartbeat could.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from streaming_app.alerts.engine_facts import DescriptionSupport
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UserError
 from streaming_app.job.owner import state_directory
 from streaming_app.job.service import Job, Service, error_text
@@ -23,10 +22,6 @@ from streaming_app.job_status import DiskSpace, SinkStatus, check_readiness
 from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.heartbeat_file import HeartbeatRecord, heartbeat_path
-
-if TYPE_CHECKING:
-    from streaming_app.alerts.engine_facts import DescriptionSupport
-    from streaming_app.config.settings import JobConfig
 
 _BEAT_SECONDS = 60.0
 _MISSED_EVALUATIONS = 3

@@ -6,21 +6,19 @@ exits. Java ignores an archive that was made by another Java, for another class 
 then as slow as without an archive.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.errors import SetupError, reason_of
 from streaming_app.jvm.jars import connector_jars
 from streaming_app.jvm.java import last_line
 from streaming_app.jvm.spark_jvm import archive_path
 from streaming_app.jvm.spark_session import spark_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _EXIT_SECONDS = 300.0  # the JVM writes the archive when it exits
 _CONF = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "false"}  # "true" would wait for a broker for ever
@@ -53,8 +51,6 @@ def make_archive() -> Path:
 
 def _use(spark: SparkSession, directory: Path) -> None:
     """Let one stream write two batches, and another stream look for a broker."""
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - as above
-    from pyspark.errors import PySparkException  # noqa: PLC0415
 
     def write(batch: DataFrame, _number: int) -> None:
         counts = batch.groupBy((batch.value % 3).alias("key")).agg({"value": "max"}).sort("key").persist()

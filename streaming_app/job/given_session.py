@@ -100,7 +100,11 @@ def derived_session(spark: SparkSession, config: JobConfig) -> Iterator[SparkSes
         try:
             yield session
         finally:
-            _stop_queries(session)
+            # Those that remain after an error: the end of the job's own Spark session would stop them. The JVM may have
+            # exited, or a query does not stop in time.
+            with suppress(Py4JError, PySparkException, ConnectionError):
+                for query in session.streams.active:
+                    query.stop()
     finally:
         SparkSession._activeSession = active  # noqa: SLF001 - as above
 
@@ -156,10 +160,3 @@ def _derive(spark: SparkSession, config: JobConfig) -> SparkSession:
                 f"{NAME}(): conf.{name} cannot be set in a running session: {java_error_message(error)}"
             ) from None
     return session
-
-
-def _stop_queries(session: SparkSession) -> None:
-    """Stop the queries that remain after an error. The end of the job's own Spark session would stop them."""
-    with suppress(Py4JError, PySparkException, ConnectionError):  # the JVM has exited, or a query does not stop in time
-        for query in session.streams.active:
-            query.stop()

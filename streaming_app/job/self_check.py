@@ -14,7 +14,7 @@ the service tries again after `interval`.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
@@ -116,7 +116,9 @@ class SelfCheck(Poller):
             return
         self._differing |= found.keys()
         self._publish()
-        self.report(f"self-check: the tables differ from the brokers in {count(len(found), 'group')}: {_names(found)}")
+        names = [f"{group_id} ({', '.join(fields[:_MAX_NAMES])})" for group_id, fields in sorted(found.items())]
+        which = f"{count(len(found), 'group')}: {first_of(names, _MAX_NAMES)}"
+        self.report(f"self-check: the tables differ from the brokers in {which}")
         asked = self._read_again(sorted(found)[:_MAX_GROUPS])
         self._publish(repaired=self._status.repaired + len(asked))
         left = len(found) - len(asked)
@@ -136,9 +138,3 @@ class SelfCheck(Poller):
     def _publish(self, **changes: Any) -> None:  # noqa: ANN401 - fields of `SelfCheckStatus`
         self._status = replace(self._status, differing=len(self._differing), **changes)
         self._health.note(self_check=self._status)
-
-
-def _names(found: Mapping[str, Collection[str]]) -> str:
-    """Return the first groups with the first fields that differ."""
-    names = [f"{group_id} ({', '.join([*fields][:_MAX_NAMES])})" for group_id, fields in sorted(found.items())]
-    return first_of(names, _MAX_NAMES)

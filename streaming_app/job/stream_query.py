@@ -47,7 +47,10 @@ class StreamQuery:
     def __init__(self, checkpoint: Location, stop: threading.Event, name: str | None = None) -> None:
         """Prepare; no batch begins once `stop` is set. Two active queries of a session need different names."""
         self._checkpoint, self._stop, self._name = checkpoint, stop, name
-        self._query: StreamingQuery | None = None
+        self.current: StreamingQuery | None = None
+        """The query that was started last; None before the first one."""
+        self.start_description = f"start of the query of {checkpoint}"
+        """Spark's description of the Spark jobs that start this query."""
         self._id: str | None = None
         self._no_batch = threading.Event()
         self._no_batch.set()
@@ -61,16 +64,6 @@ class StreamQuery:
         """Whether a batch is being written."""
         return not self._no_batch.is_set()
 
-    @property
-    def start_description(self) -> str:
-        """Spark's description of the Spark jobs that start this query."""
-        return f"start of the query of {self._checkpoint}"
-
-    @property
-    def current(self) -> StreamingQuery | None:
-        """The query that was started last; None before the first one."""
-        return self._query
-
     def wait_for_batch(self) -> None:
         """Wait until no batch is being written."""
         self._no_batch.wait()
@@ -82,7 +75,7 @@ class StreamQuery:
     @property
     def is_asking_for_ends(self) -> bool:
         """Whether Spark asks the brokers for the ends of the logs; if a group coordinator hangs, this never ends."""
-        return self._query is not None and str(self._query.status["message"]).startswith(_ASKING)
+        return self.current is not None and str(self.current.status["message"]).startswith(_ASKING)
 
     def start(
         self,
@@ -127,7 +120,7 @@ class StreamQuery:
             stream = stream.queryName(self._name)
         if self._stop.is_set():
             raise StopRequestedError
-        query = self._query = stream.start()
+        query = self.current = stream.start()
         self._id = query.id  # reading it takes two calls of the JVM each time
         if self._stop.is_set():  # then nobody waits for the query any more
             query.stop()

@@ -137,7 +137,12 @@ class Supervisor(Service):
             self._health.failed(failure)
             if time.monotonic() - began > _HEALTHY_SECONDS or self._health.totals.batches > batches:
                 failures = 0
-            if self._was_unreachable() or self._wait_for_topic(failure):  # the brokers caused the failure
+            if (no_leader := self._stream.query.unreachable) and not self._once:  # it is no reason to give up
+                # A broker that has just been restarted under load answers one request, and then none for half a minute.
+                self._note_topic(no_leader)
+                self._sleep(_WAIT_SECONDS)
+                continue
+            if self._wait_for_topic(failure):  # the brokers caused it
                 continue
             failures += 1
             if failures >= (1 if self._once else _MAX_FAILURES):
@@ -172,9 +177,9 @@ class Supervisor(Service):
                 is_of_topic = self._has_started and not isinstance(error, StorageError)
                 if self._once or not (is_of_topic or isinstance(error, _WAITED_FOR)):
                     raise
-                self._not_found(error)
+                self._note_topic(error)
             else:
-                self._found(say=False)  # the line about the start says so
+                self._note_topic(None, say=False)  # the line about the start says so
                 return query
             self.stopping.wait(_WAIT_SECONDS)
         raise StopRequestedError
@@ -206,38 +211,26 @@ class Supervisor(Service):
         try:
             self._ask(self._stream.check)
         except StreamChangedError:
-            self._found()
+            self._note_topic(None)
             raise
         except StorageError as error:  # the topic was described before
-            self._found()
+            self._note_topic(None)
             self._storage_failures = failures + 1
             if self._storage_failures >= _MAX_FAILURES:
                 raise
             self._report_storage_error(f"{error}. Trying again.")
             return True
         except JobError as error:
-            self._not_found(error)
+            self._note_topic(error)
             return False
         except Exception as error:
             if is_lost_jvm(error):
                 raise
-            self._not_found(JobError(f"{one_line(error)}."))
+            self._note_topic(JobError(f"{one_line(error)}."))
             return False
-        self._found()
+        self._note_topic(None)
         if self._report_storage_error.clear():
             self.report("The warehouse can be read again.")
-        return True
-
-    def _was_unreachable(self) -> bool:
-        """Return whether a batch failed because no leader answered, which is no reason to give up; pause then.
-
-        A broker that has just been restarted under load answers one request, and then none for half a minute.
-        """
-        error = self._stream.query.unreachable
-        if error is None or self._once:
-            return False
-        self._not_found(error)
-        self._sleep(_WAIT_SECONDS)
         return True
 
     def _wait_for_topic(self, failure: str) -> bool:
@@ -260,27 +253,19 @@ class Supervisor(Service):
             waited = True
             self._sleep(_WAIT_SECONDS)
 
-    def _found(self, *, say: bool = True) -> None:
-        """Note that the topic can be read."""
-        if say and self._topic_error is not None:
-            is_broker = _is_no_broker(self._topic_error)
-            self.report("A broker answers again." if is_broker else "The topic can be read again.")
-        self._report_topic_error.clear()
-        self._note_topic(None)
-
-    def _not_found(self, error: JobError) -> None:
-        """Note that the topic cannot be read now. Raises the error if waiting does not help."""
-        is_confirmed = isinstance(error, NotAuthorizedError) and isinstance(self._topic_error, NotAuthorizedError)
-        if isinstance(error, _ENDING) or is_confirmed:
+    def _note_topic(self, error: JobError | None, *, say: bool = True) -> None:
+        """Note whether the topic can be read. Raises the error if waiting does not help."""
+        before, self._topic_error = self._topic_error, error
+        is_confirmed = isinstance(error, NotAuthorizedError) and isinstance(before, NotAuthorizedError)
+        if error is not None and (is_confirmed or isinstance(error, _ENDING)):
             raise error
-        self._note_topic(error)
-        if not self.stopping.is_set():
+        self._health.topic_asked(is_answered=not _is_no_broker(error), exists=not isinstance(error, MissingTopicError))
+        if error is None:
+            if say and before is not None:
+                self.report("A broker answers again." if _is_no_broker(before) else "The topic can be read again.")
+            self._report_topic_error.clear()
+        elif not self.stopping.is_set():
             self._report_topic_error(f"{error} {_WAITING.get(type(error), 'Trying again.')}")
-
-    def _note_topic(self, error: JobError | None) -> None:
-        self._topic_error = error
-        exists = not isinstance(error, MissingTopicError)
-        self._health.topic_asked(is_answered=not _is_no_broker(error), exists=exists)
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Make a call that may wait for brokers."""

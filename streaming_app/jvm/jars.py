@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -81,7 +81,13 @@ def find_jars(
     if not directory:
         return fetch_jars(jar_set, progress, poll)
     found = [Path(directory).absolute() / jar_name(artifact) for artifact in jar_set.checksums]
-    if wrong := differences(jar_set, found):
+    sums = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in found if os.access(one, os.R_OK)}
+    wrong = [
+        _is_other(one.name, sums[one.name], expected) if one.name in sums else f"{one.name} is missing"
+        for one, expected in zip(found, jar_set.checksums.values(), strict=True)
+        if sums.get(one.name) != expected
+    ]
+    if wrong:
         what = f"{jar_set.what[0].upper()}{jar_set.what[1:]}"
         raise SetupError(
             f"{what}, from {DIRECTORY_VARIABLE}={directory}: {first_of(wrong, 1)}; "
@@ -126,21 +132,6 @@ def copy_jars(jar_set: JarSet, directory: Path, progress: Callable[[str], None] 
         return [Path(shutil.copy(jar, directory)) for jar in fetched]
     except OSError as error:
         raise SetupError(f"Cannot write {directory}: {reason_of(error)}") from None
-
-
-def differences(jar_set: JarSet, files: Iterable[Path]) -> list[str]:
-    """Return a line for each listed jar of the set that `files` lacks or has with another checksum."""
-    by_name = {file.name: file for file in files}
-    lines = []
-    for artifact, expected in jar_set.checksums.items():
-        name = jar_name(artifact)
-        try:
-            actual = hashlib.sha256(by_name[name].read_bytes()).hexdigest()
-        except (KeyError, OSError):
-            lines.append(f"{name} is missing")
-        else:
-            lines += [] if actual == expected else [_is_other(name, actual, expected)]
-    return lines
 
 
 def _is_other(name: str, actual: str, expected: str) -> str:

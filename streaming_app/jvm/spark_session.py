@@ -130,6 +130,7 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
     settings = _settings(log_file, conf or {}, jars, find_jars(jars, progress, poll))
     options = [*(archive_option(jars) if java_options is None else java_options), _log_option(log_file)]
     from py4j.protocol import Py4JError  # noqa: PLC0415 - only the job loads Spark
+    from pyspark import SparkContext  # noqa: PLC0415
 
     spark: SparkSession | None = None
     try:
@@ -146,7 +147,8 @@ def spark_session(  # noqa: PLR0913 - each is one thing it needs
             with suppress(Py4JError, ConnectionError):  # the JVM may have begun to exit
                 spark.stop()
         jvm.close(exit_seconds)
-        _forget_jvm()
+        context: Any = SparkContext
+        context._gateway = context._jvm = None  # noqa: SLF001 - they have no public names; PySpark may launch another
 
 
 def _start(
@@ -192,13 +194,15 @@ def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequ
     """Return all settings of Spark: the defaults, the ones for this kind of master and for the jars, and `conf`."""
     master = conf.get("spark.master", f"local[{default_cores()}]")
     is_local = master.startswith("local")
+    mask = os.umask(0o077)  # reading the umask requires setting it
+    os.umask(mask)
     found = {
         "spark.driver.extraClassPath": os.pathsep.join(map(str, files)),
         **({} if is_local else {"spark.jars": ",".join(map(str, files))}),
     }
     return {
         **_CONF,
-        "spark.hadoop.fs.permissions.umask-mode": _umask(),
+        "spark.hadoop.fs.permissions.umask-mode": f"{mask:03o}",  # Hadoop's file system would use its own default
         # Spark creates this directory, but nothing is written into it.
         "spark.sql.warehouse.dir": str(log_file.parent.absolute() / "spark-warehouse"),
         **(_LOCAL_CONF if is_local else {}),
@@ -207,13 +211,6 @@ def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequ
         **(found if files else {"spark.jars.packages": ",".join(jars.coordinates)}),
         **conf,
     }
-
-
-def _umask() -> str:
-    """Return the umask of this process: Hadoop's file system would use its own default, 022."""
-    mask = os.umask(0o077)  # reading the umask requires setting it
-    os.umask(mask)
-    return f"{mask:03o}"
 
 
 def _local_cores(master: str) -> int:
@@ -229,14 +226,6 @@ def _log_option(log_file: Path) -> str:
     log4j = log_file.with_suffix(".log4j2.properties")
     log4j.write_text(_LOG4J.format(path=javaproperties.escape(str(log_file))), "ascii")
     return f"-Dlog4j2.configurationFile={log4j.absolute().as_uri()}"
-
-
-def _forget_jvm() -> None:
-    """Let PySpark launch another JVM in this process."""
-    from pyspark import SparkContext  # noqa: PLC0415 - only the job loads Spark
-
-    context: Any = SparkContext
-    context._gateway = context._jvm = None  # noqa: SLF001 - they have no public names
 
 
 @contextmanager

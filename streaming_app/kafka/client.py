@@ -148,7 +148,10 @@ class StreamsGroupClient(Admin):
     def _send_once(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         """Send a request to the coordinator of a group, once."""
         ((_, response),) = self.send_to_coordinators([group_id], lambda _: request, 1)
-        return _fields(response)
+        if isinstance(response, Exception):
+            raise response
+        fields: Fields = response.to_dict()
+        return fields
 
     def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
         def send() -> Fields:
@@ -175,14 +178,6 @@ def _failed(group_id: str, error: GroupError | KafkaError) -> Fields:
         "error_code": code or UNKNOWN_SERVER_ERROR,
         "error_message": " ".join(map(str, error.args)),
     }
-
-
-def _fields(response: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
-    """Return the fields of a response. Raises its error, if it has one."""
-    if isinstance(response, Exception):
-        raise response
-    fields: Fields = response.to_dict()
-    return fields
 
 
 def _is_retriable(error: BaseException) -> bool:

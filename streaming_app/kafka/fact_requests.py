@@ -228,7 +228,12 @@ OpenTransactions = Sequence[tuple[OpenTransaction, TopicPartition]]
 def open_transactions(admin: Admin, topics: Collection[str]) -> OpenTransactions:
     """Return the open transactions on these topics, and all of Streams applications. Needs Describe on their ids."""
     found: list[tuple[OpenTransaction, TopicPartition]] = []
-    for name in _open_transactions(admin):
+    ids = set[str]()
+    for broker in admin.broker_ids():
+        with suppress(KafkaError):  # a broker is away: its transactions get new coordinators
+            listed = admin.list_transactions([broker], state_filters=_OPEN)
+            ids.update(one.transactional_id for some in listed.values() for one in some)
+    for name in sorted(ids):
         try:
             described = admin.describe_transactions([name]) if topics or _STREAMS_ID.fullmatch(name) else {}
         except KafkaError:  # it has ended meanwhile, or may not be described
@@ -299,16 +304,6 @@ def transaction_facts(
         if group and topic != OFFSETS_TOPIC and not is_internal_topic(topic, group[1]):
             written.add((topic, group[1]))
     return facts + [BrokerFact(kinds.WRITER, topic, group, "transaction", group_id=group) for topic, group in written]
-
-
-def _open_transactions(admin: Admin) -> list[str]:
-    """Return the ids of the open transactions, from the coordinators that answer."""
-    ids = set[str]()
-    for broker in admin.broker_ids():
-        with suppress(KafkaError):  # a broker is away: its transactions get new coordinators
-            listed = admin.list_transactions([broker], state_filters=_OPEN)
-            ids.update(one.transactional_id for some in listed.values() for one in some)
-    return sorted(ids)
 
 
 class _Config(NamedTuple):

@@ -170,7 +170,10 @@ class OffsetsTopicClient:
         known = self._check(partial(read_offsets, admin, topic, LATEST, EARLIEST, in_detail=True))
         if not to_read:
             return known
-        retention, group_id = _delete_retention_ms(admin, topic), _answering_group(admin, topic, known.partitions)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {_DELETE_RETENTION: None})
+        configs = admin.describe_configs([resource], config_filter="all").get("topic", {}).get(topic, {})
+        retention = int(configs[_DELETE_RETENTION]["value"]) if configs else _DEFAULT_DELETE_RETENTION_MS
+        group_id = _answering_group(admin, topic, known.partitions)
         return known._replace(delete_retention_ms=retention, group_id=group_id)
 
     def _check(self, read: Callable[[], tuple[DescribedTopic, list[dict[int, int]]]]) -> OffsetsTopic:
@@ -201,13 +204,6 @@ def check_topic_id(name: str, expected: str, found: str) -> None:
             f"Topic {name} was deleted and created again while the job ran: start it with --reset to drop the rows of "
             "the groups and read from the beginning; the history stays"
         )
-
-
-def _delete_retention_ms(admin: Admin, topic: str) -> int:
-    """Return the topic's `delete.retention.ms`, or Kafka's default if the principal lacks DescribeConfigs on it."""
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {_DELETE_RETENTION: None})
-    configs = admin.describe_configs([resource], config_filter="all").get("topic", {}).get(topic, {})
-    return int(configs[_DELETE_RETENTION]["value"]) if configs else _DEFAULT_DELETE_RETENTION_MS
 
 
 def _answering_group(admin: Admin, topic: str, partitions: int) -> str:

@@ -31,24 +31,15 @@ _NAMED = 5  # brokers in a line
 _STREAMS = "streams"
 
 
-class _Signature(NamedTuple):
-    """The mark of a release; the first one that matches, from the newest, is the broker's."""
-
-    release: str
-    metadata: int
-    """Brokers of the release support at least this `metadata.version`."""
-    request: tuple[int, int] = (_SHARE_FETCH, 0)
-    """A request key, and the version of this request that brokers of the release at least support."""
-
-
+# From the newest release: the least `metadata.version` that its brokers support, and of a request the least version.
 _SIGNATURES = (
-    _Signature(_NEWER, 34, (_UPDATE_DESCRIPTION, 0)),
-    _Signature("4.4", 32, (_UPDATE_DESCRIPTION, 0)),
-    _Signature("4.3", 30, (_SHARE_FETCH, 2)),
-    _Signature("4.2", 28, (_SHARE_FETCH, 2)),
-    _Signature("4.1", 26),
+    (_NEWER, 34, _UPDATE_DESCRIPTION, 0),
+    ("4.4", 32, _UPDATE_DESCRIPTION, 0),
+    ("4.3", 30, _SHARE_FETCH, 2),
+    ("4.2", 28, _SHARE_FETCH, 2),
+    ("4.1", 26, _SHARE_FETCH, 0),
 )
-_ORDER = (_OLDER, *(one.release for one in reversed(_SIGNATURES)))
+_ORDER = (_OLDER, *(release for release, *_ in reversed(_SIGNATURES)))
 
 
 class Ability(NamedTuple):
@@ -104,10 +95,9 @@ class BrokerRelease(NamedTuple):
 
 def release_of(metadata: int, requests: Mapping[int, int]) -> str:
     """Return the release of a broker by its highest `metadata.version`, and its highest version of each request."""
-    for one in _SIGNATURES:
-        key, version = one.request
-        if metadata >= one.metadata and requests.get(key, -1) >= version:
-            return one.release
+    for release, least, key, version in _SIGNATURES:
+        if metadata >= least and requests.get(key, -1) >= version:
+            return release
     return _OLDER
 
 

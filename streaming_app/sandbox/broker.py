@@ -189,7 +189,8 @@ class LocalBroker(Startable):
             return
         class_path = self._class_path or find_jars(kafka_jars(), self._progress)
         is_chosen = self.port is None
-        again, stop = retry_if_exception(_is_port_taken), stop_after_attempt(_PORT_ATTEMPTS)
+        again = retry_if_exception(lambda one: isinstance(one, SetupError) and "Address already in use" in str(one))
+        stop = stop_after_attempt(_PORT_ATTEMPTS)
         for attempt in Retrying(retry=again, stop=stop, wait=wait_fixed(0.5), reraise=True):
             if is_chosen:  # another process may have taken the port between the choice and the bind
                 self.port, self._ports = None, {}
@@ -273,10 +274,6 @@ class LocalBroker(Startable):
 def make_cluster_id() -> str:
     """Return an id in the form of Kafka's Uuid, without dashes: tools would parse a leading dash as an option."""
     return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-
-
-def _is_port_taken(error: BaseException) -> bool:
-    return isinstance(error, SetupError) and "Address already in use" in str(error)
 
 
 def broker_configuration(

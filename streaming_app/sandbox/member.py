@@ -223,7 +223,7 @@ def subtopology(  # noqa: PLR0913 - each is a field of the protocol
 ) -> Fields:
     """Return a subtopology. `copartition_groups` has names of its source topics; the request gets their indexes.
 
-    The lists are sorted by name, as the coordinator requires. Raises ValueError for a name that is not a source topic.
+    The lists are sorted by name, as the coordinator requires.
     """
     sources, regexes = sorted(source_topics), sorted(source_topic_regex)
     repartitions = sorted(repartition_source_topics, key=_name)
@@ -239,7 +239,10 @@ def subtopology(  # noqa: PLR0913 - each is a field of the protocol
         "state_changelog_topics": sorted(state_changelog_topics, key=_name),
         "repartition_sink_topics": sorted(repartition_sink_topics),
         "repartition_source_topics": repartitions,
-        "copartition_groups": [_indexes(group, names) for group in copartition_groups],
+        "copartition_groups": [
+            {kind: [known.index(name) for name in group if name in known] for kind, known in names.items()}
+            for group in copartition_groups
+        ],
     }
 
 
@@ -269,10 +272,3 @@ def _node(name: str, node_type: int, **fields: Any) -> Fields:  # noqa: ANN401 -
 
 def _name(topic: Mapping[str, Any]) -> str:
     return str(topic["name"])
-
-
-def _indexes(group: Sequence[str], names: Mapping[str, list[str]]) -> Fields:
-    unknown = set(group) - {name for sources in names.values() for name in sources}
-    if unknown:
-        raise ValueError(f"not a source of this subtopology: {', '.join(sorted(unknown))}")
-    return {kind: [sources.index(name) for name in group if name in sources] for kind, sources in names.items()}

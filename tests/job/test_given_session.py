@@ -84,16 +84,6 @@ def stored(warehouse: Path) -> set[str]:
     return {row["group_id"] for row in WarehouseReader(warehouse).rows("SELECT group_id FROM groups")}
 
 
-def test_the_job_reads_the_offsets_topic_in_a_plain_session_which_stays_as_it_was(
-    run_in: Run, group: str, empty_warehouse: Path
-) -> None:
-    lines = run_in(once=True, offsets={"enabled": True})
-    assert lines[-1] == "Done: all available records are processed."
-    assert group in stored(empty_warehouse)
-    rows = WarehouseReader(empty_warehouse).rows("SELECT count(*) AS n FROM group_records")
-    assert rows[0]["n"] > 0
-
-
 # A session as `pyspark --jars CONNECTOR` makes it: without Delta Lake, and with no setting for the job.
 BARE = """
 import sys
@@ -118,6 +108,8 @@ def test_a_session_needs_nothing_but_the_kafka_connector(group: str, broker: Bro
     assert ran.returncode == 0, ran.stderr[-4_000:]
     assert "Done: all available records are processed." in ran.stdout
     assert group in stored(tmp_path / "warehouse")
+    rows = WarehouseReader(tmp_path / "warehouse").rows("SELECT count(*) AS n FROM group_records")
+    assert rows[0]["n"] > 0
 
 
 def test_a_source_that_finds_no_partition_ends_the_job_and_the_session_stays_as_it_was(

@@ -55,18 +55,15 @@ def test_the_demo_shows_every_state_that_a_group_can_have(demo_groups: DemoGroup
 
 
 @pytest.mark.usefixtures("demo_groups")
-def test_one_group_has_subtopologies_internal_topics_and_standby_tasks(own_client: StreamsGroupClient) -> None:
+def test_groups_have_internal_topics_standby_tasks_a_member_that_has_left_temporarily_and_one_with_a_stale_topology(
+    own_client: StreamsGroupClient,
+) -> None:
     described = group(own_client, "orders-aggregator")
     first, second = described["topology"]["subtopologies"]
     assert first["repartition_sink_topics"] == [topic["name"] for topic in second["repartition_source_topics"]]
     assert first["state_changelog_topics"]
     assert any(member["assignment"]["standby_tasks"] for member in described["members"])
 
-
-@pytest.mark.usefixtures("demo_groups")
-def test_a_static_member_has_left_temporarily_and_another_member_has_a_stale_topology(
-    own_client: StreamsGroupClient,
-) -> None:
     left = Counter(member["member_epoch"] == -2 for member in group(own_client, "ledger-reconciler")["members"])
     assert left == {True: 1, False: 1}
     epochs = sorted(member["topology_epoch"] for member in group(own_client, "price-feed")["members"])

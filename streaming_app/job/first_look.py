@@ -57,10 +57,7 @@ _NONE = "the log has no streams group yet"
 
 
 class LogTables:
-    """The tables of the log, in memory: as much of `LagTables` as a lag pass reads, of the streams groups that exist.
-
-    All records of a group are in one partition, so what is of no use goes with each partition.
-    """
+    """What a lag pass reads of `LagTables`, in memory, of streams groups that exist. A group is in one partition."""
 
     def __init__(self, options: FoldOptions, now: datetime) -> None:
         self._options, self._now = options, now

@@ -231,10 +231,7 @@ def _is_in(column: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:
 
 
 def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
-    """Return by group id the columns `members`, `assignments` and `unsettled_count` for `group_snapshot`.
-
-    `rows` has the columns group_id, assignment_epoch, members and assignments of groups.
-    """
+    """Return by group `members`, `assignments`, `unsettled_count` for `group_snapshot`, from rows of `groups`."""
     found: dict[str, Mapping[str, Any]] = {}
     for row in range(rows.num_rows):
         members, assignments = rows["members"][row].values, rows["assignments"][row].values

@@ -215,10 +215,7 @@ class LagPass:
     def _add_partitions_without_commit(
         self, commits: dict[CommitKey, Commit], groups: Mapping[str, GroupTasks]
     ) -> None:
-        """Add the partitions that a streams group reads but has no committed offset for.
-
-        If a topic may not be described, its partitions are not known: it has at least the first one.
-        """
+        """Add partitions without a commit that a streams group reads; of a hidden topic, only the first is known."""
         none = Commit(None)
         for group_id, tasks in groups.items():
             for topic in tasks.subtopology_of or ():

@@ -48,10 +48,7 @@ class LagService(Poller):
     """
 
     def __init__(self, job: Job, clock: Callable[[], float] = time.time) -> None:
-        """Prepare. Raises WarehouseError if the tables do not exist. The health of the job notes each pass.
-
-        No pass begins while the job reads old records, or has itself reported that no broker answers.
-        """
+        """Prepare. No pass begins before the job is at the end of the topic. Raises WarehouseError without tables."""
         config = job.config
         super().__init__("lag", job, _NEEDS, config.lag.interval)
         self._settings, self._connection = config.lag, job.connection

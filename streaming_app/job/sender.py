@@ -55,10 +55,7 @@ class Sender:
             return tuple(one.outbox.status for one in self._sinks)
 
     def close(self, timeout: float) -> None:
-        """Send all due notifications within `timeout` seconds, also those that wait for others; stop the threads.
-
-        A thread that takes longer is abandoned, and the result of its attempt is not noted.
-        """
+        """Send all that is due or waits within `timeout` seconds; then abandon the threads and their attempts."""
         ends_at = time.monotonic() + timeout
         with self.changing():
             for one in self._sinks:

@@ -30,16 +30,10 @@ _SHORTEST_SECONDS = 60.0  # an evaluation of many groups, or a table in a slow s
 
 
 class Heartbeat(Service):
-    """Writes the heartbeat file while the job runs, even if no alerts can be evaluated, and once more when it ends.
-
-    The file also says when the alerts were last evaluated, since that is a separate fact.
-    """
+    """Writes the heartbeat file while the job runs, with the time of the last evaluation, and once when it ends."""
 
     def __init__(self, job: Job, descriptions: DescriptionSupport, earlier: HeartbeatRecord | None = None) -> None:
-        """Prepare; `descriptions` is also written, so that the next run starts with this run's knowledge.
-
-        `earlier` is the last heartbeat of the run before: what it knew of gaps is kept.
-        """
+        """Prepare. The next run starts with the knowledge of `descriptions`, this one with the gaps of `earlier`."""
         self._every = max(job.config.alerts.interval, job.config.warehouse.pause)
         super().__init__("heartbeat", job.report, interval=self._every)
         self._health, self._descriptions, self._fence = job.health, descriptions, job.fence

@@ -149,10 +149,7 @@ def _default_repository() -> str:
 
 
 def _download(artifact: str, target: Path, checksum: str) -> Iterator[int]:
-    """Download a jar, and yield the sizes of its parts. `target` appears only when the jar is whole and verified.
-
-    `requests` applies the user's proxies and credentials. Raises SetupError or OSError.
-    """
+    """Download a jar, and yield the sizes of its parts; `target` appears once verified. Raises SetupError, OSError."""
     import requests  # noqa: PLC0415 - comes with apprise; most starts download nothing
 
     group, name, version = artifact.split(":")

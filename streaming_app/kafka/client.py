@@ -214,10 +214,7 @@ def describe_each(client: StreamsGroupClient, group_ids: Sequence[str]) -> list[
 def fetch_committed_offsets(
     admin: Admin, group_ids: Iterable[str], timeout_ms: int = ANSWER_MS
 ) -> tuple[dict[str, dict[TopicPartition, Commit]], dict[str, str]]:
-    """Return the committed offsets by group and partition from the coordinators; and by group, the name of an error.
-
-    Offsets of aborted transactions are not returned. Raises KafkaError if no broker answers.
-    """
+    """Return committed offsets by group and partition, or a group's error. Raises KafkaError if no broker answers."""
     offsets: dict[str, dict[TopicPartition, Commit]] = {}
     errors: dict[str, str] = {}
     for ids, answer in admin.send_to_coordinators(group_ids, _fetch_request, _GROUPS_PER_FETCH, timeout_ms):

@@ -238,10 +238,7 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
 
     @classmethod
     def of(cls, properties: Mapping[str, str], seconds: float | None = None, **settings: Any) -> Self:  # noqa: ANN401 - the same
-        """Connect to the brokers in Kafka client properties; give up after `seconds`, by default 10.
-
-        Raises KafkaError if none answers, SecurityError for properties that kafka-python does not support.
-        """
+        """Connect within `seconds`, by default 10. Raises KafkaError if no broker answers, SecurityError."""
         return cls(**connection_settings(properties, seconds), **settings)
 
     def _open(self, **configs: Any) -> KafkaNetClient:  # noqa: ANN401 - the same

@@ -173,10 +173,7 @@ def configs_of_brokers(admin: Admin, brokers: Iterable[int]) -> list[BrokerFact]
 
 
 def has_description_plugin(connection: SharedConnection[Admin]) -> bool | None:
-    """Return whether the config of a broker names a plugin for topology descriptions; None if not known.
-
-    False only if the config of every broker was read; brokers before 4.4 have no such config.
-    """
+    """Return whether a broker's config names a plugin for descriptions; None if not all of them can be read."""
     try:
         with connection.use() as admin:
             brokers = admin.broker_ids()

@@ -124,10 +124,7 @@ def _read_committed(
 
 
 def are_committed(admin: Admin, topic: str, records: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bool]:
-    """Return which of these records (partition, offset) are committed, and which belong to aborted transactions.
-
-    Those of an open transaction are missing, as are those without an answer. Raises KafkaError if no broker answers.
-    """
+    """Return whether records (partition, offset) are committed; none of an open transaction. Raises KafkaError."""
     topics, found = describe_topics(admin, [topic]), dict[tuple[int, int], bool]()
     left: defaultdict[int, list[int]] = defaultdict(list)
     for partition, offset in sorted(records):

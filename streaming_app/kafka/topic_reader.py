@@ -88,10 +88,7 @@ class Offset(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The newest epoch in a log that is not above the requested one, and the offset at which the next epoch starts.
-
-    Both are -1 if the log has none. For the newest epoch the offset is the end of the log.
-    """
+    """The newest epoch of a log up to the one asked for, and where the next one starts or the log ends; -1: none."""
 
     epoch: int
     end: int

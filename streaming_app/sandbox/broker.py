@@ -122,10 +122,7 @@ class SecureListeners(NamedTuple):
 
 
 class LocalBroker(Startable):
-    """One broker that is also its own controller, with its data, configuration and log in one directory.
-
-    Use it as a context manager, or call `start()` and `stop()`. If this process is killed, the broker is stopped.
-    """
+    """A broker that is also its controller, with all its files in one directory. It ends with this process."""
 
     def __init__(  # noqa: PLR0913 - each is one setting of a broker
         self,
@@ -284,11 +281,10 @@ def broker_configuration(
     properties: Mapping[str, str],
     protocols: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return the whole configuration of one node.
+    """Return the whole configuration of one node; `properties` override everything.
 
-    `listeners` gives `host:port` by listener: PLAINTEXT, CONTROLLER, and those in `protocols`, each with its security
-    protocol. `advertised` is the advertised `host:port` of PLAINTEXT; the other listeners advertise their own.
-    `properties` override everything.
+    `listeners` has `host:port` by listener: PLAINTEXT, CONTROLLER, and those in `protocols`, each with its security
+    protocol. `advertised` is that of PLAINTEXT; the other listeners advertise their own.
     """
     advertised_listeners = {"PLAINTEXT": advertised, **{name: listeners[name] for name in protocols}}
     protocol_map = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **protocols}

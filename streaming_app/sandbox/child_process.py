@@ -27,10 +27,7 @@ _MARGIN_SECONDS = 10.0  # for the watchdog, in addition to the grace period
 
 
 class Process:
-    """A program that logs to a file. `stop()`, the interpreter's exit or the death of this process terminate it.
-
-    It runs in a session of its own, so Ctrl-C in the terminal interrupts only this process.
-    """
+    """A program in a session of its own that logs to a file, and ends at `stop()` or with this process."""
 
     def __init__(self, command: Sequence[str | Path], log_file: Path, *, grace_seconds: float = 10.0) -> None:
         """Start `command`, and append its output to `log_file`. After SIGTERM it has `grace_seconds` before SIGKILL."""

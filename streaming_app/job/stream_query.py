@@ -133,16 +133,12 @@ def stop_query(query: StreamingQuery) -> None:
         query.stop()
     except (Py4JJavaError, PySparkException):  # a TimeoutException
         with suppress(Py4JError):  # another release of Spark
-            _wake_consumers(query)
-
-
-def _wake_consumers(query: StreamingQuery) -> None:
-    """Wake the driver, whose wait for a group coordinator (in `KafkaOffsetReaderConsumer`) otherwise never ends."""
-    sources: Any = query._jsq.streamingQuery().sources()  # noqa: SLF001 - Spark has no public name for it
-    for number in range(sources.size()):
-        consumer = sources.apply(number).kafkaOffsetReader()._consumer()  # noqa: SLF001 - as above
-        if consumer is not None:
-            consumer.wakeup()
+            # Wake the driver, whose wait for a group coordinator (in `KafkaOffsetReaderConsumer`) otherwise never ends.
+            sources: Any = query._jsq.streamingQuery().sources()  # noqa: SLF001 - Spark has no public name for it
+            for number in range(sources.size()):
+                consumer = sources.apply(number).kafkaOffsetReader()._consumer()  # noqa: SLF001 - as above
+                if consumer is not None:
+                    consumer.wakeup()
 
 
 class SparkProgress(Service):

@@ -172,14 +172,11 @@ class TopicStream(ABC):
             self._note_tables()
         except (DeltaError, OSError) as error:
             raise StorageError(f"Cannot read {self.config.warehouse}: {describe_error(error)}") from None
-        self._check_coordinator()
-
-    def _check_coordinator(self) -> None:
-        """Raise StreamChangedError if Spark waits for a coordinator that hangs: with another one it may go on."""
         if self._topic is None or not self.query.is_asking_for_ends:
             return
-        is_well = self._client.coordinator_answers(self._topic.group_id)
-        if not is_well and self.query.is_asking_for_ends:
+        # Spark waits for a coordinator that hangs without a limit: with another one it may go on.
+        answers = self._client.coordinator_answers(self._topic.group_id)
+        if not answers and self.query.is_asking_for_ends:
             raise StreamChangedError(f"The coordinator of group {self._topic.group_id} does not answer")
 
     def reporting(self) -> Service:

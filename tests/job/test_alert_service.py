@@ -39,14 +39,6 @@ RULE = "StreamsGroupDescriptionFailed"
 SETTINGS = {RULE: make_rule("warning", 0)}
 
 
-class GroupsOfTest:
-    """Contains the groups that the test sets."""
-
-    def __init__(self) -> None:
-        self.snapshots: dict[str, GroupSnapshot] = {}
-        self.broken = False
-
-
 class KeepingSink:
     """Keeps what it gets, alone or with others; while `open` is not set, it waits, and while `down`, it refuses."""
 
@@ -73,7 +65,8 @@ class Harness:
     """A service about groups that the test sets; it can be stopped and started again, or be killed."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.groups, self.lines, self.runs = path, GroupsOfTest(), [], 0
+        self.path, self.lines, self.runs, self.is_broken = path, list[str](), 0, False
+        self.groups: Mapping[str, GroupSnapshot] = {}
         self.job = JobStatus(NOW, caught_up=True)
         self.settings: Mapping[str, Any] = SETTINGS
         self.labels: Mapping[str, str] = {}
@@ -93,8 +86,8 @@ class Harness:
 
     def observe(self, failing: Sequence[SinkStatus]) -> Observed:
         self.runs += 1
-        snapshots = self.groups.snapshots  # first: a test breaks the groups before it changes them
-        if self.groups.broken:
+        snapshots = self.groups  # first: a test breaks the groups before it changes them
+        if self.is_broken:
             raise OSError("No space left on device")
         return Observed(snapshots, job=replace(self.job, failing_sinks=failing))
 
@@ -137,7 +130,7 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
     harness: Harness,
 ) -> None:
     harness.sink.open.clear()
-    harness.groups.snapshots = {"g": failed_group()}
+    harness.groups = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].waiting == 1)
     assert [(alert.state, alert.deliveries) for alert in harness.stored()] == [(FIRING, (Delivery("page", FIRING),))]
     before = harness.sink
@@ -145,7 +138,7 @@ def test_a_row_is_stored_before_its_notification_is_sent_and_a_restart_sends_the
     assert wait_until(lambda: harness.sink.events() == [FIRING])
     assert wait_until(lambda: harness.alert().deliveries[0].sent_at is not None)
     harness.restart(KeepingSink())
-    harness.groups.snapshots = {}
+    harness.groups = {}
     assert wait_until(lambda: harness.sink.events() != [])
     assert harness.sink.events() == [RESOLVED]
     assert len(harness.stored()) == 1
@@ -157,7 +150,7 @@ def test_labels_are_in_the_tables_and_a_start_with_others_rewrites_them(harness:
     for labels in ({"team": "a"}, {"team": "b", "tier": "gold"}, {}):
         harness.labels = labels
         harness.restart()
-        harness.groups.snapshots = {"g": failed_group()}  # of which the service before has sent nothing
+        harness.groups = {"g": failed_group()}  # of which the service before has sent nothing
         harness.service.finish(600)
         (row,) = HealthTable(harness.path, "default").rows()
         assert row.labels == harness.alert().labels == labels
@@ -177,7 +170,7 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     monkeypatch.setattr(alert_service, "_RETRY_SECONDS", 0.2)
     with monkeypatch.context() as full_disk:
         full_disk.setattr(AlertsTable, "save", fail)
-        harness.groups.snapshots = {"g": failed_group()}
+        harness.groups = {"g": failed_group()}
         assert wait_until(lambda: harness.sink.events() == [FIRING])  # alerts are sent all the same
         assert wait_until(lambda: bool(saved and saved[-1][0].deliveries[0].sent_at))
         assert harness.stored() == []
@@ -199,7 +192,7 @@ def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_with
         )
 
     mute("1h")
-    harness.groups.snapshots = {"g": failed_group(), "other": failed_group("other")}
+    harness.groups = {"g": failed_group(), "other": failed_group("other")}
     assert wait_until(lambda: len(harness.stored()) == 2)
     assert wait_until(lambda: harness.sink.events() == [FIRING])
     assert [alert.group_id for alert in harness.sink.sent[0][1]] == ["other"]
@@ -216,16 +209,16 @@ def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_s
     harness: Harness,
 ) -> None:
     harness.sink.down = True
-    harness.groups.snapshots = {"g": failed_group()}
+    harness.groups = {"g": failed_group()}
     assert wait_until(lambda: harness.service.sinks()[0].failed > 0)
-    harness.groups.broken = True
-    harness.groups.snapshots = {}
+    harness.is_broken = True
+    harness.groups = {}
     assert wait_until(lambda: harness.service.failures > 0)
     failed = harness.service.sinks()[0].failed
     assert wait_until(lambda: harness.service.failures > 5 and harness.service.sinks()[0].failed > failed + 5)
     assert harness.lines.count("alerts: No space left on device; trying again") == 1
     assert harness.stored()[0].state == FIRING
-    harness.groups.broken = False
+    harness.is_broken = False
     assert wait_until(lambda: harness.stored()[0].state == RESOLVED)
 
 
@@ -238,7 +231,7 @@ def test_a_group_that_cannot_be_judged_is_named_once(harness: Harness, monkeypat
     monkeypatch.setattr(board, "judge", fails)
     harness.job = replace(harness.job, caught_up_at=NOW + timedelta(days=1))
     for n in range(3):  # each time with other facts
-        harness.groups.snapshots = {one: replace(failed_group(one), last_offset=n) for one in ("bad", "good")}
+        harness.groups = {one: replace(failed_group(one), last_offset=n) for one in ("bad", "good")}
         runs = harness.runs
         assert wait_until(lambda runs=runs: harness.runs > runs + 2)
     assert harness.service.verdicts().keys() == {"bad", "good"}
@@ -252,7 +245,7 @@ def test_a_sink_that_cannot_deliver_is_an_alert_through_the_others(harness: Harn
     broken, other = KeepingSink("pager"), KeepingSink("chat")
     broken.down = True
     harness.restart(broken, other)
-    harness.groups.snapshots = {"g": failed_group()}
+    harness.groups = {"g": failed_group()}
     assert wait_until(lambda: len(other.sent) == 2)
     sent = {one.group_id: one.summary for _, (one,) in other.sent}  # both may be due before the first is sent
     assert sent.keys() == {"g", None}
@@ -278,7 +271,7 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
     with HttpReceiver() as machine, HttpReceiver() as people:
         webhook = make_sink(type="webhook", url=machine.url)
         harness.restart(webhook, make_sink(type="apprise", name="chat", url=people.url.replace("http", "json")))
-        harness.groups.snapshots = {name: down_group(name, long_ago) for name in names}
+        harness.groups = {name: down_group(name, long_ago) for name in names}
         begun = [("alert.firing", OLD_ALERTS, None)]
         assert told(then=1) == told(then=1) == begun
         data = machine.bodies[0]["data"]
@@ -286,7 +279,7 @@ def test_what_was_wrong_long_before_the_first_start_is_one_message_for_each_sink
         assert len(data["details"]["StreamsGroupDown"]) == 51
         assert data["details"]["StreamsGroupDown"][-1] == "and 150 more"
         assert "streams-groups alerts end --match PATTERN --reason retired" in people.bodies[0]["message"]
-        harness.groups.snapshots = {**harness.groups.snapshots, "new": failed_group("new")}
+        harness.groups = {**harness.groups, "new": failed_group("new")}
         assert told(then=2) == told(then=2) == (begun := [*begun, ("alert.firing", RULE, "new")])
         open_ones = [one.alert_id for one in harness.stored() if one.state == FIRING and one.group_id in names]
         version = DeltaTable(harness.path / "alerts").version()

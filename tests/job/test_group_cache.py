@@ -3,6 +3,7 @@
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,14 +68,6 @@ def task(member_id: str, partition: int, *, current: bool, target: bool, revokin
     return task_row(member_id, f"0_{partition}", current=current, target=target, pending_revocation=revoking)
 
 
-class FakeClock:
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def __call__(self) -> datetime:
-        return self.time
-
-
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_warehouse(tmp_path_factory.mktemp("empty"))
@@ -86,8 +79,8 @@ def warehouse(empty: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> SimpleNamespace:
+    return SimpleNamespace(time=NOW)
 
 
 @pytest.fixture
@@ -96,8 +89,8 @@ def health() -> JobState:
 
 
 @pytest.fixture
-def cache(warehouse: Path, health: JobState, clock: FakeClock) -> GroupCache:
-    return GroupCache(a_job(warehouse, pytest.fail, health=health, now=clock))
+def cache(warehouse: Path, health: JobState, clock: SimpleNamespace) -> GroupCache:
+    return GroupCache(a_job(warehouse, pytest.fail, health=health, now=lambda: clock.time))
 
 
 def store(warehouse: Path, *rows: dict[str, Any]) -> None:
@@ -240,7 +233,7 @@ def assigned_at(cache: GroupCache, group_id: str = "a") -> list[datetime]:
 
 
 def test_events_are_kept_for_the_window_and_rebalances_counted_from_the_start(
-    cache: GroupCache, clock: FakeClock
+    cache: GroupCache, clock: SimpleNamespace
 ) -> None:
     cache.refresh()
     clock.time = at(5)
@@ -272,7 +265,9 @@ def test_an_event_that_a_later_batch_retracts_is_removed(cache: GroupCache) -> N
     assert [one.new for one in cache.histories()["a"].states] == ["Reconciling"]
 
 
-def test_earlier_events_are_read_from_the_tables_once(warehouse: Path, cache: GroupCache, clock: FakeClock) -> None:
+def test_earlier_events_are_read_from_the_tables_once(
+    warehouse: Path, cache: GroupCache, clock: SimpleNamespace
+) -> None:
     store(warehouse, row("a"))
     add_events(
         warehouse, ("a", rebalance(at(-150))), ("a", rebalance(at(-5))), ("a", rebalance(at(-9))), ("x", rebalance(NOW))
@@ -303,7 +298,7 @@ def test_why_a_group_was_not_ready_is_known_for_days(warehouse: Path, cache: Gro
 
 
 def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(
-    health: JobState, cache: GroupCache, clock: FakeClock
+    health: JobState, cache: GroupCache, clock: SimpleNamespace
 ) -> None:
     health.nothing_new(at(-0.1))
     cache.refresh()

@@ -94,39 +94,33 @@ def test_an_internal_topic_that_is_not_as_the_topology_asks_for_is_a_fact_with_b
 
 
 def test_a_transaction_that_is_open_for_longer_than_its_time_out_is_a_fact_of_each_partition(
-    start_broker: Callable[..., LocalBroker],
+    broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str]
 ) -> None:
-    # It looks for transactions that are overdue once an hour.
-    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000"}
-    patient_broker = start_broker(properties=properties)
-    with StreamsGroupClient(patient_broker.bootstrap_server) as client:
-        client.create_topic("orders", partitions=2)
-        client.create_topic("others")
-        producer = KafkaProducer(
-            bootstrap_servers=patient_broker.bootstrap_server,
-            transactional_id="payments-0_0",
-            transaction_timeout_ms=2_000,
-        )
+    topic, other, name = unique("orders"), unique("others"), unique("payments-0_0")
+    client.create_topic(topic, partitions=2)
+    client.create_topic(other)
+    now = datetime.now(timezone.utc)
+
+    def ask(at: datetime) -> list[BrokerFact]:
+        return transaction_facts(open_transactions(client, [topic]), [topic], at)
+
+    with KafkaProducer(
+        bootstrap_servers=broker.bootstrap_server, transactional_id=name, transaction_timeout_ms=900_000
+    ) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        for topic, partition in (("orders", 0), ("orders", 1), ("others", 0)):
-            producer.send(topic, b"1", partition=partition).get(300)
-        now = datetime.now(timezone.utc)
-
-        def ask(at: datetime) -> list[BrokerFact]:
-            return transaction_facts(open_transactions(client, ["orders"]), ["orders"], at)
-
+        for one, partition in ((topic, 0), (topic, 1), (other, 0)):
+            producer.send(one, b"1", partition=partition).get(300)
         assert ask(now) == []
-        overdue = ask(now + timedelta(minutes=5))
+        overdue = ask(now + timedelta(hours=5))
         assert [(fact.kind, fact.subject, fact.name) for fact in overdue] == [
-            ("transaction", "orders-0", "payments-0_0"),
-            ("transaction", "orders-1", "payments-0_0"),
+            ("transaction", f"{topic}-0", name),
+            ("transaction", f"{topic}-1", name),
         ]
         assert overdue[0].value.startswith("open since 20")
-        assert ", time-out 2s, producer " in overdue[0].value
+        assert ", time-out 15m, producer " in overdue[0].value
         producer.commit_transaction()
-        assert wait_until(lambda: ask(now + timedelta(minutes=5)) == [])
-        producer.close()
+        assert wait_until(lambda: ask(now + timedelta(hours=5)) == [])
 
 
 def test_what_a_kafka_streams_application_writes_in_an_open_transaction_is_known(

@@ -27,28 +27,23 @@ records.
 With client properties that kafka-python does not support, the job works without these checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import RLock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
 from streaming_app.kafka.log_records import LogReader
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
-from streaming_app.stream.stream_state import StreamState
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
-    from streaming_app.stream.stream_state import StateFile
-    from streaming_app.tables.checkpoint_offsets import BatchEnds
+from streaming_app.stream.stream_state import StateFile, StreamState
+from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
 

@@ -26,19 +26,18 @@ The job may die after each step. From before the first change until after the la
 job that was killed in between reads everything again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.stream.log_positions import NO_CUT, LogCheck
+from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
 from streaming_app.stream.source import EARLIEST
 from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.stream_state import Offsets, StateFile, StreamState
@@ -49,13 +48,9 @@ from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.group_files import group_files, ranges
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import quote, time_literal
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count, escape, first_of, shorten
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
-    from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.rust_table import RustTable
-    from streaming_app.tables.writer import TableWriter
 
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",

@@ -1,21 +1,16 @@
 """What follows from state, checkpoint, tables and topic as a start finds them: one table of answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from streaming_app.job_status import is_too_long
+from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream.stream_state import StreamState
+from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.checkpoint_offsets import find_damage
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
-    from streaming_app.stream.stream_state import StreamState
-    from streaming_app.stream.table_versions import TableVersions
-    from streaming_app.tables.location import Location
+from streaming_app.tables.location import Location
 
 _STAYS = "reading from the beginning; the history stays"
 

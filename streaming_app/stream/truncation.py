@@ -3,18 +3,14 @@
 This happens before anything is read again, and can be repeated: if the job dies meanwhile, it finds the same cuts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming_app.groups.group import READ_AGAIN
-
-if TYPE_CHECKING:
-    from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.stream.log_positions import Cut
+from streaming_app.tables.writer import TableWriter
 
 LOG_TRUNCATED = "log_truncated"
 """The kind of the events in `group_events`."""

@@ -50,6 +50,10 @@ class StoredFile(NamedTuple):
     path: str
     """Below the table. The log has it URI-encoded."""
     size: int
+    rows: int = 0
+    """Only known of a file of `groups`, as the range of its group ids: None where a bound is not known."""
+    first: str | None = None
+    last: str | None = None
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:

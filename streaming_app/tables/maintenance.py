@@ -15,13 +15,10 @@ One service of the job does all this in a thread of its own, and nobody waits fo
 answers late delays no batch and no alert. Each of its writes is whole, so it may end at any point.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction, write_deltalake
@@ -35,10 +32,8 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
+from streaming_app.tables.writer import TableWriter
 from streaming_app.threads import in_parallel
-
-if TYPE_CHECKING:
-    from streaming_app.tables.writer import TableWriter
 
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _IDLE_SECONDS = 86_400.0
@@ -53,25 +48,6 @@ _MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a c
 _UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
 Compact = Callable[[TableFiles], object]
-
-
-def maintained_tables(writer: TableWriter, retention_days: float, history_days: float) -> list[MaintainedTable]:
-    """Return all tables; `groups` comes first, since the history of a group expires with its row.
-
-    Rows expire after `retention_days`, those of the history of lag after `history_days`.
-    """
-    newest, groups = NewestTables(writer, writer.cluster, retention_days), writer.table("groups")
-    compact: dict[str, Compact] = {name: partial(newest.compact, name) for name in NAMES}
-    compact["groups"] = writer.groups.compact
-    return [
-        MaintainedTable(
-            writer.table(one.name),
-            history_days if one.name == "lag_history" else retention_days,
-            groups,
-            compact.get(one.name),
-        )
-        for one in tables()
-    ]
 
 
 class MaintainedTable:
@@ -190,6 +166,25 @@ class MaintainedTable:
             current.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
         except DeltaError:  # for example for a table that keeps its versions for more than a day
             current.table.vacuum(dry_run=False, full=True)
+
+
+def maintained_tables(writer: TableWriter, retention_days: float, history_days: float) -> list[MaintainedTable]:
+    """Return all tables; `groups` comes first, since the history of a group expires with its row.
+
+    Rows expire after `retention_days`, those of the history of lag after `history_days`.
+    """
+    newest, groups = NewestTables(writer, writer.cluster, retention_days), writer.table("groups")
+    compact: dict[str, Compact] = {name: partial(newest.compact, name) for name in NAMES}
+    compact["groups"] = writer.groups.compact
+    return [
+        MaintainedTable(
+            writer.table(one.name),
+            history_days if one.name == "lag_history" else retention_days,
+            groups,
+            compact.get(one.name),
+        )
+        for one in tables()
+    ]
 
 
 def _make_checkpoint(current: TableFiles) -> None:

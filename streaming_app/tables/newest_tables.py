@@ -14,24 +14,19 @@ A compaction keeps only the newest row of each key. It drops tombstones together
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from streaming_app.groups.group import READ_AGAIN
-from streaming_app.tables.data_files import encode_file, write_file
+from streaming_app.tables.data_files import EncodedFile, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, query_bounded, time_literal
 from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
-
-if TYPE_CHECKING:
-    from streaming_app.tables.data_files import EncodedFile
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)

@@ -5,23 +5,18 @@ has (see `kept_table`). What it rewrites takes as long as it takes. Only the com
 replaces files that the table still has by new ones, and is given up if one of them is gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable, Transaction
+from deltalake.transaction import AddAction
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
 from streaming_app.tables.formats import ADVICE
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
+from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import CommitOptions, RustTable, Write
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable, Transaction
-    from deltalake.transaction import AddAction
-
-    from streaming_app.tables.location import Location
 
 MAINTAINED_AFTER = 100
 """Commits, each of which leaves a file or two."""

@@ -13,22 +13,17 @@ tables whose columns changed: these it cannot write any more, and says so. What 
 its successor upgrades; its own next start refuses the tables in one line.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
+
+from streaming_app.report import Report
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table
 from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_creation import schema_of
 from streaming_app.tables.upgrade_steps import STEPS, STEPS_TO, UpgradeStep, Work, add_columns, lacks_columns
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.report import Report
-    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 _PROGRESS_SECONDS = 2.0
 _LOCAL, _STORE = Work(tables=80, files=800, size=100_000_000), Work(tables=2, files=35, size=20_000_000)

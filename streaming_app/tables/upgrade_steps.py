@@ -3,13 +3,11 @@
 Each step finds in a table itself what is left to do, and leaves the same rows at each of its commits (see `upgrade`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
@@ -24,12 +22,10 @@ from streaming_app.tables.definitions import table as definition
 from streaming_app.tables.formats import is_older
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, read_file
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_creation import schema_of
 from streaming_app.text import count, megabytes
 from streaming_app.threads import in_parallel
-
-if TYPE_CHECKING:
-    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 
 class Work(NamedTuple):

@@ -185,7 +185,10 @@ class LogPositions(NoPositions):
         with self._lock:
             if self._is_known and self._seen:
                 self._raise_if_cut()
-                self._learn_epochs()
+                epochs = self._leaders.epochs(self._seen)
+                new = {one: epoch for one, epoch in epochs.items() if epoch != self._seen[one].epoch}
+                self._extend(new)  # what began since the last read continues the chain
+                self._seen = {one: EpochStart(epochs[one], seen.start) for one, seen in self._seen.items()}
 
     def check(self, start_offsets: Mapping[int, int] | None = None) -> None:
         """Ask the leaders between two batches. Raises as `before_read`, which the next batch still calls.
@@ -227,7 +230,10 @@ class LogPositions(NoPositions):
     def _compare(self, partitions: Sequence[int], batches: BatchEnds) -> LogCheck:
         """Set the positions, and return their differences from the log."""
         known = self._state.state if self._state.state.topic_id == self._topic_id else StreamState()
-        epochs, log = self._ask_ends(partitions)
+        epochs, log = dict[int, int](), dict[int, EpochEnd]()
+        while not epochs or self._leaders.epochs(partitions) != epochs:  # both are as of one moment
+            epochs = self._leaders.epochs(partitions)
+            log = self._leaders.epoch_ends(epochs)
         self.chains, self._ends, cuts = {}, {}, []
         for partition in partitions:
             chain, end = known.epochs.get(partition, ()), known.ends.get(partition, 0)
@@ -247,14 +253,6 @@ class LogPositions(NoPositions):
         begun = [partition for partition, end in batches.begun.items() if partition in log and end > log[partition].end]
         return LogCheck(tuple(cuts), bool(begun), batches.committed)
 
-    def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
-        """Return the epochs of the leaders and the ends of the logs, as of one moment."""
-        while True:
-            epochs = self._leaders.epochs(partitions)
-            log = self._leaders.epoch_ends(epochs)
-            if self._leaders.epochs(partitions) == epochs:
-                return epochs, log
-
     def _raise_if_cut(self) -> None:
         """Raise TruncatedLogError if the log may lack records up to the positions: `open` then finds out."""
         if self._find_lost():
@@ -265,9 +263,8 @@ class LogPositions(NoPositions):
 
     def _find_lost(self) -> dict[int, str]:
         """Return how the log differs from the position, for partitions that may lack records."""
-        lost = {}
-        found = self._leaders.epoch_ends({partition: one.epoch for partition, one in self._seen.items()})
-        for partition, (epoch, end) in found.items():
+        lost, asked = {}, {partition: one.epoch for partition, one in self._seen.items()}
+        for partition, (epoch, end) in self._leaders.epoch_ends(asked).items():
             seen = self._seen[partition].start
             newest = epoch_at(self.chains.get(partition, ()), seen - 1)
             if end < seen:
@@ -275,12 +272,6 @@ class LogPositions(NoPositions):
             elif newest is not None and epoch < newest:
                 lost[partition] = f"no longer has the records of leader epoch {newest}"
         return lost
-
-    def _learn_epochs(self) -> None:
-        """Note the epochs that began since the last read; they continue the chain."""
-        epochs = self._leaders.epochs(self._seen)
-        self._extend({partition: epoch for partition, epoch in epochs.items() if epoch != self._seen[partition].epoch})
-        self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
         def ask(epoch: int) -> EpochEnd:

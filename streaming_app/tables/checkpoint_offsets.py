@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.errors import WarehouseError, reason_of
-from streaming_app.tables.location import Location
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location, warehouse_errors
 
 _VERSION = "v1"
 _NO_OFFSETS = "-"  # Spark writes this for a source that has no offsets yet
@@ -68,16 +68,14 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
     """
     checkpoint = checkpoint_location(warehouse, cluster)
     for _ in range(_ATTEMPTS):
-        place = checkpoint
-        try:
+        with warehouse_errors("read", checkpoint):
             batch_id = newest_batch(checkpoint / "commits")
-            if batch_id < 0:
-                return None
-            place = checkpoint / "offsets" / str(batch_id)
-            with suppress(FileNotFoundError):
+        if batch_id < 0:
+            return None
+        place = checkpoint / "offsets" / str(batch_id)
+        try:
+            with warehouse_errors("read", place), suppress(FileNotFoundError):
                 return _parse(place.read_text())
-        except OSError as error:
-            raise WarehouseError(f"Cannot read {place}: {reason_of(error)}") from None
         except (ValueError, AttributeError):
             raise WarehouseError(f"{place} is not a Spark offset log that this release can read") from None
     raise WarehouseError(f"{place} is missing: the checkpoint was modified by another program")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from streaming_app.tables.data_files import StoredFile
+from streaming_app.tables.reader import quote
 
 FILE_ROWS = 250
 _FILES = 2_000  # the approximate maximum, since each batch reads all ranges; with more groups, files get more rows
@@ -24,6 +25,12 @@ class Span(NamedTuple):
     first: str | None
     last: str | None
     files: tuple[StoredFile, ...]
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition for the rows of its range."""
+        limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", self.first), ("<=", self.last)) if id_]
+        return " AND ".join(limits) or "true"
 
 
 def group_files(groups: DeltaTable, cluster: str) -> list[StoredFile]:

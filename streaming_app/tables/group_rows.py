@@ -119,9 +119,13 @@ class GroupRows:
         return [file for span in divided for file in span.files], written
 
     def _write(self, rows: pa.Table, most: int) -> list[AddAction]:
-        """Write sorted rows into new files, of so many rows each at most."""
-        own = self._own
-        return [write_file(own.location, own.cluster, encode_file(part)) for part in _parts(rows, most)]
+        """Write sorted rows into new files of about equal size, of so many rows each at most."""
+        if not rows.num_rows:
+            return []
+        count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
+        size = -(-rows.num_rows // count)
+        parts = (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+        return [write_file(self._own.location, self._own.cluster, encode_file(part)) for part in parts]
 
     def _replace_files(self, rewrite: Callable[[DeltaTable, Sequence[StoredFile]], _Rewritten]) -> None:
         """Commit what `rewrite` returns. It is not called again where only files of other clusters have changed."""
@@ -221,15 +225,15 @@ class _Files:
         try:
             return pa.concat_tables([self._schema.empty_table(), *map(self._rows, span.files)])
         except _OtherFormatError:
-            return _select(self._groups, f"{self._own.own_rows} AND {_condition(span)}")
+            return _select(self._groups, f"{self._own.own_rows} AND {span.condition}")
 
     def sorted_rows(self, span: Span) -> Iterator[pa.Table]:
         """Yield the rows of a span, sorted by group id; some at a time if they are many."""
         if not _is_large(span):
             yield self.rows(span).combine_chunks().sort_by("group_id")
             return
-        condition = f"{self._own.own_rows} AND {_condition(span)}"
-        query = f"SELECT * FROM groups WHERE {condition} ORDER BY group_id"  # noqa: S608 - quoted
+        where = f"{self._own.own_rows} AND {span.condition}"
+        query = f"SELECT * FROM groups WHERE {where} ORDER BY group_id"  # noqa: S608 - quoted
         for batch in query_bounded(query, groups=self._groups):
             yield _conform(pa.Table.from_batches([batch]), self._schema)
 
@@ -267,20 +271,6 @@ def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
         or (group_id not in replaced and first <= group_id and (end is None or group_id < end))
     ]
     return both.take(pa.array(sorted(kept, key=ids.__getitem__), pa.int64()))
-
-
-def _parts(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield the rows in parts of about equal size, none too large for a file."""
-    if rows.num_rows:
-        count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
-        size = -(-rows.num_rows // count)
-        yield from (rows.slice(start, size) for start in range(0, rows.num_rows, size))
-
-
-def _condition(span: Span) -> str:
-    first = "true" if span.first is None else f"group_id >= {quote(span.first)}"
-    last = "true" if span.last is None else f"group_id <= {quote(span.last)}"
-    return f"({first} AND {last})"
 
 
 def _schema(groups: DeltaTable) -> pa.Schema:

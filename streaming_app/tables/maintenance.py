@@ -69,6 +69,7 @@ class MaintainedTable:
         """
         self.own, self._days, self._groups, self._compact = own, days, groups, compact or self.merge_files
         self._clock, self._wall_clock = clock, wall_clock
+        self._maintained = f"{_MAINTAINED}-{own.cluster}"
         self._maintained_at: float | None = None
         self._known, self._checkpoint = own.uses.commits, own.uses.version
 
@@ -118,7 +119,7 @@ class MaintainedTable:
             asked_at = self._clock()
             current.update()
             is_slow = self._clock() - asked_at > _SLOW_SECONDS
-            noted, hour = current.transaction_version(self._maintained), self._hour()
+            noted, hour = current.kept.transaction_version(self._maintained), self._hour()
             _make_checkpoint(current)
             if noted != hour:
                 self._note(current, hour)
@@ -140,10 +141,6 @@ class MaintainedTable:
         with suppress(ConflictError):
             current.change(write, ())
 
-    @property
-    def _maintained(self) -> str:
-        return f"{_MAINTAINED}-{self.own.cluster}"
-
     def _hour(self) -> int:
         return int(self._wall_clock()) // _HOUR_SECONDS
 
@@ -152,7 +149,8 @@ class MaintainedTable:
 
         Removes those, a day old, that the log does not name.
         """
-        is_listed = current.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
+        # Not >=: the clock of another machine may be ahead.
+        is_listed = current.kept.transaction_version(_LISTED) == hour
         noted = [Transaction(one, hour) for one in (self._maintained, *(() if is_listed else (_LISTED,)))]
 
         def write(target: DeltaTable, commit: CommitOptions) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -70,11 +71,9 @@ def _open(location: Location) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        try:
+        with suppress(OSError):
             if not _has_beginning((location / _LOG).names()):
                 return None
-        except OSError:
-            pass
         raise StorageError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
     if reason := why_refused(location, opened):
         raise StorageError(reason)
@@ -93,15 +92,13 @@ def _has_beginning(names: Collection[str]) -> bool:
 
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
     """Create a table of the warehouse if it does not exist. Raises as `create_table` does."""
-    described = schema_of(definition)
-    create_table(location, described, configuration, partition_by=["cluster"], description=definition.about)
+    create_table(location, schema_of(definition), configuration, ["cluster"], definition.about)
 
 
 def create_table(
     location: Location,
     schema: pa.Schema | Schema,
     configuration: Mapping[str, str],
-    *,
     partition_by: Sequence[str] = (),
     description: str | None = None,
 ) -> None:
@@ -133,6 +130,5 @@ def job_properties(definition: Table) -> dict[str, str]:
 
 def schema_of(definition: Table) -> pa.Schema:
     """Return the schema of a table, with its comments."""
-    return pa.schema(
-        [pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in definition.columns]
-    )
+    columns = definition.columns
+    return pa.schema([pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in columns])

@@ -27,19 +27,19 @@ class TableFiles:
 
     def __init__(self, own: RustTable, *, has_grown: bool = True) -> None:
         """Open the newest version. Raises as `KeptTable`; the methods raise as those of `RustTable` that write."""
-        self._own, self._kept = own, KeptTable(own.location)
+        self._own, self.kept = own, KeptTable(own.location)
         self.has_grown = has_grown
         """Whether there were many commits since the last maintenance."""
 
     @property
     def table(self) -> DeltaTable:
         """The newest version that is known."""
-        return self._kept.table
+        return self.kept.table
 
     def update(self) -> None:
         """Update to the newest version: two requests if that is known."""
-        if not self._kept.is_up_to_date():
-            self._kept = KeptTable(self._own.location)
+        if not self.kept.is_up_to_date():
+            self.kept = KeptTable(self._own.location)
 
     def files(self) -> list[StoredFile]:
         """Return the files with rows of the cluster.
@@ -51,10 +51,6 @@ class TableFiles:
                 f"another tool has added a table feature that readers need, such as deletion vectors; {ADVICE}"
             )
         return stored_files(self.table, self._own.cluster)
-
-    def transaction_version(self, app_id: str) -> int | None:
-        """Return the version of the newest transaction of an application."""
-        return self._kept.transaction_version(app_id)
 
     def change(self, write: Write, transactions: Sequence[Transaction] | None = None) -> None:
         """Commit to the newest version, as `RustTable.change_apart` does."""
@@ -78,5 +74,5 @@ class TableFiles:
     @contextmanager
     def _opened(self, _location: Location) -> Iterator[KeptTable]:
         self.update()
-        yield self._kept
-        self._kept.note_commits()
+        yield self.kept
+        self.kept.note_commits()

@@ -21,25 +21,19 @@ def warehouse(tmp_path: Path) -> Path:
     return make_warehouse(tmp_path / "warehouse")
 
 
-@pytest.fixture
-def known(warehouse: Path) -> TableVersions:
+def test_a_deleted_table_is_named_and_one_that_was_created_again_and_those_that_are_there_are_not(
+    warehouse: Path,
+) -> None:
     writer, checkpoint = TableWriter(Mock(), warehouse, "default"), Location.of(warehouse) / "checkpoint"
-    tables = TableVersions(writer, checkpoint, StateFile(checkpoint))
-    tables.remember()
-    return tables
-
-
-def test_a_deleted_table_is_named_and_those_that_are_there_are_not(known: TableVersions, warehouse: Path) -> None:
+    known = TableVersions(writer, checkpoint, StateFile(checkpoint))
+    known.remember()
     known.check()
-    shutil.rmtree(warehouse / "groups")
-    with pytest.raises(StreamChangedError, match="The table groups was deleted while the job ran"):
-        known.check()
-
-
-def test_a_table_created_again_is_another_table(known: TableVersions, warehouse: Path) -> None:
     shutil.rmtree(warehouse / "quarantine")
     shutil.copytree(create_tables(warehouse.parent / "other") / "quarantine", warehouse / "quarantine")
-    with pytest.raises(StreamChangedError, match="The table quarantine was deleted"):
+    with pytest.raises(StreamChangedError, match="The table quarantine was deleted while the job ran"):
+        known.check()
+    shutil.rmtree(warehouse / "groups")
+    with pytest.raises(StreamChangedError, match="The table groups and quarantine was deleted while the job ran"):
         known.check()
 
 

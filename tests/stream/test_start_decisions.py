@@ -20,8 +20,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import finish_reading, group_tables
-from streaming_app.stream.start_answers import ANSWERS, Found
+from streaming_app.stream.start import ANSWERS, Found, finish_reading, group_tables
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import group_files

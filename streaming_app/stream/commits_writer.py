@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
-from streaming_app.stream.log_positions import NoPositions, read_whole
+from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import (
     COLUMNS,
     DRIFTED,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.stream.group_result import FoldOptions
-    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
@@ -89,7 +88,7 @@ class CommitsBatchWriter:
         self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
-        self._positions = positions or NoPositions()
+        self._positions = positions
         self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:

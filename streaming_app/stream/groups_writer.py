@@ -43,7 +43,7 @@ from streaming_app.stream.fold_stage import (
     stored_as_records,
 )
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.log_positions import NoPositions, read_whole
+from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.progress import BatchCounts, BatchTimes, GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
@@ -58,7 +58,6 @@ from streaming_app.text import count
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
@@ -99,7 +98,7 @@ class GroupsBatchWriter:
         self._on_done = on_done
         self._listener = listener
         self._is_first = writer.table("groups").is_empty()
-        self._positions = positions or NoPositions()
+        self._positions = positions
         self._topics = topics
         checkpoint = checkpoint_location(writer.location, self._cluster)
         self._offsets = BatchOffsets(checkpoint)

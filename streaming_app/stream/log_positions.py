@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import RLock
-from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
@@ -98,21 +97,7 @@ class TruncatedLogError(StreamChangedError):
     """The log was cut while the query ran: the query must start again. The text is one line."""
 
 
-class NoPositions:
-    """Checks nothing, for callers without a log."""
-
-    chains: Mapping[int, Chain] = MappingProxyType({})
-
-    def before_read(self) -> None:
-        """Do nothing."""
-
-    def after_read(self, ends: Mapping[int, int] | None) -> bool:
-        """Return True: all records are of one log."""
-        del ends
-        return True
-
-
-class LogPositions(NoPositions):
+class LogPositions:
     """The positions of one stream. Batches and checks may run in different threads."""
 
     def __init__(
@@ -326,10 +311,14 @@ class LogPositions(NoPositions):
         )
 
 
-def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
-    """Call `read` until no election happens during it, and return its result; `ends` are as in `after_read`."""
-    while True:
+def read_whole(positions: LogPositions | None, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
+    """Call `read` until no election happens during it, and return its result; `ends` are as in `after_read`.
+
+    None as positions: it reads no log.
+    """
+    while positions:
         positions.before_read()
         found = read()
         if positions.after_read(ends):
             return found
+    return read()

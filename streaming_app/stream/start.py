@@ -263,6 +263,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     is_kept = had_rows and not reset
     with_records = [one for one in read_again if topic.end_offsets.get(one, 0) > topic.start_offsets.get(one, 0)]
     marked_until = {one: topic.end_offsets[one] for one in with_records if is_kept}
+    ends = log.committed or before.starting  # after the last commit
+    starting = {one: EARLIEST if one in read_again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
     following = StreamState(
         topic.cluster_id,
         topic.name,
@@ -271,7 +273,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         found.has_grown or before.partitions_grew,
         history=history,
         history_after=_newest(writer, tables.history) if found.is_other else known.history_after,
-        starting={} if reason is not None else _starting(log, before, topic, read_again),
+        starting=starting if reason is None else {},
         # Keep ends that an earlier reading has not reached yet.
         until=marked_until if reason is not None else {**_until(before, topic), **marked_until},
         ends=before.ends,
@@ -325,12 +327,6 @@ def _outdated(tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str],
     if groups:
         conditions.append(f"group_id IN ({', '.join(map(quote, groups))})")
     return " OR ".join(conditions)
-
-
-def _starting(log: LogCheck, known: StreamState, topic: OffsetsTopic, again: Collection[int]) -> Offsets:
-    """Return where to begin: at the start of partitions to read again, after the last commit in the others."""
-    ends = log.committed or known.starting
-    return {one: EARLIEST if one in again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
 
 
 def _partly(cuts: Sequence[Cut], groups: Collection[str]) -> str:

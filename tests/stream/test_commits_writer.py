@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
+from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
 from streaming_app.stream.commits_writer import CommitsBatchWriter
@@ -24,6 +25,7 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.writer import TableWriter
+from tests.stream.test_groups_writer import NoPositions
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
@@ -70,13 +72,13 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
     return encode(2, {"group": group}, value, version=3)
 
 
-def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[BatchCounts]:
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0, **settings: Any) -> list[BatchCounts]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
     writer = TableWriter(spark, str(path), "default")
     outcomes: list[BatchCounts] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
-    write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
+    write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome), **settings)
     rows = [(n, START + timedelta(seconds=n), key, value) for n, (key, value) in enumerate(history())]
     for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True), start):
         write_batch(offsets_batch(spark, rows[begin:end]), number)
@@ -185,6 +187,25 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
         "SELECT count(*) AS n, count(DISTINCT last_offset) AS d FROM offset_commits"
     )
     assert commits[0]["n"] == commits[0]["d"]
+
+
+class OfAnother(NoPositions):
+    """Finds that the records that were read may be of another topic."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        raise OtherTopicError(f"another one at {ends}")
+
+
+@pytest.mark.parametrize("few_records", [100_000, 0], ids=["few", "many"])
+def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    limit_driver(monkeypatch, NEWEST, records=few_records)
+    write_offset_log(empty_warehouse / "_checkpoints" / "default~offsets", [100])
+    before = content(empty_warehouse)
+    with pytest.raises(OtherTopicError):
+        write(spark, empty_warehouse, [], positions=OfAnother())
+    assert content(empty_warehouse) == before
 
 
 def test_a_compaction_changes_nothing_but_the_number_of_rows(

@@ -11,6 +11,7 @@ from offsets_decoder import encode
 from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
+from streaming_app.stream import source
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions, GroupResult
@@ -19,16 +20,8 @@ from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
-RAW = pa.schema(
-    [
-        ("group_bytes", pa.binary()),
-        ("offset", pa.int64()),
-        ("partition", pa.int32()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
+_KINDS = (pa.binary(), pa.int64(), pa.int32(), pa.timestamp("us", "UTC"), pa.binary(), pa.binary())
+RAW = pa.schema(zip(source.RAW, _KINDS, strict=True))
 Pair = tuple[bytes | None, bytes | None]
 TOO_LATE = 300_000_000_000_000  # ms: the year 11476
 OPTIONS = FoldOptions("default", "topic")

@@ -15,35 +15,23 @@ def records(*numbered: tuple[int, int]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("known", "new", "expected"),
-    [
-        ([], [(1, STREAMS)], []),
-        ([(1, STREAMS)], [(2, STREAMS)], []),
-        ([(1, CLASSIC)], [(2, -CLASSIC), (3, STREAMS)], [(2, "classic", "streams")]),
-        ([(1, STREAMS)], [(2, -STREAMS), (3, CLASSIC)], [(2, "streams", "classic")]),
-        ([(1, CLASSIC)], [(2, -CLASSIC), (3, CONSUMER)], [(2, "classic", "consumer")]),
-        ([(1, CLASSIC), (2, -CLASSIC)], [(3, STREAMS)], [(2, "classic", "streams")]),
-        ([], [(2, -CLASSIC), (900, STREAMS)], [(2, "classic", "streams")]),
-        ([(1, STREAMS)], [(2, CLASSIC)], [(2, "streams", "classic")]),
-        ([(1, CLASSIC)], [(4, -STREAMS), (5, CLASSIC)], [(4, "streams", "classic")]),
-        ([(1, SHARE)], [(2, -SHARE)], []),
-        ([(1, CLASSIC), (3, STREAMS)], [(2, -CLASSIC), (3, STREAMS)], []),
-    ],
-    ids=[
-        "a new group",
-        "the same type again",
-        "classic to streams",
-        "streams to classic",
-        "classic to consumer",
-        "the batch ends between the two",
-        "only the last record of the new type is seen",
-        "an empty group that the coordinator dropped without a record",
-        "there and back",
-        "deleted",
-        "a batch that is repeated",
-    ],
-)
+CHANGES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, str, str]]]] = {
+    "a new group": ([], [(1, STREAMS)], []),
+    "the same type again": ([(1, STREAMS)], [(2, STREAMS)], []),
+    "classic to streams": ([(1, CLASSIC)], [(2, -CLASSIC), (3, STREAMS)], [(2, "classic", "streams")]),
+    "streams to classic": ([(1, STREAMS)], [(2, -STREAMS), (3, CLASSIC)], [(2, "streams", "classic")]),
+    "classic to consumer": ([(1, CLASSIC)], [(2, -CLASSIC), (3, CONSUMER)], [(2, "classic", "consumer")]),
+    "the batch ends between the two": ([(1, CLASSIC), (2, -CLASSIC)], [(3, STREAMS)], [(2, "classic", "streams")]),
+    "only the last record of the new type is seen": ([], [(2, -CLASSIC), (900, STREAMS)], [(2, "classic", "streams")]),
+    "an empty group that the coordinator dropped": ([(1, STREAMS)], [(2, CLASSIC)], [(2, "streams", "classic")]),
+    "there and back": ([(1, CLASSIC)], [(4, -STREAMS), (5, CLASSIC)], [(4, "streams", "classic")]),
+    "deleted": ([(1, SHARE)], [(2, -SHARE)], []),
+    "a batch that is repeated": ([(1, CLASSIC), (3, STREAMS)], [(2, -CLASSIC), (3, STREAMS)], []),
+}
+"""Records that are known, and new ones, and the changes that these prove."""
+
+
+@pytest.mark.parametrize(("known", "new", "expected"), CHANGES.values(), ids=CHANGES)
 def test_changes_of_the_type(
     known: list[tuple[int, int]], new: list[tuple[int, int]], expected: list[tuple[int, str, str]]
 ) -> None:

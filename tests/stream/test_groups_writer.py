@@ -15,7 +15,7 @@ from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
-from streaming_app.stream.log_positions import NoPositions
+from streaming_app.stream.log_positions import LogPositions
 from streaming_app.stream.progress import BatchCounts
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
@@ -51,6 +51,20 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
 
 
 ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) in enumerate(history())]
+
+
+class NoPositions(LogPositions):
+    """Knows nothing of a log."""
+
+    def __init__(self) -> None:
+        """Prepare."""
+
+    def before_read(self) -> None:
+        """Do nothing."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        del ends
+        return True
 
 
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:

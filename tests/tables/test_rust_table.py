@@ -2,9 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -41,49 +39,12 @@ def table(warehouse: Path) -> RustTable:
     return RustTable(Location.of(warehouse / NAME), "default")
 
 
-def overtaken(monkeypatch: pytest.MonkeyPatch, warehouse: Path) -> list[DeltaTable]:
-    """Let another process change all rows between the opening of the table and the first commit."""
-    opened: list[DeltaTable] = []
-    open_table = Location.delta_table
-
-    def overtake(self: Location) -> DeltaTable:
-        opened.append(open_table(self))
-        if len(opened) == 1:
-            DeltaTable(warehouse / NAME).update(updates={"partition": "7"})
-        return opened[-1]
-
-    monkeypatch.setattr(Location, "delta_table", overtake)
-    return opened
-
-
 def test_a_batch_is_appended_once(table: RustTable, warehouse: Path) -> None:
     versions = [table.append(rows(f"batch {number}"), BatchId(["app"], number)) for number in (4, 4, 3, 5)]
     assert versions == [2, 2, 2, 3]
     table.append(rows("a"), BatchId(["first", "second"], 4))  # it is noted for each of its writers
     table.append(rows("b"), BatchId(["second"], 4))
     assert topics(warehouse) == ["a", "batch 4", "batch 5"]
-
-
-@pytest.mark.parametrize(
-    ("write", "left"),
-    [
-        (lambda table: table.replace(rows("a"), "topic = 'a'"), ["a", "b"]),
-        (lambda table: table.delete("topic = 'a'"), ["b"]),
-        (lambda table: MaintainedTable(table).maintain(), ["a", "b"]),
-    ],
-)
-def test_a_write_that_another_process_has_overtaken_is_done_again(
-    write: Callable[[RustTable], Any],
-    left: list[str],
-    table: RustTable,
-    warehouse: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table.append(rows("a", "b"))
-    opened = overtaken(monkeypatch, warehouse)
-    write(table)
-    assert len(opened) > 1
-    assert topics(warehouse) == left
 
 
 def test_rows_are_deleted_by_their_key_of_which_a_part_may_be_null(table: RustTable, warehouse: Path) -> None:

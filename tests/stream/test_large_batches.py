@@ -80,39 +80,28 @@ def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
 
 
-def count_kept(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets each batch that Spark keeps."""
-    kept, keep = list[Any](), BatchRecords._keep
-    monkeypatch.setattr(BatchRecords, "_keep", lambda records: (kept.append(records), keep(records))[1])
-    return kept
-
-
+@pytest.mark.parametrize("is_small", [False, True], ids=["a large batch", "a small one, read once more"])
 def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    empty_warehouse: Path,
+    whole: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_small: bool,
 ) -> None:
     limit_slices(monkeypatch, 200_000)
-    written = []
-    few = GroupsBatchWriter._write_few
+    if is_small:
+        monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
+        expect_few_records(empty_warehouse)
+    written, kept = [], list[Any]()
+    few, keep = GroupsBatchWriter._write_few, BatchRecords._keep
     monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].number), few(*a))[1])
-    kept = count_kept(monkeypatch)
+    monkeypatch.setattr(BatchRecords, "_keep", lambda records: (kept.append(records), keep(records))[1])
     outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4
-    assert len(kept) == 1  # the topic is read once
+    assert len(kept) == 1  # the topic is read once, or once more
     assert content(empty_warehouse) == whole
     assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-
-
-def test_a_small_batch_with_a_large_record_is_read_once_more_and_gives_the_same_tables(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit_slices(monkeypatch, 200_000)
-    monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
-    expect_few_records(empty_warehouse)
-    kept = count_kept(monkeypatch)
-    outcomes = write_all(spark, empty_warehouse)
-    assert content(empty_warehouse) == whole
-    assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-    assert len(kept) == 1
 
 
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(

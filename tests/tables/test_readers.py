@@ -146,23 +146,6 @@ def test_a_reader_of_a_store_gets_them_too(tmp_path: Path, monkeypatch: pytest.M
                 assert as_values(found, name) == as_values(written_rows(name), name)
 
 
-def test_a_table_with_files_of_0_3_0_is_read_and_once_its_rows_are_replaced_polars_reads_it_too(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    place = Location.of(make_warehouse(tmp_path, as_the_job=True) / "groups")
-    wanted, own = written_rows("groups"), RustTable(place, "default")
-    write(place, wanted)
-    of_own = wanted.filter(pc.equal(wanted["cluster"], "default"))
-    own.delete()
-    write_as_0_3_0(place, encode_file(of_own))
-    readers = [READERS[name] for name in ("query", "delta-rs", "pandas", "DuckDB")]
-    for read in (*readers, lambda place, _: spark.read.format("delta").load(place).toArrow()):
-        assert as_values(read(str(place), {}), "groups") == as_values(wanted, "groups")
-    GroupRows(own).replace(of_own, of_own["group_id"].to_pylist())
-    for read in READERS.values():
-        assert as_values(read(str(place), {}), "groups") == as_values(wanted, "groups")
-
-
 def write_as_0_3_0(table: Location, file: EncodedFile, cluster: str = "default") -> None:
     """Add a file in the root of the table."""
     (table / "old.parquet").write_bytes(file.content)

@@ -259,9 +259,6 @@ class LogPositions:
         return lost
 
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
-        def ask(epoch: int) -> EpochEnd:
-            return self._leaders.epoch_ends({partition: epoch})[partition]
-
         def has_record(first: int, end: int) -> bool:
             try:
                 begins = self._leaders.describe(to_read=False).start_offsets
@@ -273,7 +270,8 @@ class LogPositions:
             except KafkaError as error:
                 raise UnreachableError(f"Cannot read partition {partition} of {self._topic}: {error}") from error
 
-        return find_parting(chain, end, ask, has_record)
+        ask = self._leaders.epoch_ends
+        return find_parting(chain, end, lambda epoch: ask({partition: epoch})[partition], has_record)
 
     def _extend(self, newest: Mapping[int, int]) -> None:
         """Add the epochs that follow the known ones, up to `newest`, by partition."""

@@ -44,12 +44,6 @@ class BatchCounts:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase, for the measured phases (see `PHASES`)."""
 
-    def texts(self) -> list[str]:
-        """Return the counts as texts for the log line of the batch."""
-        written = [f"{count:,} {what}" for what, count in self.written.items()]
-        drifted = [f"{self.drifted:,} with unknown tags"] if self.drifted else []
-        return [*written, f"{self.quarantined:,} quarantined", *drifted]
-
 
 class GroupListener(Protocol):
     """Receives changed groups once they are in the tables."""
@@ -170,8 +164,10 @@ class Progress:
         batch = CommittedBatch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
         self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
-            counts = [f"{seen:,} records seen", *outcome.texts(), f"{seconds:.1f} s", f"{left:,} behind"]
-            self._write(f"batch {trigger['batchId']}: {', '.join(counts)}")
+            counts = {"records seen": seen, **outcome.written, "quarantined": outcome.quarantined}
+            counts |= {"with unknown tags": outcome.drifted} if outcome.drifted else {}
+            listed = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+            self._write(f"batch {trigger['batchId']}: {listed}, {seconds:.1f} s, {left:,} behind")
         if not left and self.end_known_at is None:
             self._caught_up()
 

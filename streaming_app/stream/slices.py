@@ -175,9 +175,22 @@ def next_plan(last: BatchPlan | None, writer: str, batch: int, *, begun: bool = 
 
 
 def divide(plan: BatchPlan, records: Ordered) -> tuple[Slice, ...]:
-    """Return the slices of a plan."""
-    slices = plan.slices or _first_slices(records)
-    for _ in range(0 if plan.slices else plan.halvings):
+    """Return the slices of a plan.
+
+    The first ones are by the bytes of large records; of groups apart by the number of records if that makes few parts.
+    """
+    if plan.slices:
+        return plan.slices
+    light, count, most = records.light, len(records), MOST[GROUPS].records // 2
+    rows = [*records.cuts(0, light, light or 1)]
+    if light < count:
+        is_few = count - light <= _MOST_CUTS * most
+        rows += [light, *records.cuts(light, count, most if is_few else count)]
+    rows = rows[: _MAX_SLICES - 2]
+    step = (POSITIONS - 1) // (len(rows) + 1)
+    ending = (records.ending(row, (number + 1) * step) for number, row in enumerate(rows))
+    slices: tuple[Slice, ...] = (*ending, WHOLE[0]._replace(is_apart=light < count))
+    for _ in range(plan.halvings):
         if 2 * len(slices) <= _MAX_SLICES:
             slices = tuple(half for pair in pairwise((_START, *slices)) for half in _halves(*pair, records))
     return slices
@@ -198,19 +211,6 @@ def find_heavy(records: pa.Table) -> tuple[int, ...]:
 def _place_of(one: Slice) -> tuple[int, int, int]:
     partition, offset = one.end or _END
     return one.is_apart, partition, offset
-
-
-def _first_slices(records: Ordered) -> tuple[Slice, ...]:
-    """Divide by the bytes of large records; divide groups apart by the number of records if that makes few parts."""
-    light, count, most = records.light, len(records), MOST[GROUPS].records // 2
-    rows = [*records.cuts(0, light, light or 1)]
-    if light < count:
-        is_few = count - light <= _MOST_CUTS * most
-        rows += [light, *records.cuts(light, count, most if is_few else count)]
-    rows = rows[: _MAX_SLICES - 2]
-    step = (POSITIONS - 1) // (len(rows) + 1)
-    ending = (records.ending(row, (number + 1) * step) for number, row in enumerate(rows))
-    return *ending, WHOLE[0]._replace(is_apart=light < count)
 
 
 def _halves(before: Slice, one: Slice, records: Ordered) -> tuple[Slice, ...]:

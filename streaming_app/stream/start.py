@@ -260,9 +260,8 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
             writer, tables.history, known, topic, restored=found.restored, cuts=cuts, committed=committed
         )
     had_rows = tables.has_rows()
-    is_kept = had_rows and not reset
     with_records = [one for one in read_again if topic.end_offsets.get(one, 0) > topic.start_offsets.get(one, 0)]
-    marked_until = {one: topic.end_offsets[one] for one in with_records if is_kept}
+    marked_until = {one: topic.end_offsets[one] for one in with_records if had_rows and not reset}
     ends = log.committed or before.starting  # after the last commit
     starting = {one: EARLIEST if one in read_again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
     following = StreamState(

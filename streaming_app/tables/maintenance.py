@@ -173,15 +173,10 @@ def maintained_tables(writer: TableWriter, retention_days: float, history_days: 
     """
     newest, groups = NewestTables(writer, writer.cluster, retention_days), writer.table("groups")
     compact: dict[str, Compact] = {name: partial(newest.compact, name) for name in NAMES}
-    compact["groups"] = writer.groups.compact
+    compact["groups"], days = writer.groups.compact, {"lag_history": history_days}
+    names = [one.name for one in tables()]
     return [
-        MaintainedTable(
-            writer.table(one.name),
-            history_days if one.name == "lag_history" else retention_days,
-            groups,
-            compact.get(one.name),
-        )
-        for one in tables()
+        MaintainedTable(writer.table(name), days.get(name, retention_days), groups, compact.get(name)) for name in names
     ]
 
 

@@ -22,13 +22,7 @@ import pyarrow.compute as pc
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.log_positions import LogPositions, read_whole
-from streaming_app.stream.newest_records import (
-    COLUMNS,
-    DRIFTED,
-    GROUP_TYPES,
-    Row,
-    make_rows,
-)
+from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
 from streaming_app.stream.progress import BatchCounts
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers

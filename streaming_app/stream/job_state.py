@@ -66,7 +66,8 @@ class JobState:
         self._totals = Totals()
         self._cuts: dict[str, datetime] = {}  # by cut, when it was found
         self._tombstone_retention: timedelta | None = None
-        self._was_away_too_long = False
+        self.was_away_too_long = False
+        """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
         self._starts = 0
         self.reading: int | None = None
         """The number of the stream's current start, from 1; None while a start is prepared, which may change tables."""
@@ -74,25 +75,17 @@ class JobState:
     @property
     def status(self) -> JobStatus:
         """The status that the alert rules evaluate."""
-        with self._lock:
-            status = self._status
+        status = self._status
         return status if self.offsets is None else _with_offsets(status, self.offsets.status)
 
     @property
     def totals(self) -> Totals:
         """The totals that the metrics show."""
-        with self._lock:
-            totals = self._totals
+        totals = self._totals
         if self.offsets is None:
             return totals
         more = self.offsets.totals
         return replace(totals, quarantined=totals.quarantined + more.quarantined, drifted=totals.drifted + more.drifted)
-
-    @property
-    def was_away_too_long(self) -> bool:
-        """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
-        with self._lock:
-            return self._was_away_too_long
 
     def time_away(self) -> timedelta | None:
         """Return for how long the job has not been at the end of the topic; None if that is not known."""
@@ -115,7 +108,7 @@ class JobState:
         up. The same is true if it reads some partitions from the beginning (`is_incomplete`).
         """
         with self._lock:
-            self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
+            self._tombstone_retention, self.was_away_too_long = tombstone_retention, False
             self._starts += 1
             self.reading = self._starts
             if from_beginning:
@@ -221,7 +214,7 @@ class JobState:
         """
         retention = self._tombstone_retention
         if retention is not None and job_status.is_gap_too_long(self._status, read_by, retention):
-            self._was_away_too_long = True
+            self.was_away_too_long = True
             return self._status.caught_up_at
         return at
 

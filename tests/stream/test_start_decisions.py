@@ -318,9 +318,7 @@ def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_repla
     assert stopped.start(TOPIC._replace(end_offsets={0: 35})).state.until == {0: 35}
 
 
-def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(
-    stopped: Stopped,
-) -> None:
+def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(stopped: Stopped) -> None:
     assert stopped.start(away=None).state.until == {0: 40}
     assert stopped.epochs("true")
     stopped.begin_batch(0)

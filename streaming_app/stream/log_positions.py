@@ -270,8 +270,8 @@ class LogPositions:
             except KafkaError as error:
                 raise UnreachableError(f"Cannot read partition {partition} of {self._topic}: {error}") from error
 
-        ask = self._leaders.epoch_ends
-        return find_parting(chain, end, lambda epoch: ask({partition: epoch})[partition], has_record)
+        ends = self._leaders.epoch_ends
+        return find_parting(chain, end, lambda epoch: ends({partition: epoch})[partition], has_record)
 
     def _extend(self, newest: Mapping[int, int]) -> None:
         """Add the epochs that follow the known ones, up to `newest`, by partition."""
@@ -283,24 +283,19 @@ class LogPositions:
                 break
             below = self._leaders.epoch_ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
             for partition, (epoch, start) in below.items():
-                upper[partition] = self._add(found[partition], upper[partition], epoch, start)
+                begun, upper[partition] = EpochStart(upper[partition], start), -1
+                if begun.epoch == 0:
+                    found[partition].insert(0, EpochStart(0, 0))
+                # If an epoch is older than the log, a leader returns the epoch of the request.
+                elif start >= 0 and not (found[partition] and found[partition][0].start == start):
+                    found[partition].insert(0, begun)
+                    upper[partition] = epoch
         for partition, chain in found.items():
             self.chains[partition] = join(self.chains.get(partition, ()), chain)
 
     def _last_epoch(self, partition: int) -> int:
         chain = self.chains.get(partition)
         return chain[-1].epoch if chain else -1
-
-    def _add(self, found: list[EpochStart], upper: int, below: int, start: int) -> int:
-        """Add the epoch `upper`, which begins at the end of `below`; return the next one to add, or -1."""
-        if upper == 0:
-            found.insert(0, EpochStart(0, 0))
-            return -1
-        # If an epoch is older than the log, a leader returns the epoch of the request.
-        if start < 0 or (found and found[0].start == start):
-            return -1
-        found.insert(0, EpochStart(upper, start))
-        return below
 
     def _write(self) -> None:
         ends = {partition: end for partition, end in self._ends.items() if end}

@@ -1,8 +1,8 @@
 """The tables that only the lag service writes, and its queries of the tables that the streams write."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from streaming_app.tables.arrow import (
     to_values,
     with_plain_types,
 )
+from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_groups
@@ -40,6 +41,7 @@ _FIELDS = {
 """The fields to read of the nested columns: they become Python objects for all groups."""
 _ROWS_AT_ONCE = 200
 _FEW = 200  # the most groups that a query names; for more groups it reads all
+_HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
 
 class KnownUntil(NamedTuple):
@@ -162,7 +164,7 @@ class LagTables:
 
     def replace_lag(self, rows: Sequence[LagRow]) -> None:
         """Replace the rows of `lag`."""
-        self._tables["lag"].replace(self._rows("lag", _columns(rows)))
+        self._tables["lag"].replace(self._rows("lag", _columns(rows, LagRow._fields)))
 
     def replace_inputs(self, known: KnownUntil) -> None:
         """Replace the rows of `inputs`."""
@@ -176,7 +178,7 @@ class LagTables:
     def append_history(self, rows: Sequence[LagRow]) -> None:
         """Add rows to `lag_history`."""
         if rows:
-            self._tables["lag_history"].append(self._rows("lag_history", _columns(rows)))
+            self._tables["lag_history"].append(self._rows("lag_history", _columns(rows, _HISTORY)))
 
     def replace_samples(self, samples: Mapping[TopicPartition, EndSamples]) -> None:
         """Replace the rows of `log_ends`."""
@@ -198,8 +200,9 @@ class LagTables:
         return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _columns(rows: Sequence[LagRow]) -> dict[str, Sequence[Any]]:
-    return dict(zip(LagRow._fields, zip(*rows, strict=True) if rows else repeat(()), strict=False))
+def _columns(rows: Sequence[LagRow], names: Iterable[str]) -> dict[str, Sequence[Any]]:
+    by_name = dict(zip(LagRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    return {name: by_name.get(name, ()) for name in names if name in LagRow._fields}
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

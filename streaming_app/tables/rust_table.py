@@ -198,16 +198,13 @@ class RustTable:
         added: list[AddAction] = []  # written once, however often the commit is tried
 
         def write(target: DeltaTable, commit: CommitOptions) -> None:
-            added.extend(self._write_files(rows) if not added else ())
+            if not added:
+                added.extend(in_parallel(partial(write_file, self.location, self.cluster), rows, REQUESTS))
             partitions = target.metadata().partition_columns
             target.create_write_transaction([*added], "append", target.schema(), partitions, **commit)
             target.update_incremental()
 
         return self.change(write, batch, weight)
-
-    def _write_files(self, files: Iterable[EncodedFile]) -> list[AddAction]:
-        """Write files, which have rows of the table once they are committed. Raises OSError."""
-        return in_parallel(partial(write_file, self.location, self.cluster), files, REQUESTS)
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
         """Replace the rows of the cluster that match, by default all, by `rows`; return the version of the table."""
@@ -233,7 +230,7 @@ class RustTable:
         """Return columns, in SQL, of the rows of the cluster that match; `rest` is appended to the query."""
         query = f"SELECT {columns} FROM t WHERE {self._own(condition)} {rest}"  # noqa: S608 - the callers quote
         with self.errors("read"):
-            return to_arrow(QueryBuilder().register("t", self.open()).execute(query))
+            return to_arrow(QueryBuilder().register("t", newest_table(self.location)).execute(query))
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows` (null equals null); return the version."""

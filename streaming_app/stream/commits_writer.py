@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
-from streaming_app.stream.progress import BatchCounts
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -70,7 +70,7 @@ class CommitsBatchWriter:
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, BatchCounts], None],
+        on_done: Callable[[int, CommittedBatch], None],
         *,
         state: StateFile | None = None,
         positions: LogPositions | None = None,
@@ -111,7 +111,7 @@ class CommitsBatchWriter:
         """Return the result of `read`, which reads one log of one topic."""
         return read_whole(self._positions, read, self._offsets.ends)
 
-    def _write(self, rows: BatchRows, written_by: BatchId) -> BatchCounts:
+    def _write(self, rows: BatchRows, written_by: BatchId) -> CommittedBatch:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         undecodable = microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist()
         self._append_new("quarantine", "partition", undecodable, written_by)
@@ -122,7 +122,7 @@ class CommitsBatchWriter:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
-        return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+        return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append an event for each group whose type these metadata records change."""

@@ -43,8 +43,9 @@ from streaming_app.stream.fold_stage import (
     stored_as_records,
 )
 from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
-from streaming_app.stream.progress import BatchCounts, BatchTimes, GroupListener
+from streaming_app.stream.progress import BatchTimes, GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile
@@ -79,7 +80,7 @@ class GroupsBatchWriter:
         self,
         writer: TableWriter,
         options: FoldOptions,
-        on_done: Callable[[int, BatchCounts], None],
+        on_done: Callable[[int, CommittedBatch], None],
         *,
         topics: TopicLookup | None = None,
         state: StateFile | None = None,
@@ -129,12 +130,12 @@ class GroupsBatchWriter:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
-        outcome = BatchCounts(
+        outcome = CommittedBatch(
             written=written,
             quarantined=counts[QUARANTINE],
             drifted=counts["drifted"],
             by_type=by_type,
-            seconds=self._times.seconds,
+            phase_seconds=self._times.seconds,
         )
         self._on_done(batch_id, outcome)
         self._is_running = True

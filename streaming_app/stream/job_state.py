@@ -40,15 +40,19 @@ class Totals:
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """A committed batch; the fields are as in `Totals`."""
+    """A batch whose rows are in the tables; the fields are as in `Totals`. Its writer does not know all of them."""
 
-    seen: int
-    seconds: float
-    by_type: Mapping[int, int]
-    quarantined: int
-    drifted: int
-    behind: Mapping[int, int]
+    seen: int = 0
+    seconds: float = 0.0
+    by_type: Mapping[int, int] = field(default_factory=dict)
+    """Type -1: records without a key."""
+    quarantined: int = 0
+    drifted: int = 0
+    """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
+    behind: Mapping[int, int] = field(default_factory=dict)
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of written rows, in the words and the order of the batch's log line."""
 
 
 _DAY = timedelta(days=1)

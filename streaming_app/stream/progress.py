@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
 
 _Trigger = Mapping[str, Any]
 """The report of a trigger, as in `StreamingQueryProgress.json` of Spark 4."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchCounts:
-    """The counts of a batch."""
-
-    written: Mapping[str, int]
-    """Numbers of written rows, in the words and the order of the batch's log line."""
-    quarantined: int = 0
-    """Records that could not be decoded."""
-    drifted: int = 0
-    """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type; -1 for records without a key."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase, for the measured phases (see `PHASES`)."""
 
 
 class GroupListener(Protocol):
@@ -106,7 +90,9 @@ class Progress:
         self._write = write
         self._health = health
         self._has_caught_up = False
-        self._outcomes: dict[int, tuple[BatchCounts, datetime]] = {}  # by batch, with the time at which it was written
+        self._batches: dict[
+            int, tuple[CommittedBatch, datetime]
+        ] = {}  # by batch, with the time at which it was written
         self._last: tuple[StreamingQuery, str] | None = None  # the last reported trigger, by its start time
         self._lock = Lock()
         self.starting()
@@ -116,9 +102,9 @@ class Progress:
         self.has_ended_trigger = False
         """Whether the query has ended a trigger, with or without a batch."""
 
-    def on_done(self, batch_id: int, outcome: BatchCounts) -> None:
+    def on_done(self, batch_id: int, batch: CommittedBatch) -> None:
         """Receive the counts of a batch; Spark's progress of the batch follows."""
-        self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
+        self._batches[batch_id] = batch, datetime.now(timezone.utc)
 
     def poll(self, query: StreamingQuery) -> None:
         """Report what the query has done since the last call. Call it once a second, and once after its end.
@@ -150,22 +136,22 @@ class Progress:
         seen = min(trigger["numInputRows"], sum(end - starts.get(partition, 0) for partition, end in ends.items()))
         behind = {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
         left = sum(behind.values())
-        known = self._outcomes.pop(trigger["batchId"], None)
+        known = self._batches.pop(trigger["batchId"], None)
         if not known:
             return
-        outcome, written_at = known
+        batch, written_at = known
         # Spark's own duration includes the pause after the batch, see `StreamQuery`.
         written = max(0.0, (written_at - began_at).total_seconds())
         seconds = written + trigger["durationMs"].get("commitOffsets", 0) / 1000
-        phases = {**dict.fromkeys(PHASES, 0.0), **outcome.seconds}
+        phases = {**dict.fromkeys(PHASES, 0.0), **batch.phase_seconds}
         for key, phase in _OF_SPARK.items():
             phases[phase] += trigger["durationMs"].get(key, 0) / 1000
         phases[OTHER] += max(0.0, seconds - sum(phases.values()))  # they add up to the duration
-        batch = CommittedBatch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
+        batch = replace(batch, seen=seen, seconds=seconds, behind=behind, phase_seconds=phases)
         self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
-            counts = {"records seen": seen, **outcome.written, "quarantined": outcome.quarantined}
-            counts |= {"with unknown tags": outcome.drifted} if outcome.drifted else {}
+            counts = {"records seen": seen, **batch.written, "quarantined": batch.quarantined}
+            counts |= {"with unknown tags": batch.drifted} if batch.drifted else {}
             listed = ", ".join(f"{count:,} {what}" for what, count in counts.items())
             self._write(f"batch {trigger['batchId']}: {listed}, {seconds:.1f} s, {left:,} behind")
         if not left and self.end_known_at is None:

@@ -18,7 +18,7 @@ from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
 from streaming_app.stream.commits_writer import CommitsBatchWriter
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import NAMES, NewestTables
@@ -72,10 +72,10 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
     return encode(2, {"group": group}, value, version=3)
 
 
-def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0, **settings: Any) -> list[BatchCounts]:
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0, **settings: Any) -> list[CommittedBatch]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
     writer = TableWriter(spark, str(path), "default")
-    outcomes: list[BatchCounts] = []
+    outcomes: list[CommittedBatch] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
     write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome), **settings)

@@ -14,7 +14,7 @@ from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
@@ -48,9 +48,9 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path) -> list[BatchCounts]:
+def write_all(spark: SparkSession, path: Path) -> list[CommittedBatch]:
     """Write everything as batch 3, as a job does that has just started."""
-    done: list[BatchCounts] = []
+    done: list[CommittedBatch] = []
     batch_writer(spark, path, on_done=lambda _, one: done.append(one))(batch(spark, ROWS), 3)
     return done
 

@@ -78,9 +78,20 @@ class JobState:
 
     @property
     def status(self) -> JobStatus:
-        """The status that the alert rules evaluate."""
+        """The status that the alert rules evaluate. The undecodable records of both queries are added."""
         status = self._status
-        return status if self.offsets is None else _with_offsets(status, self.offsets.status)
+        if self.offsets is None:
+            return status
+        offsets = self.offsets.status
+        newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
+        return replace(
+            status,
+            truncated_at=newest.truncated_at,
+            truncated=newest.truncated,
+            quarantined=status.quarantined + offsets.quarantined,
+            quarantined_at=max(filter(None, (status.quarantined_at, offsets.quarantined_at)), default=None),
+            offsets=StreamStatus(**{one.name: getattr(offsets, one.name) for one in fields(StreamStatus)}),
+        )
 
     @property
     def totals(self) -> Totals:
@@ -221,23 +232,6 @@ class JobState:
             self.was_away_too_long = True
             return self._status.caught_up_at
         return at
-
-
-def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
-    """Return the status, combined with the status of the query of committed offsets.
-
-    The undecodable records of both queries are added.
-    """
-    newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
-    quarantined_at = max((one.quarantined_at for one in (status, offsets) if one.quarantined_at), default=None)
-    return replace(
-        status,
-        truncated_at=newest.truncated_at,
-        truncated=newest.truncated,
-        quarantined=status.quarantined + offsets.quarantined,
-        quarantined_at=quarantined_at,
-        offsets=StreamStatus(**{one.name: getattr(offsets, one.name) for one in fields(StreamStatus)}),
-    )
 
 
 def _now() -> datetime:

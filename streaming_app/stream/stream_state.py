@@ -120,8 +120,12 @@ class StateFile:
         """Read the newest copy that is intact. Raises OSError, and StorageError if a newer release wrote it."""
         found = [one for one in map(_read_copy, self._copies) if one]
         self._number, self.state = max(found, key=lambda one: one[0], default=(0, StreamState()))
-        if len(found) < len(self._copies):
-            self._take_over()
+        if len(found) < len(self._copies):  # the files of 0.3 are replaced by both copies
+            files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
+            if not self._number and (state := _of_0_3(files)):
+                self.replace(state)
+            for file in files:
+                file.remove()
         return self
 
     def replace(self, state: StreamState) -> None:
@@ -141,14 +145,6 @@ class StateFile:
     def note(self, **changes: Any) -> None:  # noqa: ANN401 - as above
         """Change fields, which the next `write` stores."""
         self.state = replace(self.state, **changes)
-
-    def _take_over(self) -> None:
-        """Replace the files of 0.3 by both copies of the state."""
-        files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
-        if not self._number and (state := _of_0_3(files)):
-            self.replace(state)
-        for file in files:
-            file.remove()
 
 
 def _read_copy(file: Location) -> tuple[int, StreamState] | None:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from streaming_app.stream.group_result import FoldOptions
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
-
-T = TypeVar("T")
 
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 TYPE_CHANGED = "group_type"
@@ -99,17 +97,14 @@ class CommitsBatchWriter:
 
         This process makes the rows of few records, Spark's workers those of many. Raises what `read_whole` raises.
         """
+        ends = self._offsets.ends
         if most is not None and fits_driver(NEWEST, records=most):
-            few = self._read(lambda: read_small(batch, most, NEWEST))
+            few = read_whole(self._positions, lambda: read_small(batch, most, NEWEST), ends)
             if is_whole(few):
                 return join(self._make_rows(few.to_batches()))
         # A task reads whole partitions of the topic, and gives a file or two.
         records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
-        return self._read(lambda: make_in_workers(records, self._make_rows))
-
-    def _read(self, read: Callable[[], T]) -> T:
-        """Return the result of `read`, which reads one log of one topic."""
-        return read_whole(self._positions, read, self._offsets.ends)
+        return read_whole(self._positions, lambda: make_in_workers(records, self._make_rows), ends)
 
     def _write(self, rows: BatchRows, written_by: BatchId) -> CommittedBatch:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts

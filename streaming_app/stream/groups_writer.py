@@ -120,7 +120,8 @@ class GroupsBatchWriter:
         # The first batch may be a catch-up, in which most groups have few records: Spark reads it once.
         limit = {"read" if self._is_running else "records": most or 0}
         is_few = most is not None and fits_driver(GROUPS, **limit)
-        with BatchRecords(batch, self._read, self._free_heap) as records:
+        read = partial(read_whole, self._positions, ends=self._offsets.ends)  # from one log of one topic
+        with BatchRecords(batch, read, self._free_heap) as records:
             with self._times.measure("read"):
                 index = records.read(most if is_few else None)
             counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)
@@ -139,10 +140,6 @@ class GroupsBatchWriter:
         )
         self._on_done(batch_id, outcome)
         self._is_running = True
-
-    def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return the result of `read`, which reads one log of one topic."""
-        return read_whole(self._positions, read, self._offsets.ends)
 
     def _write_parts(
         self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int

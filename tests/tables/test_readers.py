@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 import pandas as pd
@@ -17,6 +18,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 import streaming_app
+from streaming_app.errors import WarehouseError
+from streaming_app.tables import spark_views
 from streaming_app.tables.data_files import EncodedFile, encode_file
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.group_rows import GroupRows
@@ -152,3 +155,19 @@ def write_as_0_3_0(table: Location, file: EncodedFile, cluster: str = "default")
     target, size = table.delta_table(), len(file.content)
     add = AddAction("old.parquet", size, {"cluster": cluster}, 0, data_change=True, stats=file.stats)
     target.create_write_transaction([add], "append", target.schema(), ["cluster"])
+
+
+def test_what_can_be_no_warehouse_is_one_line() -> None:
+    with pytest.raises(WarehouseError, match=r"must be a directory[^\n]*$"):
+        streaming_app.query("ftp://host/x", "SELECT 1")
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_session_without_delta_is_told_what_it_lacks(missing: int) -> None:
+    settings = (spark_views._EXTENSIONS, spark_views._CATALOG)
+    session = SimpleNamespace(conf=dict(settings[:-missing]))
+    with pytest.raises(WarehouseError) as raised:
+        streaming_app.open_warehouse(cast("Any", session), "anywhere")
+    line = str(raised.value)
+    assert "\n" not in line
+    assert [one for one in settings if " = ".join(one) in line] == [*settings[-missing:]]

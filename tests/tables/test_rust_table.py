@@ -1,14 +1,16 @@
-"""Writes by delta-rs: each once, again after a conflict, one at a time in this process."""
+"""Writes by delta-rs: each once, one at a time in this process, and again only if another commit came first."""
 
-import threading
 from collections import defaultdict
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from streaming_app.tables import rust_table
+from streaming_app.tables import kept_table, rust_table
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
@@ -17,6 +19,7 @@ from tests.support.locks import WatchedLock
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
+ATTEMPTS = 12
 
 
 def rows(*topics: str, cluster: str = "default") -> pa.Table:
@@ -74,7 +77,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(
 ) -> None:
     locks = defaultdict[str, WatchedLock](WatchedLock)
     monkeypatch.setattr(rust_table, "_LOCKS", locks)
-    began, went_on = threading.Event(), threading.Event()
+    began, went_on = Event(), Event()
     order: list[str] = []
 
     def slow(target: DeltaTable, _: CommitOptions) -> None:
@@ -83,11 +86,11 @@ def test_two_writers_of_a_table_write_one_after_the_other(
         order.append("first")
         target.delete("topic = 'a'")
 
-    first = threading.Thread(target=table.change, args=(slow,))
+    first = Thread(target=table.change, args=(slow,))
     first.start()
     assert began.wait(300)
     other = RustTable(table.location, "default")
-    second = threading.Thread(target=other.change, args=(lambda *_: order.append("second"),))
+    second = Thread(target=other.change, args=(lambda *_: order.append("second"),))
     assert locks[str(table.location)].holds_up(second)
     RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
     assert order == []
@@ -95,3 +98,39 @@ def test_two_writers_of_a_table_write_one_after_the_other(
     first.join()
     second.join()
     assert order == ["first", "second"]
+
+
+@pytest.fixture
+def place(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
+    monkeypatch.setattr(kept_table, "_PAUSE_SECONDS", (0.0, 0.001))
+    return Location.of(warehouse / NAME)
+
+
+@pytest.mark.parametrize(("stop_at", "expected"), [(None, ATTEMPTS), (3, 3)], ids=["for ever", "until the job ends"])
+def test_a_commit_that_is_always_overtaken_is_tried_a_dozen_times_and_not_once_the_job_ends(
+    place: Location, stop_at: int | None, expected: int
+) -> None:
+    stop, other, attempts = Event(), Fence("other", 1), list[int]()
+
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
+        attempts.append(1)
+        if len(attempts) == stop_at:
+            stop.set()
+        other.claim([place])
+        raise CommitFailedError("overtaken")
+
+    with pytest.raises(OSError, match="Cannot write the table log_ends: overtaken"):
+        RustTable(place, "default", Fence("default", 1, stop)).change(write)
+    assert len(attempts) == expected
+
+
+def test_an_error_of_a_commit_that_nobody_overtook_is_raised_at_once(place: Location) -> None:
+    attempts = list[int]()
+
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
+        attempts.append(1)
+        raise CommitFailedError("Unsupported table features required")
+
+    with pytest.raises(OSError, match="Unsupported table features"):
+        RustTable(place, "default").change(write)
+    assert attempts == [1]

@@ -16,7 +16,7 @@ from offsets_decoder import encode
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
-from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.commits_writer import CommitsBatchWriter, type_changes
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.tables.driver_limits import NEWEST
@@ -222,3 +222,38 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
+
+
+CLASSIC, CONSUMER, SHARE, STREAMS = 2, 3, 11, 17
+
+
+def records(*numbered: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return records by offset and type; a tombstone has a negative type."""
+    return [
+        {"last_offset": offset, "record_type": abs(kind), "deleted": kind < 0, "recorded_at": offset}
+        for offset, kind in numbered
+    ]
+
+
+CHANGES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, str, str]]]] = {
+    "a new group": ([], [(1, STREAMS)], []),
+    "the same type again": ([(1, STREAMS)], [(2, STREAMS)], []),
+    "classic to streams": ([(1, CLASSIC)], [(2, -CLASSIC), (3, STREAMS)], [(2, "classic", "streams")]),
+    "streams to classic": ([(1, STREAMS)], [(2, -STREAMS), (3, CLASSIC)], [(2, "streams", "classic")]),
+    "classic to consumer": ([(1, CLASSIC)], [(2, -CLASSIC), (3, CONSUMER)], [(2, "classic", "consumer")]),
+    "the batch ends between the two": ([(1, CLASSIC), (2, -CLASSIC)], [(3, STREAMS)], [(2, "classic", "streams")]),
+    "only the last record of the new type is seen": ([], [(2, -CLASSIC), (900, STREAMS)], [(2, "classic", "streams")]),
+    "an empty group that the coordinator dropped": ([(1, STREAMS)], [(2, CLASSIC)], [(2, "streams", "classic")]),
+    "there and back": ([(1, CLASSIC)], [(4, -STREAMS), (5, CLASSIC)], [(4, "streams", "classic")]),
+    "deleted": ([(1, SHARE)], [(2, -SHARE)], []),
+    "a batch that is repeated": ([(1, CLASSIC), (3, STREAMS)], [(2, -CLASSIC), (3, STREAMS)], []),
+}
+"""Records that are known, and new ones, and the changes that these prove."""
+
+
+@pytest.mark.parametrize(("known", "new", "expected"), CHANGES.values(), ids=CHANGES)
+def test_changes_of_the_type(
+    known: list[tuple[int, int]], new: list[tuple[int, int]], expected: list[tuple[int, str, str]]
+) -> None:
+    found = list(type_changes(records(*known), records(*new)))
+    assert found == [{"offset": offset, "at": offset, "old": old, "new": now} for offset, old, now in expected]

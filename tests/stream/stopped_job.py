@@ -144,11 +144,6 @@ def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None
         shutil.copytree(source / name, stopped.directory / name)
 
 
-def from_copy(stopped: Stopped, *names: str) -> None:
-    """Replace tables by a copy that was made after the second batch."""
-    replace_tables(stopped, stopped.older, names)
-
-
 def lose(stopped: Stopped, *names: str) -> None:
     """Delete tables, which the start of the job creates again."""
     replace_tables(stopped, stopped.created, names)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming_app.errors import OtherOwnerError, OtherTopicError
+from streaming_app.errors import OtherOwnerError, OtherTopicError, StreamChangedError
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
@@ -34,9 +34,9 @@ from tests.stream.stopped_job import (
     Stopped,
     empty,
     forget_last_batch,
-    from_copy,
     lose,
     remove,
+    replace_tables,
 )
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
@@ -119,7 +119,7 @@ AGAIN_FROM_THE_BEGINNING = {
         {**ALL, "group_events": {}},
     ),
     "the state is newer than the tables: a copy of which the checkpoint was made last": Case(
-        lambda one: from_copy(one, "groups", "group_events", "quarantine"),
+        lambda one: replace_tables(one, one.older, ["groups", "group_events", "quarantine"]),
         f"lost or restored since: groups, group_events, quarantine{STAYS}",
         EARLIER,
         stands=(3,),
@@ -423,3 +423,17 @@ def test_a_job_that_was_replaced_while_it_was_paused_leaves_checkpoint_and_recor
         stopped.start(reset=again)
     assert stopped.known() == before
     assert (stopped.checkpoint / "commits" / "2").path.exists()
+
+
+def test_a_deleted_table_is_named_and_one_that_was_created_again_and_those_that_are_there_are_not(
+    stopped: Stopped,
+) -> None:
+    known = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
+    known.remember()
+    known.check()
+    lose(stopped, "quarantine")
+    with pytest.raises(StreamChangedError, match="The table quarantine was deleted while the job ran"):
+        known.check()
+    shutil.rmtree(stopped.directory / "groups")
+    with pytest.raises(StreamChangedError, match="The table groups and quarantine was deleted while the job ran"):
+        known.check()

@@ -20,7 +20,7 @@ from streaming_app.tables.definitions import Table, tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
-from streaming_app.tables.table_creation import create_table
+from streaming_app.tables.table_creation import create_missing, create_table, existing_tables
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row, member_row
 from tests.support.warehouses import append, make_warehouse
@@ -106,3 +106,16 @@ def test_tables_of_a_newer_release_are_rejected_and_the_column_is_named(tmp_path
     DeltaTable(make_warehouse(tmp_path) / "groups").alter.add_columns(Field("hat_size", PrimitiveType("string")))
     with pytest.raises(JobError, match=r"has a column hat_size that this release does not know"):
         prepare(tmp_path)
+
+
+def test_a_deleted_table_refuses_rows_and_what_a_commit_left_at_that_moment_is_removed(tmp_path: Path) -> None:
+    place = Location.of(make_warehouse(tmp_path)) / "groups"
+    own = RustTable(place, "default")
+    nothing = own.schema().empty_table()
+    shutil.rmtree(place.path)
+    with pytest.raises(OSError, match="Cannot write the table groups"):
+        own.append(nothing)
+    # Of a batch that had opened the table before.
+    (place / "_delta_log" / f"{11:020}.json").write_text("{}")
+    assert create_missing(place.parent, existing_tables(place.parent)) == {"groups"}
+    assert own.open().version() == 0

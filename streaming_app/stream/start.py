@@ -80,23 +80,24 @@ class StartPosition(NamedTuple):
 class QueryTables:
     """The tables that a query writes, and their properties that its start needs."""
 
-    name: str
-    """The table with rows of this topic; its identity is in the state."""
-    has_rows: Callable[[], bool]
-    delete: Callable[[str], object]
-    """Deletes the rows that match a condition."""
+    writer: TableWriter
+    names: tuple[str, ...]
+    """The tables with a row for the newest records of a key; the identity of the first one is in the state."""
     mark: Callable[[str], object]
     """Marks the rows that match a condition: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
     """SQL condition for the history rows that the query wrote, by table."""
-    state: tuple[str, ...]
-    """The tables with a row for the newest records of a key, and their offset columns."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
     """Rows skip the records that they contain. If False, all rows whose records will be read again are marked."""
     also_finish: Callable[[], object] = lambda: None
     """Called once the query has read again all records from which the earlier rows were made."""
+
+    def delete(self, condition: str) -> None:
+        """Delete the rows that match a condition."""
+        for name in self.names:
+            self.writer.table(name).delete(condition)
 
 
 @dataclass(frozen=True)
@@ -200,15 +201,13 @@ def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) ->
     groups = writer.table("groups")
 
     return QueryTables(
-        name="groups",
-        has_rows=lambda: not groups.is_empty(),
-        delete=groups.delete,
+        writer,
+        ("groups",),
         mark=partial(_mark, groups),
         # The facts kept of rows whose offset the log does not reach.
         also_finish=partial(groups.update, {"known_before": "NULL"}, "known_before IS NOT NULL"),
         versions=TableVersions(writer, checkpoint, state),
         own_rows=_OWN_ROWS,
-        state=("groups",),
         history=history_tables(),
         skips_known=True,
     )
@@ -233,7 +232,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     earlier one and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint, state)
-    known, identity = state.state, writer.identity(tables.name)
+    known, identity = state.state, writer.identity(tables.names[0])
     found = Found(known, topic, checkpoint, tables.versions, identity, away, reset)
     if found.is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
@@ -252,14 +251,14 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
-    tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
+    tell_of_cuts(writer, cuts, tables.names, tables.own_rows, has_topologies=bool(tables.history))
     committed = log.committed if before.rows == identity else {}
     history: Mapping[str, Offsets] = {}
     if not found.is_other:
         history = _history(
             writer, tables.history, known, topic, restored=found.restored, cuts=cuts, committed=committed
         )
-    had_rows = tables.has_rows()
+    had_rows = not all(writer.table(name).is_empty() for name in tables.names)
     with_records = [one for one in read_again if topic.end_offsets.get(one, 0) > topic.start_offsets.get(one, 0)]
     marked_until = {one: topic.end_offsets[one] for one in with_records if had_rows and not reset}
     ends = log.committed or before.starting  # after the last commit
@@ -281,7 +280,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
     state.replace(following)
     checkpoint.remove_directory()
-    if lost := [rows_of(cut, tables.name) for cut in cuts if had_rows and not cut.unread]:
+    if lost := [rows_of(cut, tables.names[0]) for cut in cuts if had_rows and not cut.unread]:
         tables.delete(" OR ".join(lost))
     outdated = _ALL if reason is not None else _outdated(tables, cuts, groups, following)
     if had_rows and outdated:

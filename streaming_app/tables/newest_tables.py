@@ -66,11 +66,6 @@ class NewestTables:
         limit = max(_TAIL_ROWS, own.count_rows() // 2)
         own.append(rows, batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
 
-    def delete(self, condition: str | None = None) -> None:
-        """Delete the rows of the cluster that match; by default all."""
-        for name in NAMES:
-            self._writer.table(name).delete(condition)
-
     def mark(self, condition: str) -> None:
         """Mark the rows of the cluster that match: their records will be read again."""
         for name in NAMES:

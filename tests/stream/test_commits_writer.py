@@ -146,13 +146,14 @@ def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, NEWEST, records=0)
-    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 30)
-    tables.mark("true")
+    writer = TableWriter(spark, str(written), "default")
+    NewestTables(writer, "default", 30).mark("true")
     standing = content(written)
     assert {name: len(standing[name]) for name in standing} == {name: len(rows) for name, rows in expected.items()}
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
-    tables.delete(f"last_offset <= {READ_AGAIN}")
+    for name in NAMES:
+        writer.table(name).delete(f"last_offset <= {READ_AGAIN}")
     assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 

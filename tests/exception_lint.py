@@ -21,7 +21,7 @@ _BROAD = {"", "Exception", "BaseException", "MemoryError", "ArrowException", "NO
 _AROUND_LOOPS = {"OSError"}
 _ROOMS = ("job", "kafka", "notify", "stream", "tables")
 _CALLS = {
-    *("read_text", "read_bytes", "find_text", "read_file", "query_table", "collect", "toArrow", "read_all", "iterdir"),
+    *("read_text", "read_bytes", "find_text", "read_file", "collect", "toArrow", "read_all", "iterdir"),
     *("delta_table", "open_input_file", "get_add_actions", "get_file_info_selector"),
     *("loads", "decode_file", "decode", "ParquetFile"),
     *("ask", "send", "send_to_any", "request", "urlopen"),

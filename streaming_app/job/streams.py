@@ -52,7 +52,7 @@ from streaming_app.tables.checkpoint_offsets import (
     read_batch_ends,
 )
 from streaming_app.tables.location import Location
-from streaming_app.tables.newest_tables import COMMITS, NAMES, NewestTables
+from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count
@@ -335,13 +335,11 @@ class CommitsStream(TopicStream):
 
     def _query_tables(self) -> QueryTables:
         return QueryTables(
-            name=COMMITS,
-            has_rows=lambda: not all(self._writer.table(name).is_empty() for name in NAMES),
-            delete=self._tables.delete,
+            self._writer,
+            NAMES,
             mark=self._tables.mark,
             versions=TableVersions(self._writer, self._checkpoint, self._state, NAMES, shared=SHARED),
             own_rows=OWN_ROWS,
-            state=NAMES,
         )
 
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> CommitsBatchWriter:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming_app.tables.arrow import arrow_schema
+from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
 from streaming_app.tables.definitions import table
 
@@ -72,7 +72,7 @@ def join(parts: Iterable[BatchRows]) -> BatchRows:
 @cache
 def schema_of(name: str) -> pa.Schema:
     """Return the schema of a table."""
-    return arrow_schema(table(name).ddl)
+    return pa.schema([(column.name, arrow_type(column.type)) for column in table(name).columns])
 
 
 def to_tables(parts: Iterable[RowsByTable], reached: HistoryOffsets) -> BatchRows:

@@ -14,22 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
-from streaming_app.stream.log_positions import NoPositions, read_whole
-from streaming_app.stream.newest_records import (
-    COLUMNS,
-    DRIFTED,
-    GROUP_TYPES,
-    Row,
-    make_rows,
-)
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
+from streaming_app.stream.log_positions import LogPositions, read_whole
+from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -45,11 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streaming_app.stream.group_result import FoldOptions
-    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
-
-T = TypeVar("T")
 
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 TYPE_CHANGED = "group_type"
@@ -77,7 +68,7 @@ class CommitsBatchWriter:
         writer: TableWriter,
         tables: NewestTables,
         options: FoldOptions,
-        on_done: Callable[[int, BatchCounts], None],
+        on_done: Callable[[int, CommittedBatch], None],
         *,
         state: StateFile | None = None,
         positions: LogPositions | None = None,
@@ -89,7 +80,7 @@ class CommitsBatchWriter:
         self._make_rows = partial(make_rows, options=options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
-        self._positions = positions or NoPositions()
+        self._positions = positions
         self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -106,19 +97,16 @@ class CommitsBatchWriter:
 
         This process makes the rows of few records, Spark's workers those of many. Raises what `read_whole` raises.
         """
+        ends = self._offsets.ends
         if most is not None and fits_driver(NEWEST, records=most):
-            few = self._read(lambda: read_small(batch, most, NEWEST))
+            few = read_whole(self._positions, lambda: read_small(batch, most, NEWEST), ends)
             if is_whole(few):
                 return join(self._make_rows(few.to_batches()))
         # A task reads whole partitions of the topic, and gives a file or two.
         records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
-        return self._read(lambda: make_in_workers(records, self._make_rows))
+        return read_whole(self._positions, lambda: make_in_workers(records, self._make_rows), ends)
 
-    def _read(self, read: Callable[[], T]) -> T:
-        """Return the result of `read`, which reads one log of one topic."""
-        return read_whole(self._positions, read, self._offsets.ends)
-
-    def _write(self, rows: BatchRows, written_by: BatchId) -> BatchCounts:
+    def _write(self, rows: BatchRows, written_by: BatchId) -> CommittedBatch:
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         undecodable = microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist()
         self._append_new("quarantine", "partition", undecodable, written_by)
@@ -129,7 +117,7 @@ class CommitsBatchWriter:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
-        return BatchCounts(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+        return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
         """Append an event for each group whose type these metadata records change."""

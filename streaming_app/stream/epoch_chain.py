@@ -42,10 +42,7 @@ def join(known: Chain, found: Sequence[EpochStart]) -> Chain:
 
 
 def find_parting(
-    known: Sequence[EpochStart],
-    end: int,
-    ask: Callable[[int], tuple[int, int]],
-    has_record: Callable[[int, int], bool],
+    known: Sequence[EpochStart], end: int, ask: Callable[[int], tuple[int, int]], has_record: Callable[[int, int], bool]
 ) -> int:
     """Return the first offset below `end` at which the log has another record than the chain; `end` if there is none.
 

@@ -43,8 +43,9 @@ from streaming_app.stream.fold_stage import (
     stored_as_records,
 )
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.log_positions import NoPositions, read_whole
-from streaming_app.stream.progress import BatchCounts, BatchTimes, GroupListener
+from streaming_app.stream.job_state import CommittedBatch
+from streaming_app.stream.log_positions import LogPositions, read_whole
+from streaming_app.stream.progress import BatchTimes, GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import RAW
 from streaming_app.stream.stream_state import StateFile
@@ -58,7 +59,6 @@ from streaming_app.text import count
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming_app.stream.log_positions import LogPositions
     from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
@@ -80,7 +80,7 @@ class GroupsBatchWriter:
         self,
         writer: TableWriter,
         options: FoldOptions,
-        on_done: Callable[[int, BatchCounts], None],
+        on_done: Callable[[int, CommittedBatch], None],
         *,
         topics: TopicLookup | None = None,
         state: StateFile | None = None,
@@ -99,7 +99,7 @@ class GroupsBatchWriter:
         self._on_done = on_done
         self._listener = listener
         self._is_first = writer.table("groups").is_empty()
-        self._positions = positions or NoPositions()
+        self._positions = positions
         self._topics = topics
         checkpoint = checkpoint_location(writer.location, self._cluster)
         self._offsets = BatchOffsets(checkpoint)
@@ -120,7 +120,8 @@ class GroupsBatchWriter:
         # The first batch may be a catch-up, in which most groups have few records: Spark reads it once.
         limit = {"read" if self._is_running else "records": most or 0}
         is_few = most is not None and fits_driver(GROUPS, **limit)
-        with BatchRecords(batch, self._read, self._free_heap) as records:
+        read = partial(read_whole, self._positions, ends=self._offsets.ends)  # from one log of one topic
+        with BatchRecords(batch, read, self._free_heap) as records:
             with self._times.measure("read"):
                 index = records.read(most if is_few else None)
             counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)
@@ -130,19 +131,15 @@ class GroupsBatchWriter:
             with self._times.measure("checkpoint"):
                 self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
-        outcome = BatchCounts(
+        outcome = CommittedBatch(
             written=written,
             quarantined=counts[QUARANTINE],
             drifted=counts["drifted"],
             by_type=by_type,
-            seconds=self._times.seconds,
+            phase_seconds=self._times.seconds,
         )
         self._on_done(batch_id, outcome)
         self._is_running = True
-
-    def _read(self, read: Callable[[], pa.Table]) -> pa.Table:
-        """Return the result of `read`, which reads one log of one topic."""
-        return read_whole(self._positions, read, self._offsets.ends)
 
     def _write_parts(
         self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int

@@ -40,19 +40,19 @@ class Totals:
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """A committed batch; the fields are as in `Totals`."""
+    """A batch whose rows are in the tables; the fields are as in `Totals`. Its writer does not know all of them."""
 
-    seen: int
-    seconds: float
-    by_type: Mapping[int, int]
-    quarantined: int
-    drifted: int
-    behind: Mapping[int, int]
+    seen: int = 0
+    seconds: float = 0.0
+    by_type: Mapping[int, int] = field(default_factory=dict)
+    """Type -1: records without a key."""
+    quarantined: int = 0
+    drifted: int = 0
+    """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
+    behind: Mapping[int, int] = field(default_factory=dict)
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def _add(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    return {name: sums.get(name, 0.0) + more.get(name, 0.0) for name in {**sums, **more}}
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of written rows, in the words and the order of the batch's log line."""
 
 
 _DAY = timedelta(days=1)
@@ -65,42 +65,42 @@ class JobState:
     def __init__(self, offsets: JobState | None = None) -> None:
         """Start; `offsets` is the state of the query of committed offsets, which the properties include."""
         self.offsets = offsets
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._status = JobStatus(started_at=_now())
         self._totals = Totals()
         self._cuts: dict[str, datetime] = {}  # by cut, when it was found
         self._tombstone_retention: timedelta | None = None
-        self._was_away_too_long = False
+        self.was_away_too_long = False
+        """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
         self._starts = 0
         self.reading: int | None = None
         """The number of the stream's current start, from 1; None while a start is prepared, which may change tables."""
 
     @property
     def status(self) -> JobStatus:
-        """The status that the alert rules evaluate."""
-        with self._lock:
-            status = self._status
-        return status if self.offsets is None else _with_offsets(status, self.offsets.status)
+        """The status that the alert rules evaluate. The undecodable records of both queries are added."""
+        status = self._status
+        if self.offsets is None:
+            return status
+        offsets = self.offsets.status
+        newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
+        return replace(
+            status,
+            truncated_at=newest.truncated_at,
+            truncated=newest.truncated,
+            quarantined=status.quarantined + offsets.quarantined,
+            quarantined_at=max(filter(None, (status.quarantined_at, offsets.quarantined_at)), default=None),
+            offsets=StreamStatus(**{one.name: getattr(offsets, one.name) for one in fields(StreamStatus)}),
+        )
 
     @property
     def totals(self) -> Totals:
         """The totals that the metrics show."""
-        with self._lock:
-            totals = self._totals
+        totals = self._totals
         if self.offsets is None:
             return totals
-        offsets = self.offsets.totals
-        return replace(
-            totals,
-            quarantined=totals.quarantined + offsets.quarantined,
-            drifted=totals.drifted + offsets.drifted,
-        )
-
-    @property
-    def was_away_too_long(self) -> bool:
-        """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
-        with self._lock:
-            return self._was_away_too_long
+        more = self.offsets.totals
+        return replace(totals, quarantined=totals.quarantined + more.quarantined, drifted=totals.drifted + more.drifted)
 
     def time_away(self) -> timedelta | None:
         """Return for how long the job has not been at the end of the topic; None if that is not known."""
@@ -109,14 +109,10 @@ class JobState:
     def restore(self, earlier: StreamStatus) -> None:
         """Take over the status of an earlier run."""
         with self._lock:
-            self._status = replace(
-                self._status,
-                caught_up_at=earlier.caught_up_at,
-                read_from_beginning_at=earlier.read_from_beginning_at,
-            )
+            self.note(caught_up_at=earlier.caught_up_at, read_from_beginning_at=earlier.read_from_beginning_at)
             if isinstance(earlier, JobStatus) and earlier.truncated and earlier.truncated_at:
                 self._cuts[earlier.truncated] = earlier.truncated_at
-                self._status = replace(self._status, truncated_at=earlier.truncated_at, truncated=earlier.truncated)
+                self.note(truncated_at=earlier.truncated_at, truncated=earlier.truncated)
 
     def started_reading(
         self, *, from_beginning: bool, tombstone_retention: timedelta, is_incomplete: bool = False
@@ -127,13 +123,13 @@ class JobState:
         up. The same is true if it reads some partitions from the beginning (`is_incomplete`).
         """
         with self._lock:
-            self._tombstone_retention, self._was_away_too_long = tombstone_retention, False
+            self._tombstone_retention, self.was_away_too_long = tombstone_retention, False
             self._starts += 1
             self.reading = self._starts
             if from_beginning:
-                self._status = replace(self._status, caught_up=False, read_from_beginning_at=_now(), behind_since=None)
+                self.note(caught_up=False, read_from_beginning_at=_now(), behind_since=None)
             elif is_incomplete:
-                self._status = replace(self._status, caught_up=False)
+                self.note(caught_up=False)
 
     def note(self, **status: Any) -> None:  # noqa: ANN401 - fields of the status
         """Record what is known now: fields of the status."""
@@ -146,7 +142,8 @@ class JobState:
         """Record a committed batch that read up to the end of the topic at `began_at`. Both times default to now."""
         now, left = ended_at or _now(), sum(batch.behind.values())
         with self._lock:
-            totals, status = self._totals, self._status
+            totals, status, sums = self._totals, self._status, self._totals.phase_seconds
+            is_behind = any(batch.behind.values()) or batch.seconds >= _SLOW_SECONDS
             self._totals = replace(
                 totals,
                 batches=totals.batches + 1,
@@ -156,15 +153,14 @@ class JobState:
                 drifted=totals.drifted + batch.drifted,
                 batch_seconds_sum=totals.batch_seconds_sum + batch.seconds,
                 last_batch_seconds=batch.seconds,
-                phase_seconds=_add(totals.phase_seconds, batch.phase_seconds),
+                phase_seconds={**sums, **{one: sums.get(one, 0.0) + new for one, new in batch.phase_seconds.items()}},
                 behind=dict(batch.behind),
             )
-            self._status = replace(
-                status,
+            self.note(
                 caught_up=status.caught_up or not left,
                 caught_up_at=status.caught_up_at if left else self._end_of_topic(began_at or now, read_by=now),
                 behind=left,
-                behind_since=_behind_since(status, batch, now),
+                behind_since=status.behind_since or now - timedelta(seconds=batch.seconds) if is_behind else None,
                 last_success_at=now,
                 failing_since=None,
                 failure=None,
@@ -177,8 +173,7 @@ class JobState:
         now = seen_at or _now()
         with self._lock:
             self._totals = replace(self._totals, behind=dict.fromkeys(self._totals.behind, 0))
-            self._status = replace(
-                self._status,
+            self.note(
                 caught_up=True,
                 caught_up_at=self._end_of_topic(at or now, read_by=at or now),
                 behind=0,
@@ -192,22 +187,21 @@ class JobState:
         """Record that the stream failed and will be started again."""
         with self._lock:
             self._totals = replace(self._totals, restarts=self._totals.restarts + 1)
-            self._status = replace(self._status, failing_since=self._status.failing_since or _now(), failure=cause)
+            self.note(failing_since=self._status.failing_since or _now(), failure=cause)
 
     def topic_asked(self, *, is_answered: bool, exists: bool) -> None:
         """Record whether the brokers answer, and have the topic."""
         with self._lock:
-            status = self._status
-            away = None if is_answered else status.brokers_away_since or _now()
-            missing = None if exists else status.topic_missing_since or _now()
-            self._status = replace(status, brokers_away_since=away, topic_missing_since=missing)
+            away = None if is_answered else self._status.brokers_away_since or _now()
+            missing = None if exists else self._status.topic_missing_since or _now()
+            self.note(brokers_away_since=away, topic_missing_since=missing)
 
     def lag_pass(self, failure: str | None, log_ends_at: Mapping[str, datetime] | None = None) -> None:
         """Record that a lag pass succeeded, and when each broker last answered; or why it failed."""
         with self._lock:
             since = None if failure is None else self._status.lag_failing_since or _now()
             known = self._status.log_ends_at if log_ends_at is None else log_ends_at
-            self._status = replace(self._status, lag_failing_since=since, lag_failure=failure, log_ends_at=known)
+            self.note(lag_failing_since=since, lag_failure=failure, log_ends_at=known)
 
     def log_cut(self, cut: Cut) -> None:
         """Record that an unclean election cut the log below the offsets that were read."""
@@ -215,19 +209,18 @@ class JobState:
         with self._lock:
             self._cuts[str(cut)] = at
             recent = [text for text, found_at in self._cuts.items() if at - found_at < _DAY]
-            self._status = replace(self._status, truncated_at=at, truncated=first_of(recent[::-1], 10, separator="; "))
+            self.note(truncated_at=at, truncated=first_of(recent[::-1], 10, separator="; "))
 
     def maintenance_failed(self) -> None:
         """Count a maintenance task that failed."""
         with self._lock:
-            self._status = replace(self._status, maintenance_failures=self._status.maintenance_failures + 1)
+            self.note(maintenance_failures=self._status.maintenance_failures + 1)
 
     def quarantined_before(self, count: int, at: datetime | None) -> None:
         """Record the number of records that were quarantined in the 24 hours before this start."""
         with self._lock:
-            status = self._status
-            at = status.quarantined_at or at
-            self._status = replace(status, quarantined=status.quarantined + count, quarantined_at=at)
+            at = self._status.quarantined_at or at
+            self.note(quarantined=self._status.quarantined + count, quarantined_at=at)
 
     def _end_of_topic(self, at: datetime, read_by: datetime) -> datetime | None:
         """Return when the job was last at the end of the topic, after it has read up to the end as of `at`.
@@ -236,35 +229,9 @@ class JobState:
         """
         retention = self._tombstone_retention
         if retention is not None and job_status.is_gap_too_long(self._status, read_by, retention):
-            self._was_away_too_long = True
+            self.was_away_too_long = True
             return self._status.caught_up_at
         return at
-
-
-def _behind_since(status: JobStatus, batch: CommittedBatch, now: datetime) -> datetime | None:
-    if not any(batch.behind.values()) and batch.seconds < _SLOW_SECONDS:
-        return None
-    return status.behind_since or now - timedelta(seconds=batch.seconds)
-
-
-def _with_offsets(status: JobStatus, offsets: JobStatus) -> JobStatus:
-    """Return the status, combined with the status of the query of committed offsets.
-
-    The undecodable records of both queries are added.
-    """
-    newest = max((status, offsets), key=lambda one: one.truncated_at or EPOCH)
-    return replace(
-        status,
-        truncated_at=newest.truncated_at,
-        truncated=newest.truncated,
-        quarantined=status.quarantined + offsets.quarantined,
-        quarantined_at=_later(status.quarantined_at, offsets.quarantined_at),
-        offsets=StreamStatus(**{one.name: getattr(offsets, one.name) for one in fields(StreamStatus)}),
-    )
-
-
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
-    return max((at for at in (one, other) if at), default=None)
 
 
 def _now() -> datetime:

@@ -27,28 +27,22 @@ records.
 With client properties that kafka-python does not support, the job works without these checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from threading import RLock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.errors import StreamChangedError, UnreachableError
 from streaming_app.kafka.log_records import LogReader
+from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.topic_reader import EpochEnd
 from streaming_app.stream.epoch_chain import MAX_EPOCHS, Chain, EpochStart, epoch_at, find_parting, join, up_to
-from streaming_app.stream.stream_state import StreamState
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
-    from streaming_app.stream.stream_state import StateFile
-    from streaming_app.tables.checkpoint_offsets import BatchEnds
+from streaming_app.stream.stream_state import StateFile, StreamState
+from streaming_app.tables.checkpoint_offsets import BatchEnds
 
 T = TypeVar("T")
 
@@ -103,21 +97,7 @@ class TruncatedLogError(StreamChangedError):
     """The log was cut while the query ran: the query must start again. The text is one line."""
 
 
-class NoPositions:
-    """Checks nothing, for callers without a log."""
-
-    chains: Mapping[int, Chain] = MappingProxyType({})
-
-    def before_read(self) -> None:
-        """Do nothing."""
-
-    def after_read(self, ends: Mapping[int, int] | None) -> bool:
-        """Return True: all records are of one log."""
-        del ends
-        return True
-
-
-class LogPositions(NoPositions):
+class LogPositions:
     """The positions of one stream. Batches and checks may run in different threads."""
 
     def __init__(
@@ -190,7 +170,10 @@ class LogPositions(NoPositions):
         with self._lock:
             if self._is_known and self._seen:
                 self._raise_if_cut()
-                self._learn_epochs()
+                epochs = self._leaders.epochs(self._seen)
+                new = {one: epoch for one, epoch in epochs.items() if epoch != self._seen[one].epoch}
+                self._extend(new)  # what began since the last read continues the chain
+                self._seen = {one: EpochStart(epochs[one], seen.start) for one, seen in self._seen.items()}
 
     def check(self, start_offsets: Mapping[int, int] | None = None) -> None:
         """Ask the leaders between two batches. Raises as `before_read`, which the next batch still calls.
@@ -232,7 +215,10 @@ class LogPositions(NoPositions):
     def _compare(self, partitions: Sequence[int], batches: BatchEnds) -> LogCheck:
         """Set the positions, and return their differences from the log."""
         known = self._state.state if self._state.state.topic_id == self._topic_id else StreamState()
-        epochs, log = self._ask_ends(partitions)
+        epochs, log = dict[int, int](), dict[int, EpochEnd]()
+        while not epochs or self._leaders.epochs(partitions) != epochs:  # both are as of one moment
+            epochs = self._leaders.epochs(partitions)
+            log = self._leaders.epoch_ends(epochs)
         self.chains, self._ends, cuts = {}, {}, []
         for partition in partitions:
             chain, end = known.epochs.get(partition, ()), known.ends.get(partition, 0)
@@ -252,14 +238,6 @@ class LogPositions(NoPositions):
         begun = [partition for partition, end in batches.begun.items() if partition in log and end > log[partition].end]
         return LogCheck(tuple(cuts), bool(begun), batches.committed)
 
-    def _ask_ends(self, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, EpochEnd]]:
-        """Return the epochs of the leaders and the ends of the logs, as of one moment."""
-        while True:
-            epochs = self._leaders.epochs(partitions)
-            log = self._leaders.epoch_ends(epochs)
-            if self._leaders.epochs(partitions) == epochs:
-                return epochs, log
-
     def _raise_if_cut(self) -> None:
         """Raise TruncatedLogError if the log may lack records up to the positions: `open` then finds out."""
         if self._find_lost():
@@ -270,9 +248,8 @@ class LogPositions(NoPositions):
 
     def _find_lost(self) -> dict[int, str]:
         """Return how the log differs from the position, for partitions that may lack records."""
-        lost = {}
-        found = self._leaders.epoch_ends({partition: one.epoch for partition, one in self._seen.items()})
-        for partition, (epoch, end) in found.items():
+        lost, asked = {}, {partition: one.epoch for partition, one in self._seen.items()}
+        for partition, (epoch, end) in self._leaders.epoch_ends(asked).items():
             seen = self._seen[partition].start
             newest = epoch_at(self.chains.get(partition, ()), seen - 1)
             if end < seen:
@@ -281,16 +258,7 @@ class LogPositions(NoPositions):
                 lost[partition] = f"no longer has the records of leader epoch {newest}"
         return lost
 
-    def _learn_epochs(self) -> None:
-        """Note the epochs that began since the last read; they continue the chain."""
-        epochs = self._leaders.epochs(self._seen)
-        self._extend({partition: epoch for partition, epoch in epochs.items() if epoch != self._seen[partition].epoch})
-        self._seen = {partition: EpochStart(epochs[partition], one.start) for partition, one in self._seen.items()}
-
     def _find_parting(self, partition: int, chain: Chain, end: int) -> int:
-        def ask(epoch: int) -> EpochEnd:
-            return self._leaders.epoch_ends({partition: epoch})[partition]
-
         def has_record(first: int, end: int) -> bool:
             try:
                 begins = self._leaders.describe(to_read=False).start_offsets
@@ -302,7 +270,8 @@ class LogPositions(NoPositions):
             except KafkaError as error:
                 raise UnreachableError(f"Cannot read partition {partition} of {self._topic}: {error}") from error
 
-        return find_parting(chain, end, ask, has_record)
+        ends = self._leaders.epoch_ends
+        return find_parting(chain, end, lambda epoch: ends({partition: epoch})[partition], has_record)
 
     def _extend(self, newest: Mapping[int, int]) -> None:
         """Add the epochs that follow the known ones, up to `newest`, by partition."""
@@ -314,24 +283,19 @@ class LogPositions(NoPositions):
                 break
             below = self._leaders.epoch_ends({one: max(0, epoch - 1) for one, epoch in upper.items()})
             for partition, (epoch, start) in below.items():
-                upper[partition] = self._add(found[partition], upper[partition], epoch, start)
+                begun, upper[partition] = EpochStart(upper[partition], start), -1
+                if begun.epoch == 0:
+                    found[partition].insert(0, EpochStart(0, 0))
+                # If an epoch is older than the log, a leader returns the epoch of the request.
+                elif start >= 0 and not (found[partition] and found[partition][0].start == start):
+                    found[partition].insert(0, begun)
+                    upper[partition] = epoch
         for partition, chain in found.items():
             self.chains[partition] = join(self.chains.get(partition, ()), chain)
 
     def _last_epoch(self, partition: int) -> int:
         chain = self.chains.get(partition)
         return chain[-1].epoch if chain else -1
-
-    def _add(self, found: list[EpochStart], upper: int, below: int, start: int) -> int:
-        """Add the epoch `upper`, which begins at the end of `below`; return the next one to add, or -1."""
-        if upper == 0:
-            found.insert(0, EpochStart(0, 0))
-            return -1
-        # If an epoch is older than the log, a leader returns the epoch of the request.
-        if start < 0 or (found and found[0].start == start):
-            return -1
-        found.insert(0, EpochStart(upper, start))
-        return below
 
     def _write(self) -> None:
         ends = {partition: end for partition, end in self._ends.items() if end}
@@ -340,10 +304,14 @@ class LogPositions(NoPositions):
         )
 
 
-def read_whole(positions: NoPositions, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
-    """Call `read` until no election happens during it, and return its result; `ends` are as in `after_read`."""
-    while True:
+def read_whole(positions: LogPositions | None, read: Callable[[], T], ends: Mapping[int, int] | None) -> T:
+    """Call `read` until no election happens during it, and return its result; `ends` are as in `after_read`.
+
+    None as positions: it reads no log.
+    """
+    while positions:
         positions.before_read()
         found = read()
         if positions.after_read(ends):
             return found
+    return read()

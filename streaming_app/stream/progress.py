@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,28 +27,6 @@ if TYPE_CHECKING:
 
 _Trigger = Mapping[str, Any]
 """The report of a trigger, as in `StreamingQueryProgress.json` of Spark 4."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchCounts:
-    """The counts of a batch."""
-
-    written: Mapping[str, int]
-    """Numbers of written rows, in the words and the order of the batch's log line."""
-    quarantined: int = 0
-    """Records that could not be decoded."""
-    drifted: int = 0
-    """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
-    by_type: Mapping[int, int] = field(default_factory=dict)
-    """Records that left the JVM, by record type; -1 for records without a key."""
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by phase, for the measured phases (see `PHASES`)."""
-
-    def texts(self) -> list[str]:
-        """Return the counts as texts for the log line of the batch."""
-        written = [f"{count:,} {what}" for what, count in self.written.items()]
-        drifted = [f"{self.drifted:,} with unknown tags"] if self.drifted else []
-        return [*written, f"{self.quarantined:,} quarantined", *drifted]
 
 
 class GroupListener(Protocol):
@@ -87,36 +65,18 @@ _OF_SPARK = {
 class BatchTimes:
     """Measures the phases of one batch."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._seconds: Counter[str] = Counter()
+    def __init__(self) -> None:
+        self.seconds = defaultdict[str, float](float)
+        """Seconds by phase, for the measured phases."""
 
     @contextmanager
     def measure(self, phase: str) -> Iterator[None]:
         """Add the duration of the block to a phase."""
-        begin = self._clock()
+        begin = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[phase] += self._clock() - begin  # type: ignore[assignment] # a Counter takes any number
-
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, for the measured phases."""
-        return dict(self._seconds)
-
-
-def all_phases(measured: Mapping[str, float], spark_ms: Mapping[str, float], total: float) -> dict[str, float]:
-    """Return the seconds of a batch by phase. They add up to `total`, the duration that Spark reports.
-
-    `measured` has the seconds that the job measured, `spark_ms` the milliseconds of `durationMs`.
-    """
-    seconds = {**dict.fromkeys(PHASES, 0.0), **measured}
-    for key, milliseconds in spark_ms.items():
-        if key in _OF_SPARK:
-            seconds[_OF_SPARK[key]] += milliseconds / 1000
-    seconds[OTHER] += max(0.0, total - sum(seconds.values()))
-    return seconds
+            self.seconds[phase] += time.perf_counter() - begin
 
 
 class Progress:
@@ -130,7 +90,9 @@ class Progress:
         self._write = write
         self._health = health
         self._has_caught_up = False
-        self._outcomes: dict[int, tuple[BatchCounts, datetime]] = {}  # by batch, with the time at which it was written
+        self._batches: dict[
+            int, tuple[CommittedBatch, datetime]
+        ] = {}  # by batch, with the time at which it was written
         self._last: tuple[StreamingQuery, str] | None = None  # the last reported trigger, by its start time
         self._lock = Lock()
         self.starting()
@@ -140,9 +102,9 @@ class Progress:
         self.has_ended_trigger = False
         """Whether the query has ended a trigger, with or without a batch."""
 
-    def on_done(self, batch_id: int, outcome: BatchCounts) -> None:
+    def on_done(self, batch_id: int, batch: CommittedBatch) -> None:
         """Receive the counts of a batch; Spark's progress of the batch follows."""
-        self._outcomes[batch_id] = outcome, datetime.now(timezone.utc)
+        self._batches[batch_id] = batch, datetime.now(timezone.utc)
 
     def poll(self, query: StreamingQuery) -> None:
         """Report what the query has done since the last call. Call it once a second, and once after its end.
@@ -150,18 +112,15 @@ class Progress:
         Spark keeps the progress of a hundred triggers.
         """
         with self._lock:  # a running job and an ending one call this from different threads
-            self._poll(query)
-
-    def _poll(self, query: StreamingQuery) -> None:
-        known: Any = query._jsq.recentProgress()  # noqa: SLF001 - allows to read only the new entries
-        new: list[_Trigger] = []
-        for number in range(len(known) - 1, -1, -1):
-            if (query, str(known[number].timestamp())) == self._last:  # Spark builds the JSON at each call, so compare
-                break
-            new.append(json.loads(known[number].json()))
-        for one in reversed(new):
-            self._last = query, one["timestamp"]
-            self._note(one)
+            known: Any = query._jsq.recentProgress()  # noqa: SLF001 - allows to read only the new entries
+            new: list[_Trigger] = []
+            for number in range(len(known) - 1, -1, -1):
+                if (query, str(known[number].timestamp())) == self._last:  # Spark builds the JSON at each call
+                    break
+                new.append(json.loads(known[number].json()))
+            for one in reversed(new):
+                self._last = query, one["timestamp"]
+                self._note(one)
 
     def _note(self, trigger: _Trigger) -> None:
         """Note and report a trigger."""
@@ -171,21 +130,31 @@ class Progress:
             self._caught_up()
             self._health.nothing_new(self.end_known_at or began_at, began_at)
             return
-        # Spark counts a record once for each time that the batch was read.
-        seen = min(trigger["numInputRows"], _offsets_of_batch(trigger))
-        known = self._outcomes.pop(trigger["batchId"], None)
+        (source,) = trigger["sources"]
+        starts, ends, latest = (_offsets(source[name]) for name in ("startOffset", "endOffset", "latestOffset"))
+        # Spark counts a record once for each time that the batch was read. There are at most as many as offsets.
+        seen = min(trigger["numInputRows"], sum(end - starts.get(partition, 0) for partition, end in ends.items()))
+        behind = {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
+        left = sum(behind.values())
+        known = self._batches.pop(trigger["batchId"], None)
         if not known:
             return
-        outcome, written_at = known
+        batch, written_at = known
         # Spark's own duration includes the pause after the batch, see `StreamQuery`.
         written = max(0.0, (written_at - began_at).total_seconds())
-        seconds, behind = written + trigger["durationMs"].get("commitOffsets", 0) / 1000, _behind(trigger)
-        phases = all_phases(outcome.seconds, trigger["durationMs"], seconds)
-        batch = CommittedBatch(seen, seconds, outcome.by_type, outcome.quarantined, outcome.drifted, behind, phases)
+        seconds = written + trigger["durationMs"].get("commitOffsets", 0) / 1000
+        phases = {**dict.fromkeys(PHASES, 0.0), **batch.phase_seconds}
+        for key, phase in _OF_SPARK.items():
+            phases[phase] += trigger["durationMs"].get(key, 0) / 1000
+        phases[OTHER] += max(0.0, seconds - sum(phases.values()))  # they add up to the duration
+        batch = replace(batch, seen=seen, seconds=seconds, behind=behind, phase_seconds=phases)
         self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
-            self._write(batch_line(trigger["batchId"], seen, seconds, outcome, sum(behind.values())))
-        if not any(behind.values()) and self.end_known_at is None:
+            counts = {"records seen": seen, **batch.written, "quarantined": batch.quarantined}
+            counts |= {"with unknown tags": batch.drifted} if batch.drifted else {}
+            listed = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+            self._write(f"batch {trigger['batchId']}: {listed}, {seconds:.1f} s, {left:,} behind")
+        if not left and self.end_known_at is None:
             self._caught_up()
 
     def _caught_up(self) -> None:
@@ -195,37 +164,6 @@ class Progress:
             self._write("Caught up: waiting for new records.")
 
 
-def _behind(trigger: _Trigger) -> dict[int, int]:
-    """Return the offsets from the end of the batch to the end of the topic as then known, by partition."""
-    behind: dict[int, int] = {}
-    for source in trigger["sources"]:
-        ends, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
-        behind |= {partition: max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()}
-    return behind
-
-
-def _offsets_of_batch(trigger: _Trigger) -> int:
-    """Return the number of offsets of a batch: it has at most as many records."""
-    count = 0
-    for source in trigger["sources"]:
-        starts, ends = _offsets(source["startOffset"]), _offsets(source["endOffset"])
-        count += sum(end - starts.get(partition, 0) for partition, end in ends.items())
-    return count
-
-
 def _offsets(topics: Mapping[str, Mapping[str, int]] | None) -> dict[int, int]:
     """Return the offsets of a source's only topic; empty if the source has not read anything."""
-    return {
-        int(partition): offset for by_partition in (topics or {}).values() for partition, offset in by_partition.items()
-    }
-
-
-def batch_line(batch_id: int, seen: int, seconds: float, outcome: BatchCounts, behind: int) -> str:
-    """Return the log line of a batch: records read, counts, duration, offsets left."""
-    parts = [
-        f"{seen:,} records seen",
-        *outcome.texts(),
-        f"{seconds:.1f} s",
-        f"{behind:,} behind",
-    ]
-    return f"batch {batch_id}: " + ", ".join(parts)
+    return {int(partition): offset for offsets in (topics or {}).values() for partition, offset in offsets.items()}

@@ -24,14 +24,12 @@ ahead of this group. If the job dies at that moment and also loses its checkpoin
 this group in this batch were written.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,9 +37,7 @@ import pyarrow.compute as pc
 from streaming_app.stream.stream_state import POSITIONS, BatchPlan, Slice, StateFile
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.driver_limits import GROUPS, MOST, fits_driver
-
-if TYPE_CHECKING:
-    from streaming_app.tables.location import Location
+from streaming_app.tables.location import Location
 
 LARGE_RECORD = 16 << 10
 """Bytes. Where a number of records is the limit, records up to this size take at most some 100 MB."""
@@ -87,40 +83,6 @@ class Part(NamedTuple):
     def is_small(self) -> bool:
         """Whether the driver folds them."""
         return _are_few(self.records) and fits_driver(GROUPS, groups=pc.count_distinct(self.records["hash"]).as_py())
-
-
-def next_plan(last: BatchPlan | None, writer: str, batch: int, *, begun: bool = False) -> BatchPlan:
-    """Return the plan of a batch after `last`, which is stored; `begun`: the checkpoint has begun the batch before.
-
-    A batch that has slices keeps them. Any other is halved as often as the one before it, less once for its success;
-    and from its first repetition on once more.
-    """
-    if last is None or last.writer != writer or last.batch > batch:
-        return BatchPlan(writer, batch, int(begun))
-    if last.batch == batch and last.slices:
-        return last
-    return BatchPlan(writer, batch, max(0, min(last.halvings, _MOST_HALVINGS) - 1) + begun)
-
-
-def divide(plan: BatchPlan, records: Ordered) -> tuple[Slice, ...]:
-    """Return the slices of a plan."""
-    slices = plan.slices or _first_slices(records)
-    for _ in range(0 if plan.slices else plan.halvings):
-        if 2 * len(slices) <= _MAX_SLICES:
-            slices = tuple(half for pair in pairwise((_START, *slices)) for half in _halves(*pair, records))
-    return slices
-
-
-def find_heavy(records: pa.Table) -> tuple[int, ...]:
-    """Return the groups to write apart: if they are few, and the rest of the batch is small without them."""
-    sums = records.group_by("hash").aggregate([("size", "sum"), ("size", "count")])
-    is_heavy = pc.or_(
-        pc.greater_equal(sums["size_count"], _APART_RECORDS), pc.greater_equal(sums["size_sum"], _APART_BYTES)
-    )
-    left, heavy = sums.filter(pc.invert(is_heavy)), sums.filter(is_heavy)["hash"].to_pylist()
-    count, size = (pc.sum(left[name]).as_py() or 0 for name in ("size_count", "size_sum"))
-    is_little = size <= SLICE_BYTES and fits_driver(GROUPS, records=count)
-    return tuple(sorted(heavy)) if is_little and len(heavy) <= _MOST_APART else ()
 
 
 class Ordered:
@@ -199,13 +161,26 @@ class Ordered:
         return self._large_up_to(row - 1) if row else 0
 
 
-def _place_of(one: Slice) -> tuple[int, int, int]:
-    partition, offset = one.end or _END
-    return one.is_apart, partition, offset
+def next_plan(last: BatchPlan | None, writer: str, batch: int, *, begun: bool = False) -> BatchPlan:
+    """Return the plan of a batch after `last`, which is stored; `begun`: the checkpoint has begun the batch before.
+
+    A batch that has slices keeps them. Any other is halved as often as the one before it, less once for its success;
+    and from its first repetition on once more.
+    """
+    if last is None or last.writer != writer or last.batch > batch:
+        return BatchPlan(writer, batch, int(begun))
+    if last.batch == batch and last.slices:
+        return last
+    return BatchPlan(writer, batch, max(0, min(last.halvings, _MOST_HALVINGS) - 1) + begun)
 
 
-def _first_slices(records: Ordered) -> tuple[Slice, ...]:
-    """Divide by the bytes of large records; divide groups apart by the number of records if that makes few parts."""
+def divide(plan: BatchPlan, records: Ordered) -> tuple[Slice, ...]:
+    """Return the slices of a plan.
+
+    The first ones are by the bytes of large records; of groups apart by the number of records if that makes few parts.
+    """
+    if plan.slices:
+        return plan.slices
     light, count, most = records.light, len(records), MOST[GROUPS].records // 2
     rows = [*records.cuts(0, light, light or 1)]
     if light < count:
@@ -214,7 +189,28 @@ def _first_slices(records: Ordered) -> tuple[Slice, ...]:
     rows = rows[: _MAX_SLICES - 2]
     step = (POSITIONS - 1) // (len(rows) + 1)
     ending = (records.ending(row, (number + 1) * step) for number, row in enumerate(rows))
-    return *ending, replace(WHOLE[0], is_apart=light < count)
+    slices: tuple[Slice, ...] = (*ending, WHOLE[0]._replace(is_apart=light < count))
+    for _ in range(plan.halvings):
+        if 2 * len(slices) <= _MAX_SLICES:
+            slices = tuple(half for pair in pairwise((_START, *slices)) for half in _halves(*pair, records))
+    return slices
+
+
+def find_heavy(records: pa.Table) -> tuple[int, ...]:
+    """Return the groups to write apart: if they are few, and the rest of the batch is small without them."""
+    sums = records.group_by("hash").aggregate([("size", "sum"), ("size", "count")])
+    is_heavy = pc.or_(
+        pc.greater_equal(sums["size_count"], _APART_RECORDS), pc.greater_equal(sums["size_sum"], _APART_BYTES)
+    )
+    left, heavy = sums.filter(pc.invert(is_heavy)), sums.filter(is_heavy)["hash"].to_pylist()
+    count, size = (pc.sum(left[name]).as_py() or 0 for name in ("size_count", "size_sum"))
+    is_little = size <= SLICE_BYTES and fits_driver(GROUPS, records=count)
+    return tuple(sorted(heavy)) if is_little and len(heavy) <= _MOST_APART else ()
+
+
+def _place_of(one: Slice) -> tuple[int, int, int]:
+    partition, offset = one.end or _END
+    return one.is_apart, partition, offset
 
 
 def _halves(before: Slice, one: Slice, records: Ordered) -> tuple[Slice, ...]:

@@ -8,7 +8,7 @@ If nothing has changed, the job resumes from the checkpoint. Otherwise it reads 
 
 | what the start finds | partitions to read | rows that no longer count |
 | --- | --- | --- |
-| state, checkpoint, tables and topic do not fit together (see `start_answers`) | all | all |
+| state, checkpoint, tables and topic do not fit together (see `ANSWERS`) | all | all |
 | the log was cut (see `log_positions`) | that partition | rows of records that no longer exist |
 | records were deleted before the job read them | that partition | all of the partition |
 | groups differ from the brokers', or are released after they were set aside | of these groups | of these groups |
@@ -26,36 +26,31 @@ The job may die after each step. From before the first change until after the la
 job that was killed in between reads everything again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple
 
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.stream.log_positions import NO_CUT, LogCheck
+from streaming_app.job_status import is_too_long
+from streaming_app.kafka.offsets_topic import OffsetsTopic
+from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start_answers import ANSWERS, Found
 from streaming_app.stream.stream_state import Offsets, StateFile, StreamState
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.stream.truncation import LOG_TRUNCATED, NOT_VOID, VOIDED, of_partition, rows_of, tell_of_cuts
-from streaming_app.tables.checkpoint_offsets import newest_batch_ends
+from streaming_app.tables.checkpoint_offsets import find_damage, newest_batch_ends
 from streaming_app.tables.definitions import Table, history_tables
 from streaming_app.tables.group_files import group_files, ranges
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import quote, time_literal
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count, escape, first_of, shorten
-
-if TYPE_CHECKING:
-    from streaming_app.kafka.offsets_topic import OffsetsTopic
-    from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.rust_table import RustTable
-    from streaming_app.tables.writer import TableWriter
 
 _OWN_ROWS = {
     "group_events": f"kind NOT IN ('group_type', '{LOG_TRUNCATED}')",
@@ -64,6 +59,7 @@ _OWN_ROWS = {
 """The history rows that the query of the groups wrote: the other query may be further in the topic."""
 _ALL, _IS_MARKED = "true", f"last_offset <= {READ_AGAIN}"
 _MARKED_BYTES = 16 << 20  # of files per commit
+_STAYS = "reading from the beginning; the history stays"
 _NAMED, _NAME = 5, 60  # groups in a line, and characters of each
 
 
@@ -84,28 +80,120 @@ class StartPosition(NamedTuple):
 class QueryTables:
     """The tables that a query writes, and their properties that its start needs."""
 
-    name: str
-    """The table with rows of this topic; its identity is in the state."""
-    has_rows: Callable[[], bool]
-    delete: Callable[[str], object]
-    """Deletes the rows that match a condition."""
+    writer: TableWriter
+    names: tuple[str, ...]
+    """The tables with a row for the newest records of a key; the identity of the first one is in the state."""
     mark: Callable[[str], object]
     """Marks the rows that match a condition: they no longer count."""
     versions: TableVersions
     own_rows: Mapping[str, str]
     """SQL condition for the history rows that the query wrote, by table."""
-    state: tuple[str, ...]
-    """The tables with a row for the newest records of a key, and their offset columns."""
     history: tuple[Table, ...] = ()
     skips_known: bool = False
     """Rows skip the records that they contain. If False, all rows whose records will be read again are marked."""
     also_finish: Callable[[], object] = lambda: None
     """Called once the query has read again all records from which the earlier rows were made."""
 
-    def finish(self) -> None:
-        """Delete the remaining marked rows: their records are gone."""
-        self.delete(_IS_MARKED)
-        self.also_finish()
+    def delete(self, condition: str) -> None:
+        """Delete the rows that match a condition."""
+        for name in self.names:
+            self.writer.table(name).delete(condition)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a start finds of state, checkpoint, tables and topic."""
+
+    known: StreamState
+    topic: OffsetsTopic
+    checkpoint: Location
+    versions: TableVersions
+    identity: str
+    """Of the table with the rows."""
+    away: timedelta | None
+    """How long ago the job was last at the end of the topic; None: not known."""
+    reset: bool
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the state is of another topic."""
+        return bool(self.known.topic_id and self.difference)
+
+    @property
+    def difference(self) -> str | None:
+        """How the topic differs from the one of the state."""
+        known, topic = self.known, self.topic
+        if known.cluster_id != topic.cluster_id:
+            return f"This is Kafka cluster {topic.cluster_id}, and the tables are of cluster {known.cluster_id}."
+        if known.topic != topic.name:
+            return f"This is topic {topic.name}, and the tables are of topic {known.topic}."
+        is_same = known.topic_id == topic.topic_id
+        return None if is_same else f"Topic {topic.name} was deleted and created again since the job last ran."
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the topic has more partitions than before."""
+        return not self.is_other and 0 < self.known.partitions < self.topic.partitions
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the checkpoint is whole: if it was deleted while the job ran, it has only newer files."""
+        return {"metadata", "offsets"} <= set(self.checkpoint.names())
+
+    @cached_property
+    def restored(self) -> list[str]:
+        """The tables that are older than the state, or not the same as then."""
+        return self.versions.restored()
+
+
+def _if(condition: object, reason: str = "", end: str = "; ") -> str | None:
+    if not condition:
+        return None
+    return f"{reason}{end}{_STAYS}" if reason else ""
+
+
+ANSWERS: dict[str, Callable[[Found], str | None]] = {
+    "the state is of another topic, with --reset": lambda one: (
+        "another topic than before, reading from the beginning" if one.is_other else None
+    ),
+    "--reset is given": lambda one: _if(one.reset),
+    "the state is missing, or both copies are damaged": lambda one: _if(not one.known.topic_id),
+    "the state is that of a start which was killed": lambda one: _if(not one.known.rows),
+    "the state is of rows that were lost": lambda one: _if(one.known.rows != one.identity),
+    "there is no checkpoint, or only a part": lambda one: _if(not one.has_checkpoint),
+    "the topic has more partitions": lambda one: _if(
+        one.has_grown, f"the topic now has {one.topic.partitions} partitions", ", "
+    ),
+    "the checkpoint is damaged": lambda one: _if(
+        damage := find_damage(one.checkpoint), f"the checkpoint is damaged, {damage}"
+    ),
+    "the state is newer than the tables": lambda one: _if(
+        one.restored, f"lost or restored since: {', '.join(one.restored)}"
+    ),
+    "the checkpoint is older than the tables": lambda one: _if(
+        beyond := one.versions.beyond(), f"the checkpoint is older than {', '.join(beyond)}"
+    ),
+    "tombstones may be gone": lambda one: _too_long(one.away, timedelta(milliseconds=one.topic.delete_retention_ms)),
+}
+"""By what is found, why everything is read again: the reason to tell, empty for "reading from the beginning", or None.
+
+The first one counts. If there is none, also if the state is only older than the tables, the job resumes.
+"""
+
+
+def _too_long(away: timedelta | None, retention: timedelta) -> str | None:
+    """Return a text if tombstones that the job has not read may be gone; else None."""
+    if not is_too_long(away, retention):
+        return None
+    why = "not known when the job was last at the end of the topic"
+    if away is not None:
+        why = f"last at the end of the topic {_hours(away)} ago, and tombstones are removed after {_hours(retention)}"
+    return f"{why}: {_STAYS}"
+
+
+def _hours(time: timedelta) -> str:
+    hours = time.total_seconds() / 3600
+    return f"{hours:.0f} h" if hours >= 1 else f"{time.total_seconds():.0f} s"
 
 
 def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) -> QueryTables:
@@ -113,15 +201,13 @@ def group_tables(writer: TableWriter, checkpoint: Location, state: StateFile) ->
     groups = writer.table("groups")
 
     return QueryTables(
-        name="groups",
-        has_rows=lambda: not groups.is_empty(),
-        delete=groups.delete,
+        writer,
+        ("groups",),
         mark=partial(_mark, groups),
         # The facts kept of rows whose offset the log does not reach.
         also_finish=partial(groups.update, {"known_before": "NULL"}, "known_before IS NOT NULL"),
         versions=TableVersions(writer, checkpoint, state),
         own_rows=_OWN_ROWS,
-        state=("groups",),
         history=history_tables(),
         skips_known=True,
     )
@@ -146,7 +232,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     earlier one and `reset` is not given.
     """
     tables = tables or group_tables(writer, checkpoint, state)
-    known, identity = state.state, writer.identity(tables.name)
+    known, identity = state.state, writer.identity(tables.names[0])
     found = Found(known, topic, checkpoint, tables.versions, identity, away, reset)
     if found.is_other and not reset:
         advice = "Give another --cluster, or --reset to drop the rows of the groups and read from the beginning"
@@ -154,7 +240,10 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     reason = next((text for answer in ANSWERS.values() if (text := answer(found)) is not None), None)
     if reason is None and log.is_whole and not groups:
         writer.check_owner()
-        return _resume(state, checkpoint, topic, tables)
+        state.write(partitions=topic.partitions, until=_until(known, topic))
+        finish_reading(tables, state, newest_batch_ends(checkpoint).committed)  # the earlier job ended before this step
+        begun = "commits" in checkpoint.names()
+        return StartPosition("resuming from the checkpoint" if begun else "reading from the beginning", state.state)
 
     before, cuts = (StreamState(), ()) if found.is_other else (known, log.cuts)
     read_again = frozenset(range(topic.partitions))
@@ -162,17 +251,18 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         read_again = frozenset(
             {cut.partition for cut in cuts} | {partition_of(one, topic.partitions) for one in groups}
         )
-    tell_of_cuts(writer, cuts, tables.state, tables.own_rows, has_topologies=bool(tables.history))
+    tell_of_cuts(writer, cuts, tables.names, tables.own_rows, has_topologies=bool(tables.history))
     committed = log.committed if before.rows == identity else {}
     history: Mapping[str, Offsets] = {}
     if not found.is_other:
         history = _history(
             writer, tables.history, known, topic, restored=found.restored, cuts=cuts, committed=committed
         )
-    had_rows = tables.has_rows()
-    is_kept = had_rows and not reset
+    had_rows = not all(writer.table(name).is_empty() for name in tables.names)
     with_records = [one for one in read_again if topic.end_offsets.get(one, 0) > topic.start_offsets.get(one, 0)]
-    marked_until = {one: topic.end_offsets[one] for one in with_records if is_kept}
+    marked_until = {one: topic.end_offsets[one] for one in with_records if had_rows and not reset}
+    ends = log.committed or before.starting  # after the last commit
+    starting = {one: EARLIEST if one in read_again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
     following = StreamState(
         topic.cluster_id,
         topic.name,
@@ -181,7 +271,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         found.has_grown or before.partitions_grew,
         history=history,
         history_after=_newest(writer, tables.history) if found.is_other else known.history_after,
-        starting={} if reason is not None else _starting(log, before, topic, read_again),
+        starting=starting if reason is None else {},
         # Keep ends that an earlier reading has not reached yet.
         until=marked_until if reason is not None else {**_until(before, topic), **marked_until},
         ends=before.ends,
@@ -190,8 +280,11 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
     writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
     state.replace(following)
     checkpoint.remove_directory()
-    if had_rows:
-        _outdate(tables, cuts, groups, reason, following, at_once=not marked_until)
+    if lost := [rows_of(cut, tables.names[0]) for cut in cuts if had_rows and not cut.unread]:
+        tables.delete(" OR ".join(lost))
+    outdated = _ALL if reason is not None else _outdated(tables, cuts, groups, following)
+    if had_rows and outdated:
+        (tables.mark if marked_until else tables.delete)(outdated)
     state.note(rows=identity)
     tables.versions.write()  # so that the loss of a table during the first batch is also noticed
     if reason is None:
@@ -208,16 +301,10 @@ def finish_reading(tables: QueryTables, state: StateFile, ends: Offsets | None) 
     until = state.state.until
     if not until or ends is None or any(ends.get(partition, 0) < end for partition, end in until.items()):
         return False
-    tables.finish()
+    tables.delete(_IS_MARKED)  # their records are gone
+    tables.also_finish()
     state.write(until={})
     return True
-
-
-def _resume(state: StateFile, checkpoint: Location, topic: OffsetsTopic, tables: QueryTables) -> StartPosition:
-    state.write(partitions=topic.partitions, until=_until(state.state, topic))
-    finish_reading(tables, state, newest_batch_ends(checkpoint).committed)  # the earlier job ended before this step
-    begun = "commits" in checkpoint.names()
-    return StartPosition("resuming from the checkpoint" if begun else "reading from the beginning", state.state)
 
 
 def _mark(groups: RustTable, condition: str) -> None:
@@ -225,45 +312,19 @@ def _mark(groups: RustTable, condition: str) -> None:
     left = f"({condition}) AND (last_offset IS NULL OR last_offset > {READ_AGAIN})"
     mark = {"last_offset": f"{marked(0)} - coalesce(last_offset, -1)"}
     for span in ranges(group_files(groups.open(), groups.cluster), _MARKED_BYTES):
-        limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", span.first), ("<=", span.last)) if id_]
-        groups.update(mark, " AND ".join([left, *limits]))
+        groups.update(mark, f"{left} AND {span.condition}")
     groups.update(mark, left)  # the rows in files whose ranges are shortened in the log
 
 
-def _outdate(  # noqa: PLR0913 - each is one thing it needs
-    tables: QueryTables,
-    cuts: Sequence[Cut],
-    groups: Collection[str],
-    reason: str | None,
-    following: StreamState,
-    *,
-    at_once: bool,
-) -> None:
-    """Mark the rows that no longer count; with `at_once` delete them."""
-    if lost := [rows_of(cut, tables.name) for cut in cuts if not cut.unread]:
-        tables.delete(" OR ".join(lost))
-    outdated = [of_partition(cut) for cut in cuts if cut.unread]
+def _outdated(tables: QueryTables, cuts: Sequence[Cut], groups: Collection[str], following: StreamState) -> str:
+    """Return the SQL condition for the rows that no longer count where not all partitions are read again."""
+    if not tables.skips_known:  # the rows of all records that the query reads
+        places = ((one, max(0, following.starting.get(one, 0))) for one in range(following.partitions))
+        return " OR ".join(f"(source_partition = {one} AND last_offset >= {offset})" for one, offset in places)
+    conditions = [of_partition(cut) for cut in cuts if cut.unread]
     if groups:
-        outdated.append(f"group_id IN ({', '.join(map(quote, groups))})")
-    condition = " OR ".join(outdated)
-    if reason is not None:
-        condition = _ALL
-    elif not tables.skips_known:
-        condition = _read_from(following.starting, following.partitions)
-    if condition:
-        (tables.delete if at_once else tables.mark)(condition)
-
-
-def _read_from(starting: Offsets, partitions: int) -> str:
-    """Return the SQL condition for the rows of records that a query reads which starts there."""
-    places = ((one, max(0, starting.get(one, 0))) for one in range(partitions))
-    return " OR ".join(f"(source_partition = {one} AND last_offset >= {offset})" for one, offset in places)
-
-
-def _starting(log: LogCheck, known: StreamState, topic: OffsetsTopic, again: Collection[int]) -> Offsets:
-    """Return where to begin: at the start of partitions to read again, after the last commit in the others."""
-    ends = log.committed or known.starting
-    return {one: EARLIEST if one in again else ends.get(one, EARLIEST) for one in range(topic.partitions)}
+        conditions.append(f"group_id IN ({', '.join(map(quote, groups))})")
+    return " OR ".join(conditions)
 
 
 def _partly(cuts: Sequence[Cut], groups: Collection[str]) -> str:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from pydantic import TypeAdapter
+
 from streaming_app.errors import StorageError
-from streaming_app.stream.epoch_chain import Chain, EpochStart
+from streaming_app.stream.epoch_chain import Chain
 from streaming_app.tables.location import Location
 from streaming_app.tables.own_files import OwnFiles
 
@@ -37,8 +39,7 @@ class TableVersion(NamedTuple):
     files: OwnFiles
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """A part of a batch: the records from the end of the previous slice to `end`, or to the end of the batch."""
 
     end: tuple[int, int] | None
@@ -101,6 +102,9 @@ class StreamState:
     """By name, after the last batch."""
 
 
+_FORM = TypeAdapter(StreamState)
+
+
 class StateFile:
     """The stored state of one stream. The start of the stream and its batches use it, which never run together."""
 
@@ -116,8 +120,12 @@ class StateFile:
         """Read the newest copy that is intact. Raises OSError, and StorageError if a newer release wrote it."""
         found = [one for one in map(_read_copy, self._copies) if one]
         self._number, self.state = max(found, key=lambda one: one[0], default=(0, StreamState()))
-        if len(found) < len(self._copies):
-            self._take_over()
+        if len(found) < len(self._copies):  # the files of 0.3 are replaced by both copies
+            files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
+            if not self._number and (state := _of_0_3(files)):
+                self.replace(state)
+            for file in files:
+                file.remove()
         return self
 
     def replace(self, state: StreamState) -> None:
@@ -129,7 +137,7 @@ class StateFile:
     def write(self, **changes: Any) -> None:  # noqa: ANN401 - fields of the state
         """Change fields, and store the state. Raises OSError."""
         self.note(**changes)
-        stored = _to_json(self.state)
+        stored = _FORM.dump_python(self.state, mode="json")
         copy = {"format": _FORMAT, "number": self._number + 1, "crc32": _sum(stored), "state": stored}
         self._copies[(self._number + 1) % 2].write_text(json.dumps(copy))
         self._number += 1
@@ -138,14 +146,6 @@ class StateFile:
         """Change fields, which the next `write` stores."""
         self.state = replace(self.state, **changes)
 
-    def _take_over(self) -> None:
-        """Replace the files of 0.3 by both copies of the state."""
-        files = [Location(f"{self._checkpoint}.{name}.json") for name in _OF_0_3]
-        if not self._number and (state := _of_0_3(files)):
-            self.replace(state)
-        for file in files:
-            file.remove()
-
 
 def _read_copy(file: Location) -> tuple[int, StreamState] | None:
     """Return the number of a copy, and what it holds; None if it is missing or damaged."""
@@ -153,44 +153,15 @@ def _read_copy(file: Location) -> tuple[int, StreamState] | None:
         found = json.loads(file.find_text() or "")
         if found["format"] > _FORMAT:
             raise StorageError(f"A newer release wrote {file}: use that release, or restore a copy of the warehouse")
-        return (int(found["number"]), _from_json(found["state"])) if found["crc32"] == _sum(found["state"]) else None
+        if found["crc32"] == _sum(found["state"]):
+            return int(found["number"]), _FORM.validate_python(found["state"])
     except _DAMAGED:
-        return None
+        pass
+    return None
 
 
 def _sum(stored: Any) -> int:  # noqa: ANN401 - JSON
     return crc32(json.dumps(stored).encode())
-
-
-def _to_json(state: StreamState) -> dict[str, Any]:
-    plan = state.plan and {**asdict(state.plan), "slices": [(s.end, s.position, s.is_apart) for s in state.plan.slices]}
-    fields = {name: getattr(state, name) for name in StreamState.__dataclass_fields__} | {"plan": plan}
-    stored: dict[str, Any] = json.loads(json.dumps(fields))  # keys of JSON are texts, as they are read
-    return stored
-
-
-def _from_json(stored: Mapping[str, Any]) -> StreamState:
-    """Return a state. Raises TypeError, ValueError or KeyError for what is none."""
-    return StreamState(
-        **{
-            **stored,
-            "history": {name: _offsets(reached) for name, reached in stored["history"].items()},
-            **{name: _offsets(stored[name]) for name in ("starting", "until", "ends")},
-            "epochs": {int(one): tuple(map(EpochStart._make, chain)) for one, chain in stored["epochs"].items()},
-            "plan": stored["plan"] and _plan(stored["plan"]),
-            "tables": {name: TableVersion(one[0], OwnFiles(*one[1])) for name, one in stored["tables"].items()},
-        }
-    )
-
-
-def _offsets(stored: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): offset for partition, offset in stored.items()}
-
-
-def _plan(stored: Mapping[str, Any]) -> BatchPlan:
-    slices = tuple(Slice(end and (end[0], end[1]), *rest) for end, *rest in stored["slices"])
-    alone = stored.get("alone") and tuple(stored["alone"])
-    return BatchPlan(**{**stored, "slices": slices, "apart": tuple(stored.get("apart", ())), "alone": alone})
 
 
 def _of_0_3(files: Sequence[Location]) -> StreamState | None:
@@ -201,13 +172,12 @@ def _of_0_3(files: Sequence[Location]) -> StreamState | None:
     try:
         record, epochs, versions, plan = (json.loads(file.find_text() or "{}") for file in files)
         read = epochs["partitions"] if epochs.get("topic_id") == record["topic_id"] else {}
-        return _from_json(
+        return _FORM.validate_python(
             {
-                **_to_json(StreamState()),
                 **{("rows" if name == "groups" else name): value for name, value in record.items()},
                 "ends": {partition: one["end"] for partition, one in read.items()},
                 "epochs": {partition: one["epochs"] for partition, one in read.items()},
-                "plan": {name: value for name, value in plan.items() if name != "number"} or None,
+                "plan": plan or None,
                 "tables": {name: (one["id"], (one["version"],)) for name, one in versions.items()},
             }
         )

@@ -3,18 +3,13 @@
 This happens before anything is read again, and can be repeated: if the job dies meanwhile, it finds the same cuts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
-from typing import TYPE_CHECKING, Any
 
 from streaming_app.groups.group import READ_AGAIN
-
-if TYPE_CHECKING:
-    from streaming_app.stream.log_positions import Cut
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.stream.log_positions import Cut
+from streaming_app.tables.writer import TableWriter
 
 LOG_TRUNCATED = "log_truncated"
 """The kind of the events in `group_events`."""
@@ -71,7 +66,21 @@ def add_truncation_events(writer: TableWriter, cut: Cut, group_ids: Collection[s
         last = -1 if cut.epoch is None else cut.epoch
         same = f'source_partition = {cut.partition} AND "offset" = {cut.start} AND log_epoch > {last}'
         written = events.select("group_id", f"kind = '{LOG_TRUNCATED}' AND {same}")["group_id"].to_pylist()
-        if rows := [_event(group_id, cut) for group_id in sorted(set(group_ids) - set(written))]:
+        log = f"{cut.topic}-{cut.partition}"
+        old, new = f"{log} up to offset {cut.end - 1}", f"{log} up to offset {cut.start - 1}"
+        if cut.unread:
+            old, new = f"{log} from offset {cut.start}", f"{log} from offset {cut.end}"
+        event = {
+            "at": datetime.fromisoformat(cut.found_at),
+            "kind": LOG_TRUNCATED,
+            "old": old,
+            "new": new,
+            "source_partition": cut.partition,
+            "offset": cut.start,
+            "log_epoch": cut.new_epoch,
+            "void": False,
+        }
+        if rows := [{**event, "group_id": group_id} for group_id in sorted(set(group_ids) - set(written))]:
             events.append(events.to_table(rows))
 
 
@@ -90,24 +99,6 @@ def rows_of(cut: Cut, table: str = "groups") -> str:
 def of_partition(cut: Cut) -> str:
     """Return the SQL condition for rows of the cut partition."""
     return f"source_partition = {cut.partition}"
-
-
-def _event(group_id: str, cut: Cut) -> dict[str, Any]:
-    log = f"{cut.topic}-{cut.partition}"
-    old, new = f"{log} up to offset {cut.end - 1}", f"{log} up to offset {cut.start - 1}"
-    if cut.unread:
-        old, new = f"{log} from offset {cut.start}", f"{log} from offset {cut.end}"
-    return {
-        "group_id": group_id,
-        "at": datetime.fromisoformat(cut.found_at),
-        "kind": LOG_TRUNCATED,
-        "old": old,
-        "new": new,
-        "source_partition": cut.partition,
-        "offset": cut.start,
-        "log_epoch": cut.new_epoch,
-        "void": False,
-    }
 
 
 def _is_of(cut: Cut, partition_column: str, offset_column: str) -> str:

@@ -27,14 +27,11 @@ _SCALARS = {
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # Python's range: the years 1 to 9999
 
 
-def arrow_schema(ddl: str) -> pa.Schema:
-    """Return the Arrow schema for Spark's DDL, `name type, ...`, as Spark itself converts it; times are in UTC."""
-    fields = (part.strip().partition(" ") for part in _split(ddl))
-    return pa.schema([(name, arrow_type(kind)) for name, _, kind in fields])
-
-
 def arrow_type(sql_type: str) -> pa.DataType:
-    """Return the Arrow type for a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`."""
+    """Return the Arrow type for a type of Spark SQL, such as `array<struct<a:int,b:map<string,string>>>`.
+
+    It is the one to which Spark converts it, with times in UTC.
+    """
     kind, _, inner = sql_type.replace(" ", "").partition("<")
     inner = inner.removesuffix(">")
     if kind == "array":

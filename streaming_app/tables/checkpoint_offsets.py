@@ -6,12 +6,13 @@ the batch are in the tables. So the newest batch that has both files is the newe
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.errors import WarehouseError, reason_of
-from streaming_app.tables.location import Location
+from streaming_app.errors import WarehouseError
+from streaming_app.tables.location import Location, warehouse_errors
 
 _VERSION = "v1"
 _NO_OFFSETS = "-"  # Spark writes this for a source that has no offsets yet
@@ -35,23 +36,18 @@ class BatchOffsets:
 
     def __init__(self, checkpoint: Location) -> None:
         self._checkpoint = checkpoint
-        self._last = -1
-        """The number of the last batch."""
-        self._ends: Mapping[int, int] | None = {}  # of this batch, by partition; the log may start after offset 0
-
-    @property
-    def ends(self) -> Mapping[int, int] | None:
-        """The end offsets of this batch, by partition; None if they are not known."""
-        return self._ends
+        self._last = -1  # the number of the last batch
+        self.ends: Mapping[int, int] | None = {}
+        """The end offsets of the last batch, by partition; None if they are not known."""
 
     def most_records(self, batch_id: int) -> int | None:
         """Return the number of offsets of the batch; None if not known. Compaction may have left fewer records."""
-        starts = self._ends if self._last == batch_id - 1 else read_batch_ends(self._checkpoint, batch_id - 1)
+        starts = self.ends if self._last == batch_id - 1 else read_batch_ends(self._checkpoint, batch_id - 1)
         ends = read_batch_ends(self._checkpoint, batch_id)
-        self._last, self._ends = batch_id, ends
+        self._last, self.ends = batch_id, ends
         if starts is None or ends is None:
             return None
-        counts = [end - starts.get(partition, 0) for partition, end in ends.items()]
+        counts = [end - starts.get(partition, 0) for partition, end in ends.items()]  # the log may start after 0
         return sum(counts) if min(counts, default=0) >= 0 else None
 
 
@@ -71,24 +67,18 @@ def read_checkpoint_offsets(warehouse: Location | Path, cluster: str) -> Checkpo
     Raises WarehouseError when the checkpoint cannot be read, or was written in another format.
     """
     checkpoint = checkpoint_location(warehouse, cluster)
-    for attempt in range(_ATTEMPTS):
-        try:
+    for _ in range(_ATTEMPTS):
+        with warehouse_errors("read", checkpoint):
             batch_id = newest_batch(checkpoint / "commits")
-        except OSError as error:
-            raise WarehouseError(f"Cannot read {checkpoint}: {reason_of(error)}") from None
         if batch_id < 0:
             return None
-        file = checkpoint / "offsets" / str(batch_id)
+        place = checkpoint / "offsets" / str(batch_id)
         try:
-            return _parse(file.read_text())
-        except FileNotFoundError:
-            if attempt == _ATTEMPTS - 1:
-                raise WarehouseError(f"{file} is missing: the checkpoint was modified by another program") from None
-        except OSError as error:
-            raise WarehouseError(f"Cannot read {file}: {reason_of(error)}") from None
+            with warehouse_errors("read", place), suppress(FileNotFoundError):
+                return _parse(place.read_text())
         except (ValueError, AttributeError):
-            raise WarehouseError(f"{file} is not a Spark offset log that this release can read") from None
-    return None
+            raise WarehouseError(f"{place} is not a Spark offset log that this release can read") from None
+    raise WarehouseError(f"{place} is missing: the checkpoint was modified by another program")
 
 
 def read_batch_ends(checkpoint: Location, batch_id: int) -> Mapping[int, int] | None:
@@ -109,16 +99,14 @@ def find_damage(checkpoint: Location) -> str | None:
     if commits > offsets:
         return f"offsets/{commits} is missing"
     for kind, newest in (("offsets", offsets), ("commits", commits)):
-        if newest < 0:
-            continue
+        file = checkpoint / kind / str(newest)
         try:
-            version, *rest = (checkpoint / kind / str(newest)).read_text().splitlines()
-            if version != _VERSION or not rest:
-                raise ValueError  # noqa: TRY301 - handled like a line that is no JSON
-            for line in rest:
-                json.loads("0" if line == _NO_OFFSETS else line)
-        except FileNotFoundError:  # Spark has just removed it
-            continue
+            with suppress(FileNotFoundError):  # there is none, or Spark has just removed it
+                version, *rest = file.read_text().splitlines()
+                if version != _VERSION or not rest:
+                    raise ValueError  # noqa: TRY301 - handled like a line that is no JSON
+                for line in rest:
+                    json.loads("0" if line == _NO_OFFSETS else line)
         except ValueError:
             return f"{kind}/{newest} cannot be read"
     return None

@@ -29,13 +29,20 @@ ADVICE = (
     "use another one, or set single_writer: true if only one job ever writes this warehouse: if two do, even for a "
     "moment, rows are lost"
 )
-_UNSAFE_RENAME = "MOUNT_ALLOW_UNSAFE_RENAME"
 
 
 def why_unsafe(warehouse: Location) -> str | None:
     """Return why commits may overwrite each other in a warehouse; None if they do not. Raises OSError in one line."""
     if warehouse.is_local:
-        return _why_no_links(_existing(warehouse.path))
+        above = (warehouse.path, *warehouse.path.absolute().parents)
+        with TemporaryDirectory(dir=(directory := next(path for path in above if path.exists()))) as own:
+            file = Path(own, "commit")
+            file.touch()
+            try:
+                Path(own, "link").hardlink_to(file)
+            except OSError as error:
+                return f"{directory} is in a file system without hard links ({reason_of(error)}), which commits need"
+        return None
     place = warehouse / f"_streams-groups-check-{uuid.uuid4()}"
     try:
         create_table(place, _SCHEMA, {})
@@ -49,22 +56,7 @@ def why_unsafe(warehouse: Location) -> str | None:
 
 def commit_without_links() -> None:
     """Let delta-rs commit in a directory without hard links: a commit may overwrite another one."""
-    os.environ[_UNSAFE_RENAME] = "true"
-
-
-def _existing(directory: Path) -> Path:
-    return next(path for path in (directory, *directory.absolute().parents) if path.exists())
-
-
-def _why_no_links(directory: Path) -> str | None:
-    with TemporaryDirectory(dir=directory) as own:
-        file = Path(own, "commit")
-        file.touch()
-        try:
-            Path(own, "link").hardlink_to(file)
-        except OSError as error:
-            return f"{directory} is in a file system without hard links ({reason_of(error)}), which commits need"
-    return None
+    os.environ["MOUNT_ALLOW_UNSAFE_RENAME"] = "true"
 
 
 def _commits_at_once(place: Location, number: int) -> int:

@@ -50,6 +50,10 @@ class StoredFile(NamedTuple):
     path: str
     """Below the table. The log has it URI-encoded."""
     size: int
+    rows: int = 0
+    """Only known of a file of `groups`, as the range of its group ids: None where a bound is not known."""
+    first: str | None = None
+    last: str | None = None
 
 
 def encode_file(rows: pa.Table) -> EncodedFile:
@@ -59,7 +63,14 @@ def encode_file(rows: pa.Table) -> EncodedFile:
     sink = pa.BufferOutputStream()
     # `store_schema=False` omits Arrow's copy of the schema, a fifth of a small file: the table has the types.
     pq.write_table(stored, sink, compression="snappy", write_statistics=bounded or False, store_schema=False)
-    return EncodedFile(sink.getvalue().to_pybytes(), _statistics(stored))
+    stats: dict[str, object] = {"numRecords": rows.num_rows}
+    if bounded:
+        bounds = pc.min_max(rows[BOUNDED]).as_py()
+        stats["nullCount"] = {BOUNDED: rows[BOUNDED].null_count}
+        if bounds["min"] is not None:
+            stats |= {"minValues": {BOUNDED: bounds["min"]}, "maxValues": {BOUNDED: bounds["max"]}}
+    # Without pairs of surrogates, which delta-rs does not read (deltalake 1.6).
+    return EncodedFile(sink.getvalue().to_pybytes(), json.dumps(stats, ensure_ascii=False))
 
 
 def decode_file(content: bytes, cluster: str, schema: pa.Schema) -> pa.Table:
@@ -90,14 +101,3 @@ def remove_action(cluster: str, file: StoredFile) -> RemoveAction:
     now = int(time.time() * 1000)
     of: dict[str, str | None] = {CLUSTER: cluster}
     return RemoveAction(file.path, data_change=True, deletion_timestamp=now, size=file.size, partition_values=of)
-
-
-def _statistics(rows: pa.Table) -> str:
-    found: dict[str, object] = {"numRecords": rows.num_rows}
-    if BOUNDED in rows.column_names:
-        ids = rows[BOUNDED]
-        bounds = pc.min_max(ids).as_py()
-        found["nullCount"] = {BOUNDED: ids.null_count}
-        if bounds["min"] is not None:
-            found |= {"minValues": {BOUNDED: bounds["min"]}, "maxValues": {BOUNDED: bounds["max"]}}
-    return json.dumps(found, ensure_ascii=False)  # delta-rs does not read pairs of surrogates (deltalake 1.6)

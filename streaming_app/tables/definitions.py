@@ -4,7 +4,7 @@ A new table is a new file there; no code lists the tables by name.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -128,21 +128,18 @@ class Table:
 @cache
 def table(name: str) -> Table:
     """Return the definition called `name`. Raises FileNotFoundError if there is none."""
-    return _table(load_toml(schemas("tables") / f"{name}.toml"))
-
-
-def _table(data: dict[str, Any]) -> Table:
+    data: dict[str, Any] = load_toml(schemas("tables") / f"{name}.toml")
     columns, sql = _columns(data.pop("columns")), data.pop("query", None)
     if summed := data.pop("sums_of", None):
         sql = _all_sums(summed, columns, data.pop("by"), data.pop("where"))
         columns += _sums_of(summed).columns
     if joins := data.pop("joins", None):
-        queries = {name: sums_sql("lag", _KEY) if query == _LAG_SUMS else query for name, query in joins.items()}
+        queries = {one: sums_sql("lag", _KEY) if query == _LAG_SUMS else query for one, query in joins.items()}
         data["overview"] = overview = Overview(data.pop("rows"), queries, columns)
         sql = overview.select([column.name for column in columns])
     if "sums" in data:
         data["sums"] = Sums(_columns(data.pop("summed")), data["sums"].strip(), data.pop("sums_where"))
-    data |= {name: tuple(data[name]) for name in ("key", "also") if name in data}
+    data |= {field: tuple(data[field]) for field in ("key", "also") if field in data}
     return Table(columns=columns, sql=sql, computed=_columns(data.pop("computed", ())), **data)
 
 
@@ -165,11 +162,7 @@ def _key(column: Column, way: str, keys: Collection[str]) -> str:
 
 
 def sums_sql(
-    name: str,
-    keys: Collection[str],
-    where: str | None = None,
-    shown: Iterable[str] = (),
-    rows: str | None = None,
+    name: str, keys: Collection[str], where: str | None = None, shown: Iterable[str] = (), rows: str | None = None
 ) -> str:
     """Return the query that sums up a table by these keys, in both dialects.
 
@@ -196,14 +189,12 @@ def _sums_of(name: str) -> Sums:
     return sums
 
 
-def _columns(data: Iterable[dict[str, str]]) -> tuple[Column, ...]:
+def _columns(data: Sequence[dict[str, str]]) -> tuple[Column, ...]:
+    types = (re.sub(r"@(\w+)", lambda nested: table(nested[1]).struct, one["type"]) for one in data)
     return tuple(
-        Column(one["name"], _expand(one["type"]), one["about"], one.get("from"), one.get("sql")) for one in data
+        Column(one["name"], kind, one["about"], one.get("from"), one.get("sql"))
+        for one, kind in zip(data, types, strict=True)
     )
-
-
-def _expand(column_type: str) -> str:
-    return re.sub(r"@(\w+)", lambda match: table(match[1]).struct, column_type)
 
 
 @cache

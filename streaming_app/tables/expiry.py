@@ -6,15 +6,14 @@ state of yesterday, or which member had a task. For the same reason the newest e
 the row of a group was deleted, nothing of the group is kept but its verdict: a bad one lasts until the alert ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from streaming_app.chunks import chunks
 from streaming_app.tables.arrow import with_plain_types
@@ -22,12 +21,8 @@ from streaming_app.tables.data_files import CLUSTER, EncodedFile, StoredFile, en
 from streaming_app.tables.definitions import table
 from streaming_app.tables.object_store import read_file
 from streaming_app.tables.reader import query_bounded, time_literal
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.rust_table import RustTable
-    from streaming_app.tables.table_files import TableFiles
+from streaming_app.tables.rust_table import RustTable
+from streaming_app.tables.table_files import TableFiles
 
 _FILES_PER_COMMIT = 20
 _ROWS = 250_000  # of a file that takes the place of one with expired rows

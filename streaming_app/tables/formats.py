@@ -6,16 +6,10 @@ delta-rs cannot write. A table names its features by the writer version 7 of Del
 for some of them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from deltalake import DeltaTable
 
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.location import Location
+from streaming_app.tables.location import Location
 
 RELEASES = {1: "0.3", 2: "0.4"}
 """By format, the release that introduced it."""

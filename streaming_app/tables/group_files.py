@@ -5,37 +5,18 @@ in its range. If ranges overlap, as after Spark's workers have written rows, the
 the next rewrite gives them separate ranges.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from streaming_app.tables.data_files import StoredFile
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+from streaming_app.tables.reader import quote
 
 FILE_ROWS = 250
 _FILES = 2_000  # the approximate maximum, since each batch reads all ranges; with more groups, files get more rows
-
-
-class GroupFile(NamedTuple):
-    """A file of the table, with the range of its group ids; None where the range is not known."""
-
-    path: str
-    """The path in the store. The log has it URI-encoded."""
-    first: str | None
-    last: str | None
-    size: int
-    rows: int
-
-    @property
-    def stored(self) -> StoredFile:
-        """The file as one of any table."""
-        return StoredFile(self.path, self.size)
 
 
 class Span(NamedTuple):
@@ -43,15 +24,21 @@ class Span(NamedTuple):
 
     first: str | None
     last: str | None
-    files: tuple[GroupFile, ...]
+    files: tuple[StoredFile, ...]
+
+    @property
+    def condition(self) -> str:
+        """The SQL condition for the rows of its range."""
+        limits = [f"group_id {sign} {quote(id_)}" for sign, id_ in ((">=", self.first), ("<=", self.last)) if id_]
+        return " AND ".join(limits) or "true"
 
 
-def group_files(groups: DeltaTable, cluster: str) -> list[GroupFile]:
+def group_files(groups: DeltaTable, cluster: str) -> list[StoredFile]:
     """Return the files with rows of a cluster, sorted by their first group ids."""
-    found = pa.table(groups.get_add_actions()).select(["path", "min", "max", "size_bytes", "num_records", "partition"])
+    found = pa.table(groups.get_add_actions()).select(["path", "size_bytes", "num_records", "min", "max", "partition"])
     files = [
-        GroupFile(unquote(path), first.get("group_id"), last.get("group_id"), size, rows or 0)
-        for path, first, last, size, rows, partition in zip(*found.to_pydict().values(), strict=True)
+        StoredFile(unquote(path), size, rows or 0, first.get("group_id"), last.get("group_id"))
+        for path, size, rows, first, last, partition in zip(*found.to_pydict().values(), strict=True)
         if partition["cluster"] == cluster
     ]
     return sorted(files, key=lambda file: file.first or "")
@@ -64,7 +51,7 @@ def stored_files(table: DeltaTable, cluster: str) -> list[StoredFile]:
     return [StoredFile(unquote(path), size) for path, size, partition in rows if partition["cluster"] == cluster]
 
 
-def spans_of(files: Iterable[GroupFile]) -> list[Span]:
+def spans_of(files: Iterable[StoredFile]) -> list[Span]:
     """Group sorted files into spans that do not overlap."""
     spans: list[Span] = []
     for file in files:
@@ -77,7 +64,7 @@ def spans_of(files: Iterable[GroupFile]) -> list[Span]:
     return spans
 
 
-def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
+def ranges(files: Iterable[StoredFile], size: int) -> list[Span]:
     """Return the spans of sorted files; neighbours of together at most `size` bytes become one span."""
     found: list[Span] = []
     for span in spans_of(files):
@@ -88,12 +75,12 @@ def ranges(files: Iterable[GroupFile], size: int) -> list[Span]:
     return found
 
 
-def file_rows(files: Sequence[GroupFile]) -> int:
+def file_rows(files: Sequence[StoredFile]) -> int:
     """Return the maximum number of rows per file."""
     return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)
 
 
-def is_well_divided(files: Sequence[GroupFile]) -> bool:
+def is_well_divided(files: Sequence[StoredFile]) -> bool:
     """Return whether no ranges overlap, and most files are not small."""
     total, most = sum(file.rows for file in files), file_rows(files)
     return len(spans_of(files)) == len(files) <= 1 + 3 * total // most

@@ -24,16 +24,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction
 
-from streaming_app.tables.data_files import CLUSTER, decode_file, encode_file, remove_action, write_file
-from streaming_app.tables.group_files import (
-    GroupFile,
-    Span,
-    file_rows,
-    group_files,
-    is_well_divided,
-    ranges,
-    spans_of,
-)
+from streaming_app.tables.data_files import CLUSTER, StoredFile, decode_file, encode_file, remove_action, write_file
+from streaming_app.tables.group_files import Span, file_rows, group_files, is_well_divided, ranges, spans_of
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import query_bounded, quote
 from streaming_app.tables.rust_table import CommitOptions, RustTable
@@ -46,7 +38,7 @@ _COMPACTED_BYTES = 1 << 20  # of neighbouring files that are compacted together
 _KEPT_BYTES = 48 << 20  # of Arrow: files that were read to find rows stay in memory until the rows are replaced
 _CHANGED = 1_000  # groups that a thread replaces together
 
-_Rewritten = tuple[Sequence[GroupFile], Sequence[AddAction]]
+_Rewritten = tuple[Sequence[StoredFile], Sequence[AddAction]]
 """Files to remove, and the files that take their place."""
 
 
@@ -91,7 +83,7 @@ class GroupRows:
         kept, self._kept = self._kept, {}
         ids, large = sorted(set(group_ids)), list[Span]()
 
-        def rewrite(groups: DeltaTable, files: Sequence[GroupFile]) -> _Rewritten:
+        def rewrite(groups: DeltaTable, files: Sequence[StoredFile]) -> _Rewritten:
             spans, read, most = _touched(spans_of(files), ids), _Files(groups, self._own, kept), file_rows(files)
             if not large and any(map(_is_large, spans)):
                 large.extend(filter(_is_large, spans))
@@ -114,9 +106,9 @@ class GroupRows:
         if not is_well_divided(files):
             spans = (span for span in ranges(files, _COMPACTED_BYTES) if len(span.files) > 1)
             removed, added = self._divide(current.table, files, spans)
-            current.replace([one.stored for one in removed], added)
+            current.replace(removed, added)
 
-    def _divide(self, groups: DeltaTable, files: Sequence[GroupFile], spans: Iterable[Span]) -> _Rewritten:
+    def _divide(self, groups: DeltaTable, files: Sequence[StoredFile], spans: Iterable[Span]) -> _Rewritten:
         """Write the rows of these spans, each into files with ranges of their own."""
         divided, read, most = [*spans], _Files(groups, self._own), file_rows(files)
 
@@ -127,13 +119,17 @@ class GroupRows:
         return [file for span in divided for file in span.files], written
 
     def _write(self, rows: pa.Table, most: int) -> list[AddAction]:
-        """Write sorted rows into new files, of so many rows each at most."""
-        own = self._own
-        return [write_file(own.location, own.cluster, encode_file(part)) for part in _parts(rows, most)]
+        """Write sorted rows into new files of about equal size, of so many rows each at most."""
+        if not rows.num_rows:
+            return []
+        count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
+        size = -(-rows.num_rows // count)
+        parts = (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+        return [write_file(self._own.location, self._own.cluster, encode_file(part)) for part in parts]
 
-    def _replace_files(self, rewrite: Callable[[DeltaTable, Sequence[GroupFile]], _Rewritten]) -> None:
+    def _replace_files(self, rewrite: Callable[[DeltaTable, Sequence[StoredFile]], _Rewritten]) -> None:
         """Commit what `rewrite` returns. It is not called again where only files of other clusters have changed."""
-        known: tuple[Sequence[GroupFile], _Rewritten] | None = None
+        known: tuple[Sequence[StoredFile], _Rewritten] | None = None
 
         def write(groups: DeltaTable, commit: CommitOptions) -> None:
             nonlocal known
@@ -142,7 +138,7 @@ class GroupRows:
                 known = files, rewrite(groups, files)
             removed, added = known[1]
             if removed or added:
-                gone = [remove_action(self._own.cluster, file.stored) for file in removed]
+                gone = [remove_action(self._own.cluster, file) for file in removed]
                 groups.create_write_transaction([*gone, *added], "append", groups.schema(), [CLUSTER], **commit)
                 groups.update_incremental()
 
@@ -204,14 +200,14 @@ class _Files:
         """The rows of files that will probably be read again, by path."""
         self._kept_bytes = 0
 
-    def find(self, files: Sequence[GroupFile], group_ids: Iterable[str]) -> pa.Table | None:
+    def find(self, files: Sequence[StoredFile], group_ids: Iterable[str]) -> pa.Table | None:
         """Return the rows of these groups in these files, and keep the files if they are few.
 
         Returns None if only a query can read the files.
         """
         wanted = pa.array(set(group_ids), pa.string())
 
-        def read(file: GroupFile) -> pa.Table:
+        def read(file: StoredFile) -> pa.Table:
             rows = self._rows(file)
             size = rows.get_total_buffer_size()
             if self._kept_bytes + size <= _KEPT_BYTES:
@@ -229,19 +225,19 @@ class _Files:
         try:
             return pa.concat_tables([self._schema.empty_table(), *map(self._rows, span.files)])
         except _OtherFormatError:
-            return _select(self._groups, f"{self._own.own_rows} AND {_condition(span)}")
+            return _select(self._groups, f"{self._own.own_rows} AND {span.condition}")
 
     def sorted_rows(self, span: Span) -> Iterator[pa.Table]:
         """Yield the rows of a span, sorted by group id; some at a time if they are many."""
         if not _is_large(span):
             yield self.rows(span).combine_chunks().sort_by("group_id")
             return
-        condition = f"{self._own.own_rows} AND {_condition(span)}"
-        query = f"SELECT * FROM groups WHERE {condition} ORDER BY group_id"  # noqa: S608 - quoted
+        where = f"{self._own.own_rows} AND {span.condition}"
+        query = f"SELECT * FROM groups WHERE {where} ORDER BY group_id"  # noqa: S608 - quoted
         for batch in query_bounded(query, groups=self._groups):
             yield _conform(pa.Table.from_batches([batch]), self._schema)
 
-    def _rows(self, file: GroupFile) -> pa.Table:
+    def _rows(self, file: StoredFile) -> pa.Table:
         if (kept := self.kept.get(file.path)) is not None:
             return kept
         if self._has_features or file.size > _AT_A_TIME:
@@ -275,20 +271,6 @@ def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
         or (group_id not in replaced and first <= group_id and (end is None or group_id < end))
     ]
     return both.take(pa.array(sorted(kept, key=ids.__getitem__), pa.int64()))
-
-
-def _parts(rows: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Yield the rows in parts of about equal size, none too large for a file."""
-    if rows.num_rows:
-        count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
-        size = -(-rows.num_rows // count)
-        yield from (rows.slice(start, size) for start in range(0, rows.num_rows, size))
-
-
-def _condition(span: Span) -> str:
-    first = "true" if span.first is None else f"group_id >= {quote(span.first)}"
-    last = "true" if span.last is None else f"group_id <= {quote(span.last)}"
-    return f"({first} AND {last})"
 
 
 def _schema(groups: DeltaTable) -> pa.Schema:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streaming_app.errors import WarehouseError, reason_of
+from streaming_app.errors import WarehouseError
 from streaming_app.job_status import JobStatus
-from streaming_app.tables.location import Location
+from streaming_app.tables.location import Location, warehouse_errors
 
 _MISSED_HEARTBEATS = 3  # on a busy machine; after more, the job counts as not running
 _SLACK_SECONDS = 5
@@ -81,11 +81,9 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
     """Return the last heartbeat; None if there never was one. Raises WarehouseError if it cannot be read."""
     file = heartbeat_path(warehouse, cluster)
     try:
-        return HeartbeatRecord.model_validate_json(file.read_text())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise WarehouseError(f"Cannot read {file}: {reason_of(error)}") from None
+        with warehouse_errors("read", file):
+            text = file.find_text()
+        return None if text is None else HeartbeatRecord.model_validate_json(text)
     except ValidationError:
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None
 
@@ -93,21 +91,17 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
 def first_started_at(warehouse: Location | Path, cluster: str, now: datetime) -> datetime:
     """Return when a job of 0.3.1 or later first started on a cluster: `now` if none has. Raises WarehouseError."""
     file = Location.of(warehouse) / "_jobs" / f"{cluster}.first-started"
-    try:
+    with warehouse_errors("read or write", file):
         with suppress(ValueError, TypeError):  # damaged
             if text := file.find_text():
                 return min(datetime.fromisoformat(text.strip()), now)
         file.write_text(f"{now.isoformat()}\n")
-    except OSError as error:
-        raise WarehouseError(f"Cannot read or write {file}: {reason_of(error)}") from None
     return now
 
 
 def clusters_with_heartbeat(warehouse: Location | Path) -> set[str]:
     """Return the clusters whose job has run here. Raises WarehouseError if the directory cannot be read."""
     directory = heartbeat_path(warehouse, "").parent
-    try:
+    with warehouse_errors("read", directory):
         names = directory.names()
-    except OSError as error:
-        raise WarehouseError(f"Cannot read {directory}: {reason_of(error)}") from None
     return {name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)}

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.tables import object_store
 
 if TYPE_CHECKING:
@@ -38,6 +40,15 @@ def _local(path: str) -> str:
     if escape := _ESCAPE.search(path):
         raise ValueError(f'must not contain "{escape[0]}": delta-rs would decode it')
     return str(Path(path).expanduser())
+
+
+@contextmanager
+def warehouse_errors(verb: str, place: Location) -> Iterator[None]:
+    """Raise WarehouseError, which names a file or directory, instead of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise WarehouseError(f"Cannot {verb} {place}: {reason_of(error)}") from None
 
 
 class Location:

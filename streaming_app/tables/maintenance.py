@@ -15,13 +15,10 @@ One service of the job does all this in a thread of its own, and nobody waits fo
 answers late delays no batch and no alert. Each of its writes is whole, so it may end at any point.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction, write_deltalake
@@ -35,10 +32,8 @@ from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
+from streaming_app.tables.writer import TableWriter
 from streaming_app.threads import in_parallel
-
-if TYPE_CHECKING:
-    from streaming_app.tables.writer import TableWriter
 
 _MAINTAINED_SECONDS = 1_800.0  # or after this time, which is the retention of some tables
 _IDLE_SECONDS = 86_400.0
@@ -53,25 +48,6 @@ _MIN_FILE_BYTES = 32 << 20  # files of this size or larger stay as they are: a c
 _UNNAMED_HOURS = 24  # the age at which a file that no version names is removed
 
 Compact = Callable[[TableFiles], object]
-
-
-def maintained_tables(writer: TableWriter, retention_days: float, history_days: float) -> list[MaintainedTable]:
-    """Return all tables; `groups` comes first, since the history of a group expires with its row.
-
-    Rows expire after `retention_days`, those of the history of lag after `history_days`.
-    """
-    newest, groups = NewestTables(writer, writer.cluster, retention_days), writer.table("groups")
-    compact: dict[str, Compact] = {name: partial(newest.compact, name) for name in NAMES}
-    compact["groups"] = writer.groups.compact
-    return [
-        MaintainedTable(
-            writer.table(one.name),
-            history_days if one.name == "lag_history" else retention_days,
-            groups,
-            compact.get(one.name),
-        )
-        for one in tables()
-    ]
 
 
 class MaintainedTable:
@@ -93,6 +69,7 @@ class MaintainedTable:
         """
         self.own, self._days, self._groups, self._compact = own, days, groups, compact or self.merge_files
         self._clock, self._wall_clock = clock, wall_clock
+        self._maintained = f"{_MAINTAINED}-{own.cluster}"
         self._maintained_at: float | None = None
         self._known, self._checkpoint = own.uses.commits, own.uses.version
 
@@ -142,7 +119,7 @@ class MaintainedTable:
             asked_at = self._clock()
             current.update()
             is_slow = self._clock() - asked_at > _SLOW_SECONDS
-            noted, hour = current.transaction_version(self._maintained), self._hour()
+            noted, hour = current.kept.transaction_version(self._maintained), self._hour()
             _make_checkpoint(current)
             if noted != hour:
                 self._note(current, hour)
@@ -164,10 +141,6 @@ class MaintainedTable:
         with suppress(ConflictError):
             current.change(write, ())
 
-    @property
-    def _maintained(self) -> str:
-        return f"{_MAINTAINED}-{self.own.cluster}"
-
     def _hour(self) -> int:
         return int(self._wall_clock()) // _HOUR_SECONDS
 
@@ -176,7 +149,8 @@ class MaintainedTable:
 
         Removes those, a day old, that the log does not name.
         """
-        is_listed = current.transaction_version(_LISTED) == hour  # not >=: the clock of another machine may be ahead
+        # Not >=: the clock of another machine may be ahead.
+        is_listed = current.kept.transaction_version(_LISTED) == hour
         noted = [Transaction(one, hour) for one in (self._maintained, *(() if is_listed else (_LISTED,)))]
 
         def write(target: DeltaTable, commit: CommitOptions) -> None:
@@ -190,6 +164,20 @@ class MaintainedTable:
             current.table.vacuum(dry_run=False, full=True, retention_hours=_UNNAMED_HOURS)
         except DeltaError:  # for example for a table that keeps its versions for more than a day
             current.table.vacuum(dry_run=False, full=True)
+
+
+def maintained_tables(writer: TableWriter, retention_days: float, history_days: float) -> list[MaintainedTable]:
+    """Return all tables; `groups` comes first, since the history of a group expires with its row.
+
+    Rows expire after `retention_days`, those of the history of lag after `history_days`.
+    """
+    newest, groups = NewestTables(writer, writer.cluster, retention_days), writer.table("groups")
+    compact: dict[str, Compact] = {name: partial(newest.compact, name) for name in NAMES}
+    compact["groups"], days = writer.groups.compact, {"lag_history": history_days}
+    names = [one.name for one in tables()]
+    return [
+        MaintainedTable(writer.table(name), days.get(name, retention_days), groups, compact.get(name)) for name in names
+    ]
 
 
 def _make_checkpoint(current: TableFiles) -> None:

@@ -14,24 +14,19 @@ A compaction keeps only the newest row of each key. It drops tombstones together
 batch is repeated after a compaction, it still holds at least the newest row of each of its keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from streaming_app.groups.group import READ_AGAIN
-from streaming_app.tables.data_files import encode_file, write_file
+from streaming_app.tables.data_files import EncodedFile, encode_file, write_file
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import of_groups, query_bounded, time_literal
 from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
-
-if TYPE_CHECKING:
-    from streaming_app.tables.data_files import EncodedFile
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.writer import TableWriter
 
 COMMITS, RECORDS = "offset_commits", "group_records"
 NAMES = (COMMITS, RECORDS)
@@ -70,11 +65,6 @@ class NewestTables:
         count = rows.num_rows if isinstance(rows, pa.Table) else sum(one.num_rows for one in rows)
         limit = max(_TAIL_ROWS, own.count_rows() // 2)
         own.append(rows, batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
-
-    def delete(self, condition: str | None = None) -> None:
-        """Delete the rows of the cluster that match; by default all."""
-        for name in NAMES:
-            self._writer.table(name).delete(condition)
 
     def mark(self, condition: str) -> None:
         """Mark the rows of the cluster that match: their records will be read again."""

@@ -16,12 +16,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.arrow import to_arrow, to_rows
-from streaming_app.tables.definitions import (
-    names,
-    read_sql,
-    table,
-    view_sql,
-)
+from streaming_app.tables.definitions import names, read_sql, table, view_sql
 from streaming_app.tables.formats import BEFORE, THIS, is_older, why_refused
 from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
@@ -214,12 +209,6 @@ def _stored(named: set[str]) -> set[str]:
     views = [view_sql(table(name), "unnest") for name in named - stored]
     read = [*views, *(read_sql(table(name), "") for name in stored if table(name).computed)]
     return stored.union(*(_stored(_named(_READ, sql)) for sql in read))
-
-
-def query_table(location: Location, sql: str) -> pa.Table:
-    """Return the result of a query of one table, named `t` in the query. Raises delta-rs' errors."""
-    builder = QueryBuilder().register("t", newest_table(location))
-    return to_arrow(builder.execute(sql))
 
 
 def query_bounded(sql: str, **tables: DeltaTable) -> pa.RecordBatchReader:

@@ -6,12 +6,10 @@ nobody changes it later. So commands of several people cannot undo each other, a
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from streaming_app.errors import WarehouseError, reason_of
-from streaming_app.tables.location import Location
+from streaming_app.tables.location import Location, warehouse_errors
 from streaming_app.text import digest
 
 _SUFFIX = ".group"
@@ -31,26 +29,26 @@ class RequestFiles:
         if time.monotonic() < self._look_at:
             return None
         self._look_at = time.monotonic() + self._pause
-        with _errors("read", self.directory):
+        with warehouse_errors("read", self.directory):
             return set(self.directory.names())
 
     def read(self, name: str) -> str | None:
         """Return the text of a file; None if it was removed after the listing."""
         file = self.directory / name
-        with _errors("read", file), suppress(FileNotFoundError):
+        with warehouse_errors("read", file), suppress(FileNotFoundError):
             return file.read_text()
         return None
 
     def write(self, name: str, text: str) -> None:
         """Write a file."""
         file = self.directory / name
-        with _errors("write", file):
+        with warehouse_errors("write", file):
             file.write_text(text)
 
     def remove(self, name: str) -> None:
         """Remove a file; it may be missing."""
         file = self.directory / name
-        with _errors("remove", file):
+        with warehouse_errors("remove", file):
             file.remove()
 
 
@@ -85,11 +83,3 @@ class ReleaseRequests:
 
 def _name(group_id: str) -> str:
     return f"{digest(group_id)}{_SUFFIX}"
-
-
-@contextmanager
-def _errors(verb: str, place: Location) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WarehouseError(f"Cannot {verb} {place}: {reason_of(error)}") from None

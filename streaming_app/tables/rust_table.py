@@ -24,10 +24,11 @@ from typing import Any, NamedTuple, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, QueryBuilder, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.group_files import stored_files
@@ -35,7 +36,7 @@ from streaming_app.tables.kept_table import KeptTable, newest_table, repeating, 
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
-from streaming_app.tables.reader import query_table, quote
+from streaming_app.tables.reader import quote
 from streaming_app.threads import in_parallel
 
 
@@ -66,11 +67,6 @@ class BatchId(NamedTuple):
         """Return the batch as a table notes it: another table may have it, or not."""
         return self._replace(writers=[f"{writer}-{name}" for writer in self.writers])
 
-    @property
-    def transactions(self) -> list[Transaction]:
-        """The transactions that the commit of the batch carries."""
-        return [Transaction(one, self.number) for one in self.writers]
-
     def is_in(self, table: HasTransactions) -> bool:
         """Return whether the table has the batch."""
         written = table.transaction_version(self.writers[0])
@@ -99,12 +95,7 @@ class RustTable:
     """
 
     def __init__(
-        self,
-        location: Location,
-        cluster: str,
-        fence: Fence | None = None,
-        *,
-        is_checked: bool = False,
+        self, location: Location, cluster: str, fence: Fence | None = None, *, is_checked: bool = False
     ) -> None:
         """Take the table; `fence` is the job's, None outside a job.
 
@@ -207,16 +198,13 @@ class RustTable:
         added: list[AddAction] = []  # written once, however often the commit is tried
 
         def write(target: DeltaTable, commit: CommitOptions) -> None:
-            added.extend(self._write_files(rows) if not added else ())
+            if not added:
+                added.extend(in_parallel(partial(write_file, self.location, self.cluster), rows, REQUESTS))
             partitions = target.metadata().partition_columns
             target.create_write_transaction([*added], "append", target.schema(), partitions, **commit)
             target.update_incremental()
 
         return self.change(write, batch, weight)
-
-    def _write_files(self, files: Iterable[EncodedFile]) -> list[AddAction]:
-        """Write files, which have rows of the table once they are committed. Raises OSError."""
-        return in_parallel(partial(write_file, self.location, self.cluster), files, REQUESTS)
 
     def replace(self, rows: pa.Table, condition: str | None = None) -> int:
         """Replace the rows of the cluster that match, by default all, by `rows`; return the version of the table."""
@@ -242,7 +230,7 @@ class RustTable:
         """Return columns, in SQL, of the rows of the cluster that match; `rest` is appended to the query."""
         query = f"SELECT {columns} FROM t WHERE {self._own(condition)} {rest}"  # noqa: S608 - the callers quote
         with self.errors("read"):
-            return query_table(self.location, query)
+            return to_arrow(QueryBuilder().register("t", newest_table(self.location)).execute(query))
 
     def delete_rows(self, rows: pa.Table, key: Sequence[str]) -> int:
         """Delete the rows of the table that have the key of one of `rows` (null equals null); return the version."""
@@ -347,7 +335,8 @@ class RustTable:
     def _commit(self, batch: BatchId | None, files: OwnFiles | None) -> CommitOptions:
         own = [self._fence.transaction()] if self._fence else []
         counted = [Transaction(changes_of(self.cluster), (files.changes or 0) + 1)] if files else []
-        return _commit([*own, *counted, *(batch.transactions if batch else ())])
+        noted = [Transaction(one, batch.number) for one in batch.writers] if batch else []
+        return _commit([*own, *counted, *noted])
 
     @contextmanager
     def errors(self, verb: str = "write") -> Iterator[None]:

@@ -3,26 +3,21 @@
 `schemas/tables/` defines the meaning of the columns; this module defines Delta's properties of the tables.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from streaming_app.errors import StorageError
 from streaming_app.tables.arrow import arrow_type
 from streaming_app.tables.data_files import BOUNDED
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, Table, tables
 from streaming_app.tables.formats import ADVICE, unwritable_feature, why_refused
+from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.threads import in_parallel
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from deltalake import DeltaTable, Schema
-
-    from streaming_app.tables.location import Location
 
 LOG_RETENTION_HOURS = 3
 _PROPERTIES = {
@@ -47,13 +42,14 @@ def create_missing(warehouse: Location, existing: Collection[str]) -> set[str]:
 
     Raises StorageError if the warehouse cannot be written.
     """
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - Spark's workers import this module without delta-rs
-
     missing = [definition for definition in tables() if definition.name not in existing]
     try:
         for definition in missing:
-            _remove_remains(warehouse / definition.name)
-            create(warehouse / definition.name, definition, job_properties(definition))
+            location = warehouse / definition.name
+            names = (location / _LOG).names()
+            if any(name.endswith(".json") for name in names) and not _has_beginning(names):
+                location.remove_directory()  # what is left of a deleted table
+            create(location, definition, job_properties(definition))
     except (DeltaError, OSError) as error:
         raise StorageError(f"Cannot write the warehouse {warehouse}: {describe_error(error)}") from None
     return {definition.name for definition in missing}
@@ -70,18 +66,14 @@ def existing_tables(warehouse: Location) -> dict[str, DeltaTable]:
 
 
 def _open(location: Location) -> DeltaTable | None:
-    from deltalake.exceptions import DeltaError, TableNotFoundError  # noqa: PLC0415 - Spark's workers have no delta-rs
-
     try:
         opened = location.delta_table()
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        try:
+        with suppress(OSError):
             if not _has_beginning((location / _LOG).names()):
                 return None
-        except OSError:
-            pass
         raise StorageError(f"Cannot read the warehouse {location.parent}: {describe_error(error)}") from None
     if reason := why_refused(location, opened):
         raise StorageError(reason)
@@ -98,31 +90,19 @@ def _has_beginning(names: Collection[str]) -> bool:
     return _FIRST_COMMIT in names or any(".checkpoint." in name for name in names)
 
 
-def _remove_remains(location: Location) -> None:
-    """Remove the remains of a deleted table. A table that another job has just created has a beginning, and stays."""
-    names = (location / _LOG).names()
-    if any(name.endswith(".json") for name in names) and not _has_beginning(names):
-        location.remove_directory()
-
-
 def create(location: Location, definition: Table, configuration: Mapping[str, str]) -> None:
     """Create a table of the warehouse if it does not exist. Raises as `create_table` does."""
-    schema = schema_of(definition)
-    create_table(location, schema, configuration, partition_by=["cluster"], description=definition.about)
+    create_table(location, schema_of(definition), configuration, ["cluster"], definition.about)
 
 
 def create_table(
     location: Location,
     schema: pa.Schema | Schema,
     configuration: Mapping[str, str],
-    *,
     partition_by: Sequence[str] = (),
     description: str | None = None,
 ) -> None:
     """Create a table; do nothing if another job does so at the same moment. Raises DeltaError and OSError."""
-    from deltalake import CommitProperties, DeltaTable  # noqa: PLC0415 - Spark's workers have no delta-rs
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415 - as above
-
     try:
         DeltaTable.create(
             str(location),
@@ -150,6 +130,5 @@ def job_properties(definition: Table) -> dict[str, str]:
 
 def schema_of(definition: Table) -> pa.Schema:
     """Return the schema of a table, with its comments."""
-    return pa.schema(
-        [pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in definition.columns]
-    )
+    columns = definition.columns
+    return pa.schema([pa.field(one.name, arrow_type(one.type), metadata={"comment": one.about}) for one in columns])

@@ -5,23 +5,18 @@ has (see `kept_table`). What it rewrites takes as long as it takes. Only the com
 replaces files that the table still has by new ones, and is given up if one of them is gone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable, Transaction
+from deltalake.transaction import AddAction
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, remove_action
 from streaming_app.tables.formats import ADVICE
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KeptTable
+from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import CommitOptions, RustTable, Write
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable, Transaction
-    from deltalake.transaction import AddAction
-
-    from streaming_app.tables.location import Location
 
 MAINTAINED_AFTER = 100
 """Commits, each of which leaves a file or two."""
@@ -32,19 +27,19 @@ class TableFiles:
 
     def __init__(self, own: RustTable, *, has_grown: bool = True) -> None:
         """Open the newest version. Raises as `KeptTable`; the methods raise as those of `RustTable` that write."""
-        self._own, self._kept = own, KeptTable(own.location)
+        self._own, self.kept = own, KeptTable(own.location)
         self.has_grown = has_grown
         """Whether there were many commits since the last maintenance."""
 
     @property
     def table(self) -> DeltaTable:
         """The newest version that is known."""
-        return self._kept.table
+        return self.kept.table
 
     def update(self) -> None:
         """Update to the newest version: two requests if that is known."""
-        if not self._kept.is_up_to_date():
-            self._kept = KeptTable(self._own.location)
+        if not self.kept.is_up_to_date():
+            self.kept = KeptTable(self._own.location)
 
     def files(self) -> list[StoredFile]:
         """Return the files with rows of the cluster.
@@ -56,10 +51,6 @@ class TableFiles:
                 f"another tool has added a table feature that readers need, such as deletion vectors; {ADVICE}"
             )
         return stored_files(self.table, self._own.cluster)
-
-    def transaction_version(self, app_id: str) -> int | None:
-        """Return the version of the newest transaction of an application."""
-        return self._kept.transaction_version(app_id)
 
     def change(self, write: Write, transactions: Sequence[Transaction] | None = None) -> None:
         """Commit to the newest version, as `RustTable.change_apart` does."""
@@ -83,5 +74,5 @@ class TableFiles:
     @contextmanager
     def _opened(self, _location: Location) -> Iterator[KeptTable]:
         self.update()
-        yield self._kept
-        self._kept.note_commits()
+        yield self.kept
+        self.kept.note_commits()

@@ -13,22 +13,17 @@ tables whose columns changed: these it cannot write any more, and says so. What 
 its successor upgrades; its own next start refuses the tables in one line.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
+
+from streaming_app.report import Report
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table
 from streaming_app.tables.formats import BEFORE, THIS, is_older
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_creation import schema_of
 from streaming_app.tables.upgrade_steps import STEPS, STEPS_TO, UpgradeStep, Work, add_columns, lacks_columns
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.report import Report
-    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 _PROGRESS_SECONDS = 2.0
 _LOCAL, _STORE = Work(tables=80, files=800, size=100_000_000), Work(tables=2, files=35, size=20_000_000)
@@ -60,18 +55,28 @@ def upgrade(
     Reports what it does if it does more than to add columns; how far it is, if it takes long. Raises StorageError if a
     table has unknown columns, and as `RustTable.change`.
     """
-    progress = _Progress(work_of(tables), report, clock)
+    total, files, began_at = work_of(tables), 0, clock()
+    said_at, say = began_at, report if total.tables else lambda _: None
+
+    def moved(some: int, _size: int) -> None:
+        nonlocal files, said_at
+        files += some
+        if (now := clock()) - said_at >= _PROGRESS_SECONDS:
+            said_at = now
+            say(f"Upgrading the warehouse: {files:,} of {total.files:,} files, {now - began_at:.0f} s")
+
+    say(f"Upgrading the warehouse from {BEFORE} to {THIS}, once: {total}")
     for name, opened in tables.items():
         own = of_name(name)
-        for step in _steps(name) if progress.total.tables else ():
+        for step in _steps(name) if total.tables else ():
             if step.find(opened).tables:
-                step.do(own, progress.add)
-        newest = own.open() if progress.total.tables else opened
+                step.do(own, moved)
+        newest = own.open() if total.tables else opened
         if lacks_columns(own.location, newest, schema_of(table(name))):
             add_columns(own, schema_of(table(name)))
         if is_older(newest):
             own.change(_set_format)
-    progress.end()
+    say(f"The warehouse is upgraded to {THIS}: {clock() - began_at:.1f} s")
 
 
 def _steps(name: str) -> Iterator[UpgradeStep]:
@@ -82,23 +87,3 @@ def _set_format(table: DeltaTable, commit: CommitOptions) -> None:
     if is_older(table):  # another job may have done it
         properties = {FORMAT_PROPERTY: str(WAREHOUSE_FORMAT)}
         table.alter.set_table_properties(properties, raise_if_not_exists=False, **commit)
-
-
-class _Progress:
-    """Says that an upgrade begins and ends, and every few seconds how far it is."""
-
-    def __init__(self, total: Work, report: Report, clock: Callable[[], float]) -> None:
-        self.total, self._report, self._clock = total, report if total.tables else lambda _: None, clock
-        self._files = 0
-        self._began_at = self._said_at = clock()
-        self._report(f"Upgrading the warehouse from {BEFORE} to {THIS}, once: {total}")
-
-    def add(self, files: int, _size: int) -> None:
-        self._files += files
-        if (now := self._clock()) - self._said_at >= _PROGRESS_SECONDS:
-            self._said_at = now
-            of_all = f"{self._files:,} of {self.total.files:,} files"
-            self._report(f"Upgrading the warehouse: {of_all}, {now - self._began_at:.0f} s")
-
-    def end(self) -> None:
-        self._report(f"The warehouse is upgraded to {THIS}: {self._clock() - self._began_at:.1f} s")

@@ -3,13 +3,11 @@
 Each step finds in a table itself what is left to do, and leaves the same rows at each of its commits (see `upgrade`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
@@ -24,12 +22,10 @@ from streaming_app.tables.definitions import table as definition
 from streaming_app.tables.formats import is_older
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, read_file
+from streaming_app.tables.rust_table import CommitOptions, RustTable
 from streaming_app.tables.table_creation import schema_of
 from streaming_app.text import count, megabytes
 from streaming_app.threads import in_parallel
-
-if TYPE_CHECKING:
-    from streaming_app.tables.rust_table import CommitOptions, RustTable
 
 
 class Work(NamedTuple):
@@ -220,18 +216,14 @@ def _reshape(own: RustTable, _moved: Callable[[int, int], None]) -> None:
 
     def write(table: DeltaTable, commit: CommitOptions) -> None:
         if _rows_to_reshape(table).tables:  # another job may have done it
-            rows, partitions = _reshaped_rows(table, schema), table.metadata().partition_columns
+            known, partitions = {field.name for field in table.schema().fields}, table.metadata().partition_columns
+            columns = (_NEW_VALUES.get(one, one if one in known else "NULL") + f" AS {one}" for one in schema.names)
+            query = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608 - our own
+            # All rows: as many as each pass of the job replaces.
+            rows = to_arrow(QueryBuilder().register("t", table).execute(query)).cast(schema)
             write_deltalake(table, rows, mode="overwrite", schema_mode="overwrite", partition_by=partitions, **commit)
 
     own.change(write)
-
-
-def _reshaped_rows(table: DeltaTable, schema: pa.Schema) -> pa.Table:
-    """Return all rows: as many as each pass of the job replaces."""
-    known = {field.name for field in table.schema().fields}
-    columns = [_NEW_VALUES.get(one, one if one in known else "NULL") + f" AS {one}" for one in schema.names]
-    found = QueryBuilder().register("t", table).execute(f"SELECT {', '.join(columns)} FROM t")  # noqa: S608 - our own
-    return to_arrow(found).cast(schema)
 
 
 # --- Verdicts of 0.3, which had a table of their own ------------------------------------------------------------------

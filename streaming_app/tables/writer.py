@@ -85,7 +85,8 @@ class TableWriter:
 
         definition, location = table(name), self.location / name
         files = stored_files(self.table(name).open(), self.cluster)
-        paths = [_without_globs(str(location / file.path)) for file in files]
+        # Spark must expand no characters of a path as patterns.
+        paths = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(location / file.path)) for file in files]
         if not paths:
             return self._spark.createDataFrame([], definition.ddl)
         in_files = ", ".join(f"{column.name} {column.type}" for column in definition.columns if column.name != CLUSTER)
@@ -101,8 +102,3 @@ class TableWriter:
         table = self.table(name).open()
         batches = [table.transaction_version(f"{writer}-{name}") for writer in writers]
         return max((batch for batch in batches if batch is not None), default=-1)
-
-
-def _without_globs(path: str) -> str:
-    """Return a path in which Spark expands no characters as patterns."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

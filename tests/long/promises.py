@@ -64,16 +64,16 @@ PROMISES = (
         "Damage to what the job remembers costs a batch at most.",
         "tests/stream/test_stream_state.py",
         "streaming_app/stream/stream_state.py",
-        """if found["crc32"] == _sum(found["state"]) else None""",
-        """if found["state"] else None""",
+        """if found["crc32"] == _sum(found["state"]):""",
+        """if found["state"]:""",
     ),
     Promise(
         "Committed offsets that are read again stand until they are replaced.",
         "tests/stream/test_start_decisions.py::"
         "test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_log_has_none",
         "streaming_app/stream/start.py",
-        "(tables.delete if at_once else tables.mark)(condition)",
-        "tables.delete(condition)",
+        "(tables.mark if marked_until else tables.delete)(outdated)",
+        "tables.delete(outdated)",
     ),
     Promise(
         "A record that cannot be folded goes to quarantine, and stops no other.",

@@ -58,7 +58,7 @@ STEPS: list[tuple[Any, str, int]] = [
     (truncation, "add_truncation_events", 1),
     (truncation, "delete_topologies", 1),
     (StateFile, "write", 3),
-    (start, "_outdate", 1),
+    (start, "_outdated", 1),
     (LogPositions, "started", 1),
     (LogPositions, "before_read", 1),
     (LogPositions, "after_read", 1),

@@ -114,7 +114,7 @@ class Commits:
         newest = NewestTables(stopped.writer, "default", 30)
         versions = TableVersions(stopped.writer, stopped.checkpoint, self.state, NAMES)
         own_rows = {"group_events": "kind = 'group_type'", "quarantine": "true"}
-        self.tables = QueryTables(COMMITS, lambda: True, newest.delete, newest.mark, versions, own_rows, NAMES)
+        self.tables = QueryTables(stopped.writer, NAMES, newest.mark, versions, own_rows)
         self.start()
         for kind in ("offsets", "commits"):
             stopped.begin_batch(0)
@@ -142,11 +142,6 @@ def replace_tables(stopped: Stopped, source: Path, names: Iterable[str]) -> None
     for name in names:
         shutil.rmtree(stopped.directory / name)
         shutil.copytree(source / name, stopped.directory / name)
-
-
-def from_copy(stopped: Stopped, *names: str) -> None:
-    """Replace tables by a copy that was made after the second batch."""
-    replace_tables(stopped, stopped.older, names)
 
 
 def lose(stopped: Stopped, *names: str) -> None:

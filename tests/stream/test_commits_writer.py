@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -13,17 +13,19 @@ import pytest
 
 import streaming_app
 from offsets_decoder import encode
+from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
-from streaming_app.stream.commits_writer import CommitsBatchWriter
+from streaming_app.stream.commits_writer import CommitsBatchWriter, type_changes
 from streaming_app.stream.group_result import FoldOptions
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.tables.driver_limits import NEWEST
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.newest_tables import NAMES, NewestTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.writer import TableWriter
+from tests.stream.test_groups_writer import NoPositions
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:
@@ -70,13 +72,13 @@ def classic(group: str, members: int, protocol: str | None) -> Pair:
     return encode(2, {"group": group}, value, version=3)
 
 
-def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0) -> list[BatchCounts]:
+def write(spark: SparkSession, path: Path, cuts: list[int], start: int = 0, **settings: Any) -> list[CommittedBatch]:
     """Write the history in batches that end at `cuts`, and the last of them twice."""
     writer = TableWriter(spark, str(path), "default")
-    outcomes: list[BatchCounts] = []
+    outcomes: list[CommittedBatch] = []
     tables = NewestTables(writer, "default", 30)
     options = FoldOptions("default", "topic")
-    write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome))
+    write_batch = CommitsBatchWriter(writer, tables, options, lambda _, outcome: outcomes.append(outcome), **settings)
     rows = [(n, START + timedelta(seconds=n), key, value) for n, (key, value) in enumerate(history())]
     for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(rows)], strict=True), start):
         write_batch(offsets_batch(spark, rows[begin:end]), number)
@@ -144,13 +146,14 @@ def test_batches_that_workers_of_spark_decode_after_a_reset_give_the_same_tables
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_driver(monkeypatch, NEWEST, records=0)
-    tables = NewestTables(TableWriter(spark, str(written), "default"), "default", 30)
-    tables.mark("true")
+    writer = TableWriter(spark, str(written), "default")
+    NewestTables(writer, "default", 30).mark("true")
     standing = content(written)
     assert {name: len(standing[name]) for name in standing} == {name: len(rows) for name, rows in expected.items()}
     cuts = [9, 10, 18]  # events and quarantine are there already
     outcomes = write(spark, written, cuts, start=100)
-    tables.delete(f"last_offset <= {READ_AGAIN}")
+    for name in NAMES:
+        writer.table(name).delete(f"last_offset <= {READ_AGAIN}")
     assert content(written) == expected
     assert [outcome.drifted for outcome in outcomes] == [0] * len(cuts) + [1, 1]
 
@@ -187,6 +190,25 @@ def test_a_batch_that_is_interrupted_anywhere_and_repeated_leaves_out_nothing_an
     assert commits[0]["n"] == commits[0]["d"]
 
 
+class OfAnother(NoPositions):
+    """Finds that the records that were read may be of another topic."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        raise OtherTopicError(f"another one at {ends}")
+
+
+@pytest.mark.parametrize("few_records", [100_000, 0], ids=["few", "many"])
+def test_nothing_of_a_batch_is_written_if_the_topic_is_another_one_by_then(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    limit_driver(monkeypatch, NEWEST, records=few_records)
+    write_offset_log(empty_warehouse / "_checkpoints" / "default~offsets", [100])
+    before = content(empty_warehouse)
+    with pytest.raises(OtherTopicError):
+        write(spark, empty_warehouse, [], positions=OfAnother())
+    assert content(empty_warehouse) == before
+
+
 def test_a_compaction_changes_nothing_but_the_number_of_rows(
     spark: SparkSession, expected: dict[str, list[dict[str, Any]]], written: Path
 ) -> None:
@@ -201,3 +223,38 @@ def test_a_compaction_changes_nothing_but_the_number_of_rows(
     for view in ("offsets", "all_groups"):
         seen = spark.sql(f"SELECT * FROM {view} ORDER BY group_id").toArrow().to_pylist()
         assert seen == [{name: row[name] for name in seen[0]} for row in expected[view]]
+
+
+CLASSIC, CONSUMER, SHARE, STREAMS = 2, 3, 11, 17
+
+
+def records(*numbered: tuple[int, int]) -> list[dict[str, Any]]:
+    """Return records by offset and type; a tombstone has a negative type."""
+    return [
+        {"last_offset": offset, "record_type": abs(kind), "deleted": kind < 0, "recorded_at": offset}
+        for offset, kind in numbered
+    ]
+
+
+CHANGES: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[int, str, str]]]] = {
+    "a new group": ([], [(1, STREAMS)], []),
+    "the same type again": ([(1, STREAMS)], [(2, STREAMS)], []),
+    "classic to streams": ([(1, CLASSIC)], [(2, -CLASSIC), (3, STREAMS)], [(2, "classic", "streams")]),
+    "streams to classic": ([(1, STREAMS)], [(2, -STREAMS), (3, CLASSIC)], [(2, "streams", "classic")]),
+    "classic to consumer": ([(1, CLASSIC)], [(2, -CLASSIC), (3, CONSUMER)], [(2, "classic", "consumer")]),
+    "the batch ends between the two": ([(1, CLASSIC), (2, -CLASSIC)], [(3, STREAMS)], [(2, "classic", "streams")]),
+    "only the last record of the new type is seen": ([], [(2, -CLASSIC), (900, STREAMS)], [(2, "classic", "streams")]),
+    "an empty group that the coordinator dropped": ([(1, STREAMS)], [(2, CLASSIC)], [(2, "streams", "classic")]),
+    "there and back": ([(1, CLASSIC)], [(4, -STREAMS), (5, CLASSIC)], [(4, "streams", "classic")]),
+    "deleted": ([(1, SHARE)], [(2, -SHARE)], []),
+    "a batch that is repeated": ([(1, CLASSIC), (3, STREAMS)], [(2, -CLASSIC), (3, STREAMS)], []),
+}
+"""Records that are known, and new ones, and the changes that these prove."""
+
+
+@pytest.mark.parametrize(("known", "new", "expected"), CHANGES.values(), ids=CHANGES)
+def test_changes_of_the_type(
+    known: list[tuple[int, int]], new: list[tuple[int, int]], expected: list[tuple[int, str, str]]
+) -> None:
+    found = list(type_changes(records(*known), records(*new)))
+    assert found == [{"offset": offset, "at": offset, "old": old, "new": now} for offset, old, now in expected]

@@ -1,5 +1,7 @@
 """The Python stage of a batch, without Spark: what one record causes stays within its group."""
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -11,6 +13,7 @@ from offsets_decoder import encode
 from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
+from streaming_app.stream import source
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions, GroupResult
@@ -18,17 +21,12 @@ from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema
 
+# A worker finds these modules by the functions that `mapInArrow` gets.
+_OF_WORKERS = ("streaming_app.stream.fold_stage", "streaming_app.stream.newest_records")
+_NOT_FOR_WORKERS = {"kafka", "cryptography", "urllib3", "pydantic", "deltalake", "pyspark", "click", "starlette"}
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
-RAW = pa.schema(
-    [
-        ("group_bytes", pa.binary()),
-        ("offset", pa.int64()),
-        ("partition", pa.int32()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
+_KINDS = (pa.binary(), pa.int64(), pa.int32(), pa.timestamp("us", "UTC"), pa.binary(), pa.binary())
+RAW = pa.schema(zip(source.RAW, _KINDS, strict=True))
 Pair = tuple[bytes | None, bytes | None]
 TOO_LATE = 300_000_000_000_000  # ms: the year 11476
 OPTIONS = FoldOptions("default", "topic")
@@ -242,3 +240,12 @@ def test_unknown_tags_are_counted() -> None:
     assert [folded["counts"][name] for name in ("decoded", "drifted", QUARANTINE)] == [1, 1, 0]
     (row,) = folded["groups"]
     assert (row["stored_description_epoch"], row["failed_description_epoch"]) == (5, -1)
+
+
+@pytest.mark.parametrize("module", _OF_WORKERS)
+def test_a_worker_loads_nothing_that_only_the_driver_needs(module: str) -> None:
+    program = f"import sys, {module}; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in ran.stdout.split()}
+    assert "pyarrow" in loaded
+    assert loaded & _NOT_FOR_WORKERS == set()

@@ -15,8 +15,8 @@ from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
-from streaming_app.stream.log_positions import NoPositions
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
+from streaming_app.stream.log_positions import LogPositions
 from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader
@@ -53,15 +53,29 @@ def history() -> Iterator[tuple[bytes | None, bytes | None]]:
 ROWS = [(n, START + timedelta(seconds=n // 6), key, value) for n, (key, value) in enumerate(history())]
 
 
+class NoPositions(LogPositions):
+    """Knows nothing of a log."""
+
+    def __init__(self) -> None:
+        """Prepare."""
+
+    def before_read(self) -> None:
+        """Do nothing."""
+
+    def after_read(self, ends: Mapping[int, int] | None) -> bool:
+        del ends
+        return True
+
+
 def batch_writer(spark: SparkSession, path: Path, **settings: Any) -> GroupsBatchWriter:
     on_done = settings.pop("on_done", lambda *_: None)
     options = FoldOptions("default", "topic")
     return GroupsBatchWriter(TableWriter(spark, str(path), "default"), options, on_done, **settings)
 
 
-def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[BatchCounts]:
+def write_history(spark: SparkSession, path: Path, cuts: list[int], **settings: Any) -> list[CommittedBatch]:
     """Write the history in batches that end at `cuts`."""
-    outcomes: list[BatchCounts] = []
+    outcomes: list[CommittedBatch] = []
     write = batch_writer(spark, path, on_done=lambda _, outcome: outcomes.append(outcome), **settings)
     for batch_id, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(ROWS)], strict=True)):
         write(batch(spark, ROWS[start:end]), batch_id)

@@ -1,4 +1,7 @@
-"""A batch that is written in slices gives the same tables as one that is not, wherever it fails and is repeated."""
+"""A batch that is written in slices gives the same tables as one that is not, wherever it fails and is repeated.
+
+Groups far larger than usual hold up no others.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_writer import GroupsBatchWriter
-from streaming_app.stream.progress import BatchCounts
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.tables.driver_limits import GROUPS
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.stream.test_groups_writer import batch_writer
-from tests.support.encoded import metadata_record
-from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver
+from tests.support.encoded import FIRST_EPOCH, group_records, metadata_record
+from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +51,9 @@ def history() -> Iterator[Pair]:
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]
 
 
-def write_all(spark: SparkSession, path: Path) -> list[BatchCounts]:
+def write_all(spark: SparkSession, path: Path) -> list[CommittedBatch]:
     """Write everything as batch 3, as a job does that has just started."""
-    done: list[BatchCounts] = []
+    done: list[CommittedBatch] = []
     batch_writer(spark, path, on_done=lambda _, one: done.append(one))(batch(spark, ROWS), 3)
     return done
 
@@ -80,39 +83,28 @@ def limit_slices(monkeypatch: pytest.MonkeyPatch, slice_bytes: int) -> None:
         monkeypatch.setattr(module, "SLICE_BYTES", slice_bytes)
 
 
-def count_kept(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets each batch that Spark keeps."""
-    kept, keep = list[Any](), BatchRecords._keep
-    monkeypatch.setattr(BatchRecords, "_keep", lambda records: (kept.append(records), keep(records))[1])
-    return kept
-
-
+@pytest.mark.parametrize("is_small", [False, True], ids=["a large batch", "a small one, read once more"])
 def test_a_batch_with_large_records_is_written_in_slices_and_gives_the_same_tables(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    empty_warehouse: Path,
+    whole: dict[str, list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_small: bool,
 ) -> None:
     limit_slices(monkeypatch, 200_000)
-    written = []
-    few = GroupsBatchWriter._write_few
+    if is_small:
+        monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
+        expect_few_records(empty_warehouse)
+    written, kept = [], list[Any]()
+    few, keep = GroupsBatchWriter._write_few, BatchRecords._keep
     monkeypatch.setattr(GroupsBatchWriter, "_write_few", lambda *a: (written.append(a[-1].number), few(*a))[1])
-    kept = count_kept(monkeypatch)
+    monkeypatch.setattr(BatchRecords, "_keep", lambda records: (kept.append(records), keep(records))[1])
     outcomes = write_all(spark, empty_warehouse)
     assert len(set(written)) > 4
-    assert len(kept) == 1  # the topic is read once
+    assert len(kept) == 1  # the topic is read once, or once more
     assert content(empty_warehouse) == whole
     assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-
-
-def test_a_small_batch_with_a_large_record_is_read_once_more_and_gives_the_same_tables(
-    spark: SparkSession, empty_warehouse: Path, whole: dict[str, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit_slices(monkeypatch, 200_000)
-    monkeypatch.setattr(batch_records, "LARGE_RECORD", 40_000)
-    expect_few_records(empty_warehouse)
-    kept = count_kept(monkeypatch)
-    outcomes = write_all(spark, empty_warehouse)
-    assert content(empty_warehouse) == whole
-    assert [(one.written["decoded"], one.quarantined, sum(one.by_type.values())) for one in outcomes] == [(24, 3, 27)]
-    assert len(kept) == 1
 
 
 def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_once(
@@ -166,3 +158,57 @@ def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     limit_driver(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     assert_leaves_no_session(spark, lambda: write_all(spark, empty_warehouse))
+
+
+MEMBERS = 5_000
+
+
+def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
+    write = batch_writer(spark, empty_warehouse)
+    first = rows_of(group_records("g", FIRST_EPOCH, MEMBERS, tasks=2))
+    write(batch(spark, first), 0)
+    second = rows_of(group_records("g", FIRST_EPOCH + 1, MEMBERS, tasks=2), len(first))
+    write(batch(spark, second[:-1]), 1)
+    states = "SELECT state, member_count FROM groups"
+    assert WarehouseReader(empty_warehouse).rows(states) == [{"state": "Reconciling", "member_count": MEMBERS}]
+    write(batch(spark, second[-1:]), 2)
+    opened = WarehouseReader(empty_warehouse)
+    assert opened.rows(states) == [{"state": "Stable", "member_count": MEMBERS}]
+    counts = "SELECT count(*) AS n, count(DISTINCT member_id) AS m FROM assignments WHERE current AND target"
+    assert opened.rows(counts) == [{"n": 2 * MEMBERS, "m": MEMBERS}]
+    joined = "SELECT count(*) AS n FROM group_events WHERE kind = 'member_joined'"
+    assert opened.rows(joined) == [{"n": MEMBERS}]
+
+
+def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = [metadata_record({"group_id": "heavy"}, epoch, metadata_hash=epoch) for epoch in range(2, 20_102)]
+    honest = [list(group_records(f"honest-{number}", 2)) for number in range(3)]
+    pairs = [*honest[0], *epochs[:9_000], *honest[1], *epochs[9_000:], *honest[2]]
+    records = batch(spark, rows_of(pairs))
+    write = batch_writer(spark, empty_warehouse)
+    write_part, written = write._write_few, list[Any]()
+
+    def die_after_the_first(*part: Any) -> object:
+        if written:
+            raise RuntimeError("the job dies")
+        written.append(write_part(*part))
+        return written[0]
+
+    monkeypatch.setattr(write, "_write_few", die_after_the_first)
+    with pytest.raises(RuntimeError):
+        write(records, 0)
+    groups = "SELECT group_id, group_epoch FROM groups ORDER BY group_id"
+    expected = [{"group_id": f"honest-{number}", "group_epoch": 2} for number in range(3)]
+    assert WarehouseReader(empty_warehouse).rows(groups) == expected
+
+    batch_writer(spark, empty_warehouse)(records, 0)
+    opened = WarehouseReader(empty_warehouse)
+    assert opened.rows(groups) == [{"group_id": "heavy", "group_epoch": 20_101}, *expected]
+    events = "SELECT group_id, count(*) AS n, count(DISTINCT e.offset) AS d FROM group_events e GROUP BY 1 ORDER BY 1"
+    counts = {row["group_id"]: (row["n"], row["d"]) for row in opened.rows(events)}
+    assert counts["heavy"][1] == 20_100
+    assert counts["honest-0"] == counts["honest-1"] == counts["honest-2"]
+    created = "SELECT count(*) AS n FROM group_events WHERE kind = 'created'"
+    assert opened.rows(created) == [{"n": 4}]

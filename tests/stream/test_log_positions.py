@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from streaming_app.errors import OtherTopicError
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from streaming_app.stream.log_positions import Cut, LogPositions, TruncatedLogError, read_whole
@@ -136,3 +137,16 @@ def test_a_batch_that_was_begun_and_ends_beyond_the_log_is_no_loss(opened: Opene
     assert opened.open(2, begun=9) == ()
     assert opened.check.ends_early
     assert not opened.check.is_whole
+
+
+def test_what_was_read_while_the_topic_was_created_again_is_refused(
+    three_brokers: LocalCluster, topic: str, opened: Opened
+) -> None:
+    assert opened.read(0) == 1
+
+    def read() -> None:
+        three_brokers.delete_topic(topic)
+        three_brokers.create_topic(topic)
+
+    with pytest.raises(OtherTopicError, match="deleted and created again"):
+        read_whole(opened.positions, read, {0: 0})

@@ -15,8 +15,8 @@ from py4j.clientserver import JavaClient
 from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.job_state import JobState
-from streaming_app.stream.progress import BatchCounts, Progress
+from streaming_app.stream.job_state import CommittedBatch, JobState
+from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream
 from streaming_app.tables.location import Location
 from tests.support.container import Broker
@@ -40,7 +40,7 @@ def reading(records: DataFrame, checkpoint: Path, times: int = 1) -> Iterator[tu
 
     def write(batch: DataFrame, batch_id: int) -> None:
         counts = [batch.count() for _ in range(times)]
-        progress.on_done(batch_id, BatchCounts(written={"decoded": counts[0], "groups": 0}))
+        progress.on_done(batch_id, CommittedBatch(written={"decoded": counts[0], "groups": 0}))
 
     def has_caught_up() -> bool:
         progress.poll(query)

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.stream.slices import (
-    SLICE_BYTES,
-    WHOLE,
-    BatchPlans,
-    Ordered,
-    divide,
-    find_heavy,
-    next_plan,
-)
+from streaming_app.stream.slices import SLICE_BYTES, WHOLE, BatchPlans, Ordered, divide, find_heavy, next_plan
 from streaming_app.stream.stream_state import BatchPlan, Slice, StateFile
 from streaming_app.tables.location import Location
 from tests.support.frames import write_offset_log

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming_app.errors import OtherOwnerError, OtherTopicError
+from streaming_app.errors import OtherOwnerError, OtherTopicError, StreamChangedError
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream import start
 from streaming_app.stream.log_positions import LogCheck
 from streaming_app.stream.source import EARLIEST
-from streaming_app.stream.start import finish_reading, group_tables
-from streaming_app.stream.start_answers import ANSWERS, Found
+from streaming_app.stream.start import ANSWERS, Found, finish_reading, group_tables
 from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import group_files
@@ -35,9 +34,9 @@ from tests.stream.stopped_job import (
     Stopped,
     empty,
     forget_last_batch,
-    from_copy,
     lose,
     remove,
+    replace_tables,
 )
 from tests.support.rows import group_row
 from tests.support.warehouses import copy_warehouse, create_tables, make_warehouse
@@ -120,7 +119,7 @@ AGAIN_FROM_THE_BEGINNING = {
         {**ALL, "group_events": {}},
     ),
     "the state is newer than the tables: a copy of which the checkpoint was made last": Case(
-        lambda one: from_copy(one, "groups", "group_events", "quarantine"),
+        lambda one: replace_tables(one, one.older, ["groups", "group_events", "quarantine"]),
         f"lost or restored since: groups, group_events, quarantine{STAYS}",
         EARLIER,
         stands=(3,),
@@ -319,9 +318,7 @@ def test_marked_rows_go_though_the_log_was_cut_below_where_they_were_to_be_repla
     assert stopped.start(TOPIC._replace(end_offsets={0: 35})).state.until == {0: 35}
 
 
-def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(
-    stopped: Stopped,
-) -> None:
+def test_of_a_log_that_was_cut_rows_that_are_read_again_go_too_as_they_may_be_of_lost_records(stopped: Stopped) -> None:
     assert stopped.start(away=None).state.until == {0: 40}
     assert stopped.epochs("true")
     stopped.begin_batch(0)
@@ -426,3 +423,17 @@ def test_a_job_that_was_replaced_while_it_was_paused_leaves_checkpoint_and_recor
         stopped.start(reset=again)
     assert stopped.known() == before
     assert (stopped.checkpoint / "commits" / "2").path.exists()
+
+
+def test_a_deleted_table_is_named_and_one_that_was_created_again_and_those_that_are_there_are_not(
+    stopped: Stopped,
+) -> None:
+    known = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
+    known.remember()
+    known.check()
+    lose(stopped, "quarantine")
+    with pytest.raises(StreamChangedError, match="The table quarantine was deleted while the job ran"):
+        known.check()
+    shutil.rmtree(stopped.directory / "groups")
+    with pytest.raises(StreamChangedError, match="The table groups and quarantine was deleted while the job ran"):
+        known.check()

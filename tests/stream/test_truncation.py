@@ -38,33 +38,20 @@ EVENTS = (
 LOST = ["lost", "lost-too", "of-an-older-release"]
 
 
-def voided(warehouse: Path, name: str = "group_events") -> list[str]:
-    found = WarehouseReader(warehouse).rows(f"SELECT group_id FROM {name} WHERE void ORDER BY group_id")
-    return [row["group_id"] for row in found]
-
-
-def void(warehouse: Path) -> None:
-    void_history(TableWriter(Mock(), warehouse, "default"), [CUT], OWN)
-
-
-def test_history_of_lost_records_is_void_and_no_other(tmp_path: Path) -> None:
+def test_history_and_quarantine_of_lost_records_are_void_and_no_others(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     append(warehouse, "group_events", *EVENTS)
-    void(warehouse)
-    assert voided(warehouse) == LOST
-    versions = [DeltaTable(str(warehouse / name)).version() for name in OWN]
-    void(warehouse)
-    assert [DeltaTable(str(warehouse / name)).version() for name in OWN] == versions
-
-
-def test_quarantine_holds_lost_records_and_says_so(tmp_path: Path) -> None:
-    warehouse = make_warehouse(tmp_path)
     for group_id, offset, log_epoch in (("lost", 150, 7), ("again", 150, 9), ("before", 99, 7)):
-        append(
-            warehouse, "quarantine", {"group_id": group_id, "partition": 3, "offset": offset, "log_epoch": log_epoch}
-        )
-    void(warehouse)
-    assert voided(warehouse, "quarantine") == ["lost"]
+        kept = {"group_id": group_id, "partition": 3, "offset": offset, "log_epoch": log_epoch}
+        append(warehouse, "quarantine", kept)
+    versions = []
+    for _ in range(2):
+        void_history(TableWriter(Mock(), warehouse, "default"), [CUT], OWN)
+        for name, lost in (("group_events", LOST), ("quarantine", ["lost"])):
+            found = WarehouseReader(warehouse).rows(f"SELECT group_id FROM {name} WHERE void ORDER BY group_id")
+            assert [row["group_id"] for row in found] == lost
+        versions.append([DeltaTable(str(warehouse / name)).version() for name in OWN])
+    assert versions[0] == versions[1]
 
 
 def test_topologies_that_only_lost_records_told_of_are_deleted(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from streaming_app.tables.arrow import arrow_schema as of_ddl
-from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, table, tables
+from streaming_app.stream.batch_rows import schema_of
+from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
 from streaming_app.tables.location import Location
 from streaming_app.tables.table_creation import create, job_properties
+
+arrow_schema = schema_of
 
 
 def make_warehouse(path: Path, *, as_the_job: bool = False) -> Path:
@@ -61,7 +63,3 @@ def replace_rows(warehouse: Path, name: str, *rows: Mapping[str, Any], where: st
 
 def _arrow_table(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([{"cluster": "default", **row} for row in rows], arrow_schema(name))
-
-
-def arrow_schema(name: str) -> pa.Schema:
-    return of_ddl(table(name).ddl)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import query_table, quote
+from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import is_name
 from tests.support.warehouses import arrow_schema, make_warehouse
@@ -45,9 +45,10 @@ def test_a_file_has_all_rows_in_their_order_and_the_bounds_of_their_ids(ids: lis
 def test_a_query_for_a_group_finds_its_row_in_whichever_file_it_is(ids: list[str]) -> None:
     with TemporaryDirectory() as directory:
         place = Location.of(make_warehouse(Path(directory), as_the_job=True)) / "groups"
-        RustTable(place, CLUSTER).append([encode_file(rows([one])) for one in ids])
+        table = RustTable(place, CLUSTER)
+        table.append([encode_file(rows([one])) for one in ids])
         for one in ids:
-            found = query_table(place, f"SELECT group_id FROM t WHERE group_id = {quote(one)}")
+            found = table.select("group_id", f"group_id = {quote(one)}")
             assert found["group_id"].to_pylist() == [one]
 
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Transaction
+from deltalake import DeltaTable
 
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.task_copies import TaskCopy
@@ -41,7 +41,7 @@ from tests.support.rows import group_row
 from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 AT = datetime(2020, 11, 1, tzinfo=timezone.utc)
 CUT = Cut("offsets", 0, 0, 100, None, 9, AT.isoformat())
@@ -49,7 +49,6 @@ EVENT = {"cluster": CLUSTER, "group_id": "g", "at": AT, "kind": "state", "offset
 COMMIT = {"cluster": CLUSTER, "group_id": "g", "topic": "t", "partition": 0, "committed_offset": 1, "last_offset": 7}
 
 Write = Callable[[Path, Fence], object]
-SparkWrite = Callable[[TableWriter], object]
 
 
 def events(*rows: Mapping[str, object]) -> pa.Table:
@@ -66,6 +65,15 @@ def own(name: str) -> Callable[[Path, Fence], RustTable]:
 
 def without_spark(warehouse: Path, fence: Fence) -> TableWriter:
     return TableWriter(Mock(), warehouse, CLUSTER, fence)
+
+
+def compact(writer: TableWriter) -> None:
+    NewestTables(writer, CLUSTER, 30).compact(COMMITS, TableFiles(writer.table(COMMITS)))
+
+
+def expire(writer: TableWriter, name: str) -> None:
+    own = writer.table(name)
+    delete_expired(own, TableFiles(own), writer.table("groups"), 1)
 
 
 ALERT = make_alert(cluster=CLUSTER)
@@ -92,6 +100,10 @@ WRITES: Mapping[str, Write] = {
     "truncated": lambda path, fence: add_truncation_events(without_spark(path, fence), CUT, ["g"]),
     "topologies": lambda path, fence: delete_topologies(without_spark(path, fence), [CUT]),
     "maintenance": lambda path, fence: MaintainedTable(own("group_events")(path, fence), 1).maintain(),
+    "files": lambda path, fence: own("group_events")(path, fence).append([encode_file(events())], BatchId(["b"], 1)),
+    "newest": lambda path, fence: compact(without_spark(path, fence)),
+    "expired events": lambda path, fence: expire(without_spark(path, fence), "group_events"),
+    "expired records": lambda path, fence: expire(without_spark(path, fence), "quarantine"),
 }
 
 
@@ -99,6 +111,9 @@ def fill(warehouse: Path) -> None:
     """Give each way of writing something to change."""
     append(warehouse, "group_events", EVENT)
     append(warehouse, "topologies", {"group_id": "g", "topology_epoch": 0, "source_partition": 0, "offset": 5})
+    append(warehouse, COMMITS, COMMIT, {**COMMIT, "committed_offset": 2, "last_offset": 8})
+    append(warehouse, "quarantine", {"topic": "t", "partition": 0, "offset": 1, "timestamp": AT})
+    append(warehouse, "groups", group_row("h"))
 
 
 def pause(monkeypatch: pytest.MonkeyPatch, warehouse: Path, opening: int) -> list[DeltaTable]:
@@ -178,68 +193,6 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
         old.check_owner()
 
 
-def expire(writer: TableWriter, name: str) -> None:
-    own = writer.table(name)
-    delete_expired(own, TableFiles(own), writer.table("groups"), 1)
-
-
-SPARK_WRITES: Mapping[str, SparkWrite] = {
-    "append": lambda writer: writer.table("group_events").append(
-        [encode_file(events())], BatchId(["b-group_events"], 1)
-    ),
-    "newest": lambda writer: NewestTables(writer, CLUSTER, 30).compact(COMMITS, TableFiles(writer.table(COMMITS))),
-    "expired events": lambda writer: expire(writer, "group_events"),
-    "expired records": lambda writer: expire(writer, "quarantine"),
-}
-
-
-def spark_writer(spark: SparkSession, warehouse: Path, fence: Fence) -> TableWriter:
-    return TableWriter(spark, str(warehouse), CLUSTER, fence)
-
-
-def fill_for_spark(warehouse: Path) -> None:
-    fill(warehouse)
-    append(warehouse, COMMITS, COMMIT, {**COMMIT, "committed_offset": 2, "last_offset": 8})
-    append(warehouse, "quarantine", {"topic": "t", "partition": 0, "offset": 1, "timestamp": AT})
-    append(warehouse, "groups", group_row("h"))
-
-
-@pytest.mark.parametrize("name", SPARK_WRITES)
-def test_a_write_of_an_earlier_term_by_spark_is_refused_as_well(
-    name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warehouse = make_warehouse(tmp_path)
-    fill_for_spark(warehouse)
-    before, after = spark_writer(spark, warehouse, claimed(warehouse, OLD)), Fence(CLUSTER, NEW)
-    with monkeypatch.context() as context:  # after Spark has planned what it writes, and before the commit
-        write_files = RustTable._write_files
-        context.setattr(RustTable, "_write_files", lambda *args: (write_files(*args), claim(warehouse, after))[0])
-        context.setattr(Fence, "transaction", overtaking(warehouse, after))
-        with pytest.raises(OtherOwnerError):
-            SPARK_WRITES[name](before)
-    assert_fenced(warehouse)
-    with pytest.raises(OtherOwnerError):  # and after the new one has started
-        SPARK_WRITES[name](before)
-    assert_fenced(warehouse)
-    commits = {one: len(terms(warehouse, one)) for one in ("group_events", "groups", COMMITS, "quarantine")}
-    SPARK_WRITES[name](spark_writer(spark, warehouse, after))
-    assert_fenced(warehouse)
-    assert sum(len(terms(warehouse, one)) - count for one, count in commits.items()) == 1
-
-
-def overtaking(warehouse: Path, after: Fence) -> Callable[[Fence], Transaction]:
-    """Let a newer job start when an old one asks for what its next commit carries."""
-    make_transaction = Fence.transaction
-
-    def transaction(self: Fence) -> Transaction:
-        own = make_transaction(self)
-        if self.term == OLD:
-            claim(warehouse, after)
-        return own
-
-    return transaction
-
-
 def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     old = own("group_events")(warehouse, claimed(warehouse, OLD))
@@ -251,11 +204,11 @@ def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
     assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
 
 
-def test_what_is_appended_by_spark_is_there_once_whichever_job_repeats_it(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = make_warehouse(tmp_path)
+def test_what_is_appended_is_there_once_whichever_job_repeats_it_as_files_or_as_rows(tmp_path: Path) -> None:
+    warehouse, batch = make_warehouse(tmp_path), BatchId(["b-group_events"], 1)
     for term in (OLD, NEW):
-        writer = spark_writer(spark, warehouse, claimed(warehouse, term))
-        SPARK_WRITES["append"](writer)
-        writer.table("group_events").append(events(), BatchId(["b-group_events"], 1))
+        writer = without_spark(warehouse, claimed(warehouse, term))
+        for rows in ([encode_file(events())], events()):
+            writer.table("group_events").append(rows, batch)
     assert writer.last_append("group_events", ["b"]) == 1
     assert WarehouseReader(warehouse).query("SELECT * FROM group_events").num_rows == 1

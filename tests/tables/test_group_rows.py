@@ -24,22 +24,14 @@ from tests.support.warehouses import make_warehouse
 NUMBERS = range(40)
 
 
-def rows(path: Path, states: Mapping[str, str]) -> pa.Table:
+def rows(path: Path, states: Mapping[str, str], cluster: str = "default") -> pa.Table:
     """Return rows of groups in these states; every other column is null."""
-    schema = pa.schema(DeltaTable(path / "groups").schema().to_arrow())
-    values = {"cluster": ["default"] * len(states), "group_id": list(states), "state": list(states.values())}
-    arrays = [pa.array(values.get(f.name, [None] * len(states)), f.type) for f in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return group_table(path, cluster).to_table({"group_id": one, "state": state} for one, state in states.items())
 
 
 def states(path: Path) -> list[tuple[str, str]]:
     found = WarehouseReader(path).rows("SELECT group_id, state FROM groups ORDER BY group_id, state")
     return [(row["group_id"], row["state"]) for row in found]
-
-
-def modes(path: Path) -> list[str]:
-    """Return how the versions of the table were written, the first one first."""
-    return [commit["operationParameters"].get("mode", "") for commit in DeltaTable(path / "groups").history()[::-1]]
 
 
 def ranges(path: Path) -> list[tuple[str, str]]:
@@ -79,15 +71,16 @@ def numbered(numbers: Iterable[int] = NUMBERS, state: str = "Empty") -> dict[str
 def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: GroupRows, empty_warehouse: Path) -> None:
     path = empty_warehouse
     replace(few, path, numbered())
-    files, before, versions = set(DeltaTable(path / "groups").file_uris()), ranges(path), len(modes(path))
+    table, before = DeltaTable(path / "groups"), ranges(path)
     assert before == [("g00", "g09"), ("g10", "g19"), ("g20", "g29"), ("g30", "g39")]
     changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
     replace(few, path, changes, removed=["g27"])
     left = [f"g{number:02}" for number in NUMBERS if number != 27]
     assert states(path) == [(group, changes.get(group, "Empty")) for group in left]
     assert ranges(path) == before
-    assert len(files & set(DeltaTable(path / "groups").file_uris())) == 1
-    assert len(modes(path)) == versions + 1
+    newest = DeltaTable(path / "groups")
+    assert len({*table.file_uris()} & {*newest.file_uris()}) == 1
+    assert newest.version() == table.version() + 1
 
 
 def test_rows_are_found_and_replaced_without_a_query_and_each_file_is_read_once(
@@ -119,7 +112,7 @@ def test_files_that_pyarrow_does_not_read_as_the_table_says_are_queried(
 ) -> None:
     path = empty_warehouse
     if kind == "not sorted":
-        RustTable(Location.of(path / "groups"), "default").append(rows(path, dict(reversed(numbered().items()))))
+        group_table(path).append(rows(path, dict(reversed(numbered().items()))))
     else:
         replace(few, path, numbered())
     alter = DeltaTable(path / "groups").alter
@@ -178,8 +171,7 @@ def test_rows_of_a_cluster_of_any_name_are_replaced_and_those_of_others_stay(
 ) -> None:
     path, cluster = empty_warehouse, "o'ther a%20b=c:d/é"
     replace(few, path, {"g00": "Empty"})
-    other, own = GroupRows(group_table(path, cluster)), rows(path, numbered(range(3), "Stable"))
-    own = own.set_column(own.schema.get_field_index("cluster"), own.field("cluster"), [[cluster] * 3])
+    other, own = GroupRows(group_table(path, cluster)), rows(path, numbered(range(3), "Stable"), cluster)
     other.replace(own, own["group_id"].to_pylist())
     replace(few, path, {"g00": "NotReady"})
     monkeypatch.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
@@ -249,8 +241,9 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
             DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
         return opened[-1]
 
+    new = rows(path, {"a": "Stable"})
     monkeypatch.setattr(Location, "delta_table", overtake)
-    replace(few, path, {"a": "Stable"})
+    few.replace(new, ["a"])
     assert len(opened) == 3, "before each attempt, and to see why the first one failed"
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
 
@@ -277,11 +270,9 @@ def test_rows_are_written_once_however_often_other_clusters_come_first(
 
 
 def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(empty_warehouse: Path) -> None:
-    schema = pa.schema(DeltaTable(empty_warehouse / "quarantine").schema().to_arrow())
-    for number, (cluster, offset) in enumerate((("default", 5), ("other", 70))):
-        values = {"cluster": cluster, "topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
-        row = pa.Table.from_pylist([values], schema)
-        RustTable(Location.of(empty_warehouse / "quarantine"), cluster).append(row, BatchId(["app"], number))
-    own = RustTable(Location.of(empty_warehouse / "quarantine"), "default")
+    own, other = (RustTable(Location.of(empty_warehouse / "quarantine"), name) for name in ("default", "other"))
+    for number, (table, offset) in enumerate(((own, 5), (other, 70))):
+        row = {"topic": "t", "partition": 0, "offset": offset, "error_kind": "LeftoverRecord"}
+        table.append(table.to_table([row]), BatchId(["app"], number))
     for where in (None, "key IS NULL OR error_kind = 'LeftoverRecord'"):
         assert own.select('max("offset")', where).column(0)[0].as_py() == 5

@@ -1,24 +1,35 @@
-"""The tables of verdicts: what is stored is read again, and who ends an alert is heard."""
+"""The tables of verdicts and alerts: what is stored is read again, and who ends an alert is heard."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from streaming_app.alerts.alert import FIRING, Delivery, Line
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, OK, Verdict, pending_evidence
+from streaming_app.notify.mutes import Mutes
+from streaming_app.tables import request_files
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.health_tables import HISTORY, EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.location import Location
+from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
+from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_files import TableFiles
 from tests.alerts.examples import make_alert
 from tests.support.health_harness import NOW, ago
+from tests.support.warehouses import make_warehouse
 
+AT = datetime.now(timezone.utc).replace(microsecond=1)
+PENDING_ONE = make_alert(cluster="default", group_id="it's", since=AT, opened_at=None, labels={"team": "payments"})
 OF_DOWN = Verdict(
     DOWN, ago(minutes=9), ago(minutes=4), "no members", "critical", {"offsets": 7}, None, ago(hours=-3), ago(minutes=1)
 )
@@ -102,3 +113,70 @@ def test_who_ends_an_alert_is_heard_once_and_a_damaged_file_is_not(tmp_path: Pat
     ended.end(["d", "e"], "planned", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
     assert EndedAlerts(tmp_path, "prod").reasons() == {"abc": "retired", "d": "planned", "e": "planned"}
+
+
+READERS = [
+    lambda location: Mutes(location, "prod").refresh,
+    lambda location: EndedAlerts(location, "prod").reasons,
+    lambda location: ReleaseRequests(location, "prod").group_ids,
+]
+
+
+@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "ended alerts", "releases"])
+def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
+    monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(Location, "names", lambda self: looks.append(str(self)) or [])
+    now = 1_000.0
+    monkeypatch.setattr(request_files, "time", SimpleNamespace(monotonic=lambda: now))
+    for uri, expected in (("/tmp/local", 5), ("s3a://bucket/warehouse", 2)):  # noqa: S108 - nothing is there
+        look = reader_of(Location.of(uri))
+        looks.clear()
+        for now in (1_000.0, 1_010.0, 1_020.0, 1_029.0, 1_031.0):  # noqa: B007 - what the clock says
+            look()
+        assert len(looks) == expected, looks
+
+
+def test_alerts_are_read_as_they_were_saved(empty_warehouse: Path) -> None:
+    fired = replace(
+        PENDING_ONE,
+        opened_at=AT,
+        cause="broker_away:3",
+        timeline=(Line(AT, "Down", "StreamsGroupDown", "critical", "no members"),),
+        deliveries=(Delivery("log", FIRING, AT, 1), Delivery("x", FIRING)),
+    )
+    about_the_job = replace(PENDING_ONE, alert_id="job", group_id=None)
+    AlertsTable(empty_warehouse, "default").save([fired, about_the_job])
+    assert AlertsTable(empty_warehouse, "default").alerts() == [about_the_job, fired]
+
+
+def test_an_alert_replaces_its_former_row_and_removed_alerts_are_deleted(empty_warehouse: Path) -> None:
+    store = AlertsTable(empty_warehouse, "default")
+    other = replace(PENDING_ONE, alert_id="other", group_id="other")
+    store.save([PENDING_ONE, other])
+    fired = replace(PENDING_ONE, opened_at=AT)
+    forgotten = replace(other, ended_at=AT)
+    store.save([fired, forgotten])
+    store.save([fired, forgotten])  # as if the response to the commit was lost
+    assert store.alerts() == [fired]
+
+
+def test_clusters_that_share_a_warehouse_are_separate(empty_warehouse: Path) -> None:
+    AlertsTable(empty_warehouse, "default").save([PENDING_ONE])
+    other = AlertsTable(empty_warehouse, "other")
+    other.save([replace(PENDING_ONE, ended_at=AT)])
+    assert other.alerts() == []
+    assert AlertsTable(empty_warehouse, "default").alerts() == [PENDING_ONE]
+
+
+def test_maintenance_deletes_alerts_that_ended_before_the_retention(tmp_path: Path) -> None:
+    """Also where files have statistics of every column, such as those of a table that delta-rs created."""
+    store = AlertsTable(make_warehouse(tmp_path), "default")
+    ended = replace(PENDING_ONE, alert_id="new", group_id="new", opened_at=AT, ended_at=AT)
+    old = replace(ended, alert_id="old", group_id="old", ended_at=AT - timedelta(days=8))
+    for alert in (PENDING_ONE, ended, old):
+        store.save([alert])
+    assert DeltaTable(tmp_path / "alerts").get_add_actions(flatten=True).schema.names.count("min.ended_at")
+    MaintainedTable(RustTable(Location.of(tmp_path / "alerts"), "default"), 7).maintain()
+    assert {alert.group_id for alert in store.alerts()} == {"it's", "new"}

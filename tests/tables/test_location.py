@@ -83,36 +83,6 @@ def test_an_error_of_a_store_is_one_line(message: str, line: str) -> None:
     assert ".java" not in describe_error(OSError(message))
 
 
-class OverDeltaRs(Location):
-    """A local directory that is written and read as that of a store."""
-
-    is_local = False
-
-
-def test_a_file_in_a_store_is_written_as_a_whole_listed_read_and_removed(tmp_path: Path) -> None:
-    directory = OverDeltaRs(f"file://{tmp_path}")
-    file = OverDeltaRs(f"{directory}/a.json")
-    file.write_text("old")
-    file.write_text("naïve\n")
-    assert (directory.names(), file.read_text()) == (["a.json"], "naïve\n")
-    file.remove()
-    file.remove()
-    assert directory.names() == []
-    with pytest.raises(OSError, match="No such file or directory") as raised:
-        OverDeltaRs(f"{directory}/missing/a.json").write_text("x")
-    assert "\n" not in str(raised.value)
-
-
-def test_a_local_file_is_replaced_atomically_and_its_directories_are_created(tmp_path: Path) -> None:
-    file = Location(str(tmp_path / "a" / "b.json"))
-    file.write_text("old")
-    file.write_text("new")
-    assert (file.read_text(), file.parent.names()) == ("new", ["b.json"])
-    file.remove()
-    file.remove()
-    assert file.parent.names() == []
-
-
 @pytest.fixture(params=["local", "store"])
 def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
     if request.param == "local":
@@ -124,13 +94,16 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
         yield Location.of(server.uri("warehouse"))
 
 
-def test_the_text_that_was_written_last_is_found(warehouse: Location) -> None:
+def test_the_text_that_was_written_last_is_found_until_the_file_is_removed(warehouse: Location) -> None:
     file = warehouse / "_jobs" / "a.json"
     assert file.find_text() is None
     for text in ("ü" * 10_000, "short"):
         file.write_text(text)
         assert file.find_text() == text
     assert file.parent.names() == ["a.json"]
+    for _ in range(2):
+        file.remove()
+        assert (file.parent.names(), file.find_text()) == ([], None)
 
 
 def test_a_directory_is_removed_with_its_contents_and_nothing_else(warehouse: Location) -> None:

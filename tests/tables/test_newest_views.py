@@ -1,6 +1,5 @@
 """The views `offsets` and `all_groups`, over rows as the job writes them."""
 
-import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,7 +15,6 @@ from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.warehouses import append, arrow_schema, make_warehouse
 
-ROOT = Path(__file__).parents[2]
 Pair = tuple[bytes, bytes | None]
 MICROSECONDS = 1_764_000_000_000_000
 
@@ -175,19 +173,6 @@ def test_streams_groups_come_from_the_table_groups_even_while_the_other_query_is
     assert rows(tmp_path, "group_id, group_type, state, group_epoch, offset_count, kafka_streams, updated_at") == [
         ("app", "streams", "Stable", 7, 1, True, at(90))
     ]
-
-
-def documented_query(part: str) -> str:
-    blocks = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "tables.md").read_text("utf-8"), re.DOTALL)
-    (query,) = (block for block in blocks if part in block)
-    return str(query)
-
-
-def test_the_query_for_applications_that_still_use_the_classic_protocol(tmp_path: Path) -> None:
-    make_warehouse(tmp_path)
-    write(tmp_path, [classic("payments", members=2, protocol="stream"), classic("plain", members=1)])
-    found = WarehouseReader(tmp_path).rows(documented_query("kafka_streams AND group_type = 'classic'"))
-    assert [row["group_id"] for row in found] == ["payments"]
 
 
 def test_a_pass_over_the_lag_counts_the_groups_of_each_type_and_says_which_of_other_types_have_members(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import duckdb
 import pandas as pd
@@ -17,6 +18,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 import streaming_app
+from streaming_app.errors import WarehouseError
+from streaming_app.tables import spark_views
 from streaming_app.tables.data_files import EncodedFile, encode_file
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.group_rows import GroupRows
@@ -146,26 +149,25 @@ def test_a_reader_of_a_store_gets_them_too(tmp_path: Path, monkeypatch: pytest.M
                 assert as_values(found, name) == as_values(written_rows(name), name)
 
 
-def test_a_table_with_files_of_0_3_0_is_read_and_once_its_rows_are_replaced_polars_reads_it_too(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    place = Location.of(make_warehouse(tmp_path, as_the_job=True) / "groups")
-    wanted, own = written_rows("groups"), RustTable(place, "default")
-    write(place, wanted)
-    of_own = wanted.filter(pc.equal(wanted["cluster"], "default"))
-    own.delete()
-    write_as_0_3_0(place, encode_file(of_own))
-    readers = [READERS[name] for name in ("query", "delta-rs", "pandas", "DuckDB")]
-    for read in (*readers, lambda place, _: spark.read.format("delta").load(place).toArrow()):
-        assert as_values(read(str(place), {}), "groups") == as_values(wanted, "groups")
-    GroupRows(own).replace(of_own, of_own["group_id"].to_pylist())
-    for read in READERS.values():
-        assert as_values(read(str(place), {}), "groups") == as_values(wanted, "groups")
-
-
 def write_as_0_3_0(table: Location, file: EncodedFile, cluster: str = "default") -> None:
     """Add a file in the root of the table."""
     (table / "old.parquet").write_bytes(file.content)
     target, size = table.delta_table(), len(file.content)
     add = AddAction("old.parquet", size, {"cluster": cluster}, 0, data_change=True, stats=file.stats)
     target.create_write_transaction([add], "append", target.schema(), ["cluster"])
+
+
+def test_what_can_be_no_warehouse_is_one_line() -> None:
+    with pytest.raises(WarehouseError, match=r"must be a directory[^\n]*$"):
+        streaming_app.query("ftp://host/x", "SELECT 1")
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_session_without_delta_is_told_what_it_lacks(missing: int) -> None:
+    settings = (spark_views._EXTENSIONS, spark_views._CATALOG)
+    session = SimpleNamespace(conf=dict(settings[:-missing]))
+    with pytest.raises(WarehouseError) as raised:
+        streaming_app.open_warehouse(cast("Any", session), "anywhere")
+    line = str(raised.value)
+    assert "\n" not in line
+    assert [one for one in settings if " = ".join(one) in line] == [*settings[-missing:]]

@@ -1,16 +1,16 @@
-"""Writes by delta-rs: each once, again after a conflict, one at a time in this process."""
+"""Writes by delta-rs: each once, one at a time in this process, and again only if another commit came first."""
 
-import threading
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from streaming_app.tables import rust_table
+from streaming_app.tables import kept_table, rust_table
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
@@ -19,6 +19,7 @@ from tests.support.locks import WatchedLock
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
+ATTEMPTS = 12
 
 
 def rows(*topics: str, cluster: str = "default") -> pa.Table:
@@ -41,49 +42,12 @@ def table(warehouse: Path) -> RustTable:
     return RustTable(Location.of(warehouse / NAME), "default")
 
 
-def overtaken(monkeypatch: pytest.MonkeyPatch, warehouse: Path) -> list[DeltaTable]:
-    """Let another process change all rows between the opening of the table and the first commit."""
-    opened: list[DeltaTable] = []
-    open_table = Location.delta_table
-
-    def overtake(self: Location) -> DeltaTable:
-        opened.append(open_table(self))
-        if len(opened) == 1:
-            DeltaTable(warehouse / NAME).update(updates={"partition": "7"})
-        return opened[-1]
-
-    monkeypatch.setattr(Location, "delta_table", overtake)
-    return opened
-
-
 def test_a_batch_is_appended_once(table: RustTable, warehouse: Path) -> None:
     versions = [table.append(rows(f"batch {number}"), BatchId(["app"], number)) for number in (4, 4, 3, 5)]
     assert versions == [2, 2, 2, 3]
     table.append(rows("a"), BatchId(["first", "second"], 4))  # it is noted for each of its writers
     table.append(rows("b"), BatchId(["second"], 4))
     assert topics(warehouse) == ["a", "batch 4", "batch 5"]
-
-
-@pytest.mark.parametrize(
-    ("write", "left"),
-    [
-        (lambda table: table.replace(rows("a"), "topic = 'a'"), ["a", "b"]),
-        (lambda table: table.delete("topic = 'a'"), ["b"]),
-        (lambda table: MaintainedTable(table).maintain(), ["a", "b"]),
-    ],
-)
-def test_a_write_that_another_process_has_overtaken_is_done_again(
-    write: Callable[[RustTable], Any],
-    left: list[str],
-    table: RustTable,
-    warehouse: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table.append(rows("a", "b"))
-    opened = overtaken(monkeypatch, warehouse)
-    write(table)
-    assert len(opened) > 1
-    assert topics(warehouse) == left
 
 
 def test_rows_are_deleted_by_their_key_of_which_a_part_may_be_null(table: RustTable, warehouse: Path) -> None:
@@ -113,7 +77,7 @@ def test_two_writers_of_a_table_write_one_after_the_other(
 ) -> None:
     locks = defaultdict[str, WatchedLock](WatchedLock)
     monkeypatch.setattr(rust_table, "_LOCKS", locks)
-    began, went_on = threading.Event(), threading.Event()
+    began, went_on = Event(), Event()
     order: list[str] = []
 
     def slow(target: DeltaTable, _: CommitOptions) -> None:
@@ -122,11 +86,11 @@ def test_two_writers_of_a_table_write_one_after_the_other(
         order.append("first")
         target.delete("topic = 'a'")
 
-    first = threading.Thread(target=table.change, args=(slow,))
+    first = Thread(target=table.change, args=(slow,))
     first.start()
     assert began.wait(300)
     other = RustTable(table.location, "default")
-    second = threading.Thread(target=other.change, args=(lambda *_: order.append("second"),))
+    second = Thread(target=other.change, args=(lambda *_: order.append("second"),))
     assert locks[str(table.location)].holds_up(second)
     RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
     assert order == []
@@ -134,3 +98,39 @@ def test_two_writers_of_a_table_write_one_after_the_other(
     first.join()
     second.join()
     assert order == ["first", "second"]
+
+
+@pytest.fixture
+def place(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> Location:
+    monkeypatch.setattr(kept_table, "_PAUSE_SECONDS", (0.0, 0.001))
+    return Location.of(warehouse / NAME)
+
+
+@pytest.mark.parametrize(("stop_at", "expected"), [(None, ATTEMPTS), (3, 3)], ids=["for ever", "until the job ends"])
+def test_a_commit_that_is_always_overtaken_is_tried_a_dozen_times_and_not_once_the_job_ends(
+    place: Location, stop_at: int | None, expected: int
+) -> None:
+    stop, other, attempts = Event(), Fence("other", 1), list[int]()
+
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
+        attempts.append(1)
+        if len(attempts) == stop_at:
+            stop.set()
+        other.claim([place])
+        raise CommitFailedError("overtaken")
+
+    with pytest.raises(OSError, match="Cannot write the table log_ends: overtaken"):
+        RustTable(place, "default", Fence("default", 1, stop)).change(write)
+    assert len(attempts) == expected
+
+
+def test_an_error_of_a_commit_that_nobody_overtook_is_raised_at_once(place: Location) -> None:
+    attempts = list[int]()
+
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
+        attempts.append(1)
+        raise CommitFailedError("Unsupported table features required")
+
+    with pytest.raises(OSError, match="Unsupported table features"):
+        RustTable(place, "default").change(write)
+    assert attempts == [1]

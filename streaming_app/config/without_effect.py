@@ -83,7 +83,6 @@ def _hidden(settings: Settings) -> _Found:
     first_wins: dict[str, Sequence[Regex]] = {
         "running_hours": [one.groups for one in settings.running_hours],
         "mute_times": [one.groups for one in settings.mute_times],
-        "lag.allowed_by_group": list(settings.lag.allowed_by_group),
     }
     for key, patterns in first_wins.items():
         for number, pattern in enumerate(patterns):

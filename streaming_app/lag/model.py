@@ -111,8 +111,6 @@ class GroupPass(NamedTuple):
     now: float
     until: ReadUntil
     tasks: GroupTasks
-    allowed: int
-    """A lag of so many offsets counts as none (`allowed_lag`)."""
     patience: float
     """How many seconds an offset may stay the same while records wait."""
     late_seconds: float

@@ -45,7 +45,6 @@ KEYS: dict[str, tuple[Any, ...]] = {
     "alerts.ignore_groups": (["file"], ["variable"]),
     "alerts.successors.group": ("file", "variable"),
     "alerts.overrides": ([{"groups": "a", "rules": {}}], [{"groups": "b", "rules": {}}]),
-    "lag.allowed_by_group.group": (1, 2),
     "running_hours": (hours("file"), hours("variable")),
     "labels": ([{"groups": "file", "team": "a"}], [{"groups": "variable", "team": "a"}]),
     "sinks": tuple([{"type": "alertmanager", "urls": [f"http://{one}"]}] for one in ("file", "variable")),

@@ -91,14 +91,6 @@ def test_at_the_last_stable_offset_it_is_held_and_without_members_it_waits() -> 
         assert (row.offset_status, row.lag, row.waits_since is None) == (status, 10, status == "HELD")
 
 
-@pytest.mark.parametrize(("lag", "status"), [(50, "OK"), (51, "WAITS")])
-def test_what_is_allowed_does_not_wait(lag: int, status: str) -> None:
-    cluster = MiniCluster(LagTracker(lambda _group_id: 50), tasks=TASKS)
-    cluster.produce(100 + lag)
-    cluster.commit_offset(100)
-    assert [cluster.step().offset_status for _ in range(3)][-1] == status
-
-
 def test_without_a_commit_it_waits_where_records_came_since_a_member_had_it() -> None:
     cluster = MiniCluster(tasks=TASKS)
     cluster.commit = Commit(None)

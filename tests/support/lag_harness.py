@@ -95,7 +95,7 @@ def row(**fields: Any) -> LagRow:
 
 
 def at_pass(now: float) -> GroupPass:
-    return GroupPass(now, ReadUntil(now, now), NO_TASKS, 0, 300.0, 60.0)
+    return GroupPass(now, ReadUntil(now, now), NO_TASKS, 300.0, 60.0)
 
 
 def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:

@@ -82,7 +82,10 @@ class HttpSink(Sink):
                 if time.monotonic() >= ends_at:  # the response may be incomplete
                     raise TimeoutError
                 if response.status not in SUCCESS:
-                    raise _refusal(origin, response, quotes_answer=quotes_answer)
+                    said = ""
+                    with suppress(HTTPException, OSError):
+                        said = response.read(_MAX_ERROR_BYTES if quotes_answer else 0).decode("utf-8", "replace")
+                    raise status_error(origin, response.status, f" ({' '.join(said.split())})" if said.strip() else "")
         except (OSError, HTTPException, UnicodeError) as error:
             if time.monotonic() >= ends_at or isinstance(error, TimeoutError):
                 raise SinkError(f"{origin} did not respond within {self.timeout:g} s", retry=True) from None
@@ -237,12 +240,3 @@ def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
     finally:
         timer.cancel()
         watched.close()
-
-
-def _refusal(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
-    """Return the error for a response whose status is not 2xx."""
-    body = None
-    if quotes_answer:
-        with suppress(HTTPException, OSError):
-            body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
-    return status_error(origin, response.status, f" ({body})" if body else "")

@@ -119,12 +119,6 @@ ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
 )
 
 
-def _self_checks(job: JobScrape) -> Iterator[Sample]:
-    checks = job.status.self_check
-    yield Sample(checks.runs - checks.failures, ("completed",))
-    yield Sample(checks.failures, ("failed",))
-
-
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
@@ -234,7 +228,10 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups_job_self_checks_total",
         "Comparisons of the tables with the brokers: `completed`, or `failed`, for example because of a missing ACL.",
-        _self_checks,
+        lambda job: [
+            Sample(job.status.self_check.runs - job.status.self_check.failures, ("completed",)),
+            Sample(job.status.self_check.failures, ("failed",)),
+        ],
         ("result",),
     ),
     Metric(

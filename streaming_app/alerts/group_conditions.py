@@ -299,8 +299,7 @@ CONDITIONS: dict[str, Condition] = {
         others=lambda observed: [one for one, of in (observed.copies or {}).items() if of.behind or of.uncopied],
     ),
     _REWOUND: Condition(
-        by_others=_rewound,
-        others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound],
+        by_others=_rewound, others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound]
     ),
 }
 """Rule -> its condition. The first one also fires if the evaluation of another rule failed (`rule_failed`)."""

@@ -25,10 +25,7 @@ _CLOCK = {f"{minute // 60:02}:{minute % 60:02}": minute for minute in range(_MIN
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if number}
 KINDS: Mapping[str, tuple[str, Mapping[str, int]]] = {
-    "weekdays": (
-        "a weekday such as monday:friday",
-        {name: number for number, name in enumerate(_WEEKDAYS)},
-    ),
+    "weekdays": ("a weekday such as monday:friday", {name: number for number, name in enumerate(_WEEKDAYS)}),
     "days_of_month": ("a day such as 1:5 or -3:-1", {str(day): day for day in range(-31, 32) if day}),
     "months": ("a month such as june:august", _MONTHS | {str(number): number for number in _MONTHS.values()}),
     "years": ("a year such as 2026:2028", {str(year): year for year in range(1, 10_000)}),

@@ -132,12 +132,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         lambda job: [Sample(count, (name,)) for name, count in sorted(job.types.items()) if name != "streams"],
         ("protocol",),
     ),
-    Metric(
-        "streams_groups_alerts",
-        "Open alerts, by rule and severity.",
-        _open_alerts,
-        ("rule", "severity"),
-    ),
+    Metric("streams_groups_alerts", "Open alerts, by rule and severity.", _open_alerts, ("rule", "severity")),
     Metric(
         "streams_groups_left_out",
         "Groups for which something is omitted. `series`: there are more groups than `metrics.max_groups`, or the id "
@@ -189,9 +184,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         ("input",),
     ),
     Metric(
-        "streams_groups_job_batches_total",
-        "Completed batches of the stream of groups.",
-        lambda job: job.totals.batches,
+        "streams_groups_job_batches_total", "Completed batches of the stream of groups.", lambda job: job.totals.batches
     ),
     Metric(
         "streams_groups_job_batch_seconds_total",

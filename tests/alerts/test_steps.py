@@ -122,7 +122,7 @@ def test_formatters_take_steps_in_proportion_to_the_text(name: str) -> None:
 
 SEE_TEXT = ("alerts", "groups", "health", "lag", "metrics", "notify", "queries", "stream", "text", "web")
 OWN_TEXT = {
-    "streaming_app.web.access": {"*"},  # headers of requests, whose length the server limits
+    "streaming_app.web.access": {"*"}  # headers of requests, whose length the server limits
 }
 """Modules, and their expressions, that see no text from the log; `*` for all of them."""
 

@@ -76,11 +76,7 @@ def test_references_are_replaced_by_what_they_name_at_any_depth(
     resolved, secrets = read_yaml(write(text))
 
     assert resolved == {"a": ["xby", {"${env:PART}": "hunter2"}], "n": 1}
-    assert secrets == {
-        "b": "${env:PART}",
-        "xby": "x${env:PART}y",
-        "hunter2": f"${{file:{tmp_path}/secret}}",
-    }
+    assert secrets == {"b": "${env:PART}", "xby": "x${env:PART}y", "hunter2": f"${{file:{tmp_path}/secret}}"}
 
 
 def test_each_reference_without_a_value_is_a_line_that_names_its_key(

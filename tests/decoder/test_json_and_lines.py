@@ -94,12 +94,7 @@ def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "part"),
-    [
-        (r"\x00\x1", "key"),
-        (r"\x00\x11" + "\t" + r"\x0g", "value"),
-        ("\\", "key"),
-        (r"\x00\x11" + "\t\t", "value"),
-    ],
+    [(r"\x00\x1", "key"), (r"\x00\x11" + "\t" + r"\x0g", "value"), ("\\", "key"), (r"\x00\x11" + "\t\t", "value")],
 )
 def test_a_line_that_is_not_escaped_as_kafka_does_is_malformed(line: str, part: str) -> None:
     [(printed, decoded)] = decode_all(line)

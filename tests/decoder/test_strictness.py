@@ -4,14 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from offsets_decoder import (
-    MalformedRecord,
-    Record,
-    UnknownRecordType,
-    UnknownValueVersion,
-    decode,
-    reference_decode,
-)
+from offsets_decoder import MalformedRecord, Record, UnknownRecordType, UnknownValueVersion, decode, reference_decode
 
 Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])

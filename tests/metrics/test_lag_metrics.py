@@ -67,10 +67,7 @@ def test_the_default_series() -> None:
     ("lag_by", "expected"),
     [
         ("topic", {("payments", "orders"): 510, ("plain", "clicks"): 7}),
-        (
-            "partition",
-            {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7},
-        ),
+        ("partition", {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7}),
     ],
     ids=str,
 )

@@ -7,7 +7,6 @@ from offsets_decoder import EncodeError, encode
 
 def test_omitted_fields_are_encoded_with_their_defaults() -> None:
     key, value = encode("StreamsGroupMetadata", {"group_id": "g"}, {"epoch": 3})
-
     assert (key.hex(), value.hex()) == ("0011000167", "0000000000030000000000000000" + "00")
 
 

@@ -27,7 +27,6 @@ def test_the_reason_is_the_one_that_the_broker_returns_to_members(
     member.join()
     settle([member], until=lambda: bool(member.statuses) and "delayed" not in str(member.statuses))
     ((status, detail),) = member.statuses
-
     with LogReader(broker.bootstrap_server) as reader:
         folded_log = FoldedLog()
         folded_log.add(reader.read())

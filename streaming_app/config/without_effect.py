@@ -67,7 +67,7 @@ def _of_rules(settings: Settings) -> _Found:
 def _of_ignored_groups(settings: Settings) -> _Found:
     alerts = settings.alerts
     for number, pattern in enumerate(alerts.ignore_groups):
-        if any(_covers(other, pattern) for other in (*alerts.ignore_groups[:number],)):
+        if any(_covers(other, pattern) for other in alerts.ignore_groups[:number]):
             yield f"alerts.ignore_groups[{number}]", "another pattern matches the same groups"
     entries = {
         **{f"alerts.overrides[{n}]": one.groups for n, one in enumerate(alerts.overrides)},

@@ -233,9 +233,8 @@ def stalled(facts: Facts) -> Verdict | None:
     leavers = f"; {leave.why}" if leave else ""
     if any(it.rested >= work.patience for row in one.named if (it := work.progress.get(row[1:3]))):
         leavers += _IF_RARE
-    why = (
-        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
-    )
+    least = "at least " if one.is_older else ""
+    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
     evidence = {
         **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),

@@ -136,7 +136,7 @@ def _unread(at: Position, offset: int, seen: Seen, one: GroupPass) -> tuple[int,
     """
     ends, rests = seen.ends, seen.rests
     end, stable, tail = ends.end or 0, ends.stable, ends.tail
-    if not one.reads_uncommitted and one.tasks.may_process:
+    if not one.reads_uncommitted and one.tasks.is_ready and one.tasks.has_members is not False:
         if stable is None and offset < end:  # no answer about the last stable offset
             return 0, None, None
         end = min(end, end if stable is None else stable)

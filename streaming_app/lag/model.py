@@ -96,11 +96,6 @@ class GroupTasks:
     repartition: frozenset[str] = frozenset()
     """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
 
-    @property
-    def may_process(self) -> bool:
-        """Whether members may read now."""
-        return self.is_ready and self.has_members is not False
-
 
 NO_TASKS = GroupTasks()
 

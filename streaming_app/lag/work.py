@@ -36,11 +36,6 @@ class Partitions:
     is_older: bool = False
     """Whether the alert may be older than `since`: it existed when the job first looked."""
 
-    @property
-    def at_least(self) -> str:
-        """The words before the time `since` in a text: `at least ` if the alert may be older, or else nothing."""
-        return "at least " if self.is_older else ""
-
 
 @dataclass(frozen=True, slots=True)
 class GroupWork:

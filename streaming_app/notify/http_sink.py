@@ -84,7 +84,7 @@ class HttpSink(Sink):
                 if response.status not in SUCCESS:
                     said = ""
                     with suppress(HTTPException, OSError):
-                        said = response.read(_MAX_ERROR_BYTES if quotes_answer else 0).decode("utf-8", "replace")
+                        said = response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace") if quotes_answer else ""
                     raise status_error(origin, response.status, f" ({' '.join(said.split())})" if said.strip() else "")
         except (OSError, HTTPException, UnicodeError) as error:
             if time.monotonic() >= ends_at or isinstance(error, TimeoutError):

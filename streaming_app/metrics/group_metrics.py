@@ -41,11 +41,6 @@ def _stale_seconds(group: GroupScrape) -> float | None:
     return None if since is None else max(0.0, group.now - since)
 
 
-def _health(group: GroupScrape) -> list[Sample]:
-    one = group.verdict
-    return [] if one is None else [Sample(1, (one.verdict, one.severity or "none"))]
-
-
 LABELS_METRIC: Metric[GroupScrape] = Metric(
     "streams_group_labels",
     "1, with the labels that the configuration declares for the group: join on `cluster` and `group`.",
@@ -56,7 +51,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "streams_group_health",
         "1 for the verdict on the group, such as Down, with its severity by the configuration (`none` if it opens no "
         "alert). The other verdicts have no series.",
-        _health,
+        lambda group: (one := group.verdict) and [Sample(1, (one.verdict, one.severity or "none"))],
         ("verdict", "severity"),
     ),
     Metric(

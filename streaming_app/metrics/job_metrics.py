@@ -92,14 +92,11 @@ def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Alert], int]:
 
 def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
     """Return a function that yields a sample of this value for each open alert."""
-
-    def samples(job: JobScrape) -> Iterator[Sample]:
-        for one in job.alerts:
-            is_muted = "true" if job.is_muted(one) else "false"
-            if one.state == FIRING:
-                yield Sample(value(one), (one.group_id or "", one.rule, one.severity, is_muted))
-
-    return samples
+    return lambda job: (
+        Sample(value(one), (one.group_id or "", one.rule, one.severity, "true" if job.is_muted(one) else "false"))
+        for one in job.alerts
+        if one.state == FIRING
+    )
 
 
 ALERT_METRICS: tuple[Metric[JobScrape], ...] = (

@@ -23,7 +23,9 @@ class Regex:
         try:
             self._compiled = re2.compile(pattern, _OPTIONS)
         except re2.error as error:
-            raise ValueError(f"is not a valid regular expression: {_text(error)}") from None
+            (said,) = error.args or ("",)  # RE2 says it in bytes
+            reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+            raise ValueError(f"is not a valid regular expression: {reason}") from None
         except UnicodeEncodeError:
             raise ValueError("is not a valid regular expression: it has a lone surrogate") from None
 
@@ -49,9 +51,3 @@ def given_regex(text: str) -> Regex:
     if _GLOB.search(text):
         raise ValueError(f"is a regular expression, in which {text[-2:]} repeats {text[-2]!r}: write {text[:-1]}.*")
     return Regex(text)
-
-
-def _text(error: Exception) -> str:
-    """Return what RE2 says, which its Python module has as bytes."""
-    (said,) = error.args or ("",)
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -135,11 +135,6 @@ def _compile(given: Any) -> Regex:  # noqa: ANN401 - any YAML value
     return given_regex(given)
 
 
-def _check_address(text: str) -> str:
-    split_address(text)
-    return text
-
-
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """In seconds; given as a number of them, or as text such as `90s`, `5m`, `1h30m` or `PT5M`."""
 
@@ -155,5 +150,5 @@ Days = Annotated[
 Pattern = Annotated[Regex, PlainValidator(_compile), PlainSerializer(lambda regex: regex.pattern, return_type=str)]
 """A regular expression of RE2's syntax that a whole text matches, as Prometheus does."""
 
-Address = Annotated[str, AfterValidator(_check_address)]
+Address = Annotated[str, AfterValidator(lambda text: split_address(text) and text)]
 """Where to listen: `HOST:PORT` or `[::]:PORT`."""

@@ -38,7 +38,9 @@ def is_visible(text: str) -> bool:
 
 def escape(text: str) -> str:
     r"""Return the text on one line, with escapes as in Python for what is not shown as itself: `\x1b`, `\u202e`."""
-    return text if is_visible(text) else "".join(map(_escape_character, text))
+    if is_visible(text):
+        return text
+    return "".join(one if is_visible(one) else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def escape_lines(text: str) -> str:
@@ -48,15 +50,7 @@ def escape_lines(text: str) -> str:
 
 def escape_json(text: str) -> str:
     r"""Return the same JSON with `\uXXXX` for what is not shown as itself in its strings. Keeps the line feeds."""
-    return _NOT_ASCII_TEXT.sub(_escape_json_character, text)
-
-
-def _escape_character(character: str) -> str:
-    return character if is_visible(character) else character.encode("unicode_escape").decode("ascii")
-
-
-def _escape_json_character(match: re.Match[str]) -> str:
-    return match[0] if is_visible(match[0]) else json_units(match[0])
+    return _NOT_ASCII_TEXT.sub(lambda match: match[0] if is_visible(match[0]) else json_units(match[0]), text)
 
 
 def json_units(text: str) -> str:

@@ -84,7 +84,12 @@ def _unsolicited(group: GroupSnapshot, facts: EngineFacts) -> Holds | None:
 def _not_stored(rule: str, group: GroupSnapshot, facts: EngineFacts) -> Holds | None:
     """The description is not stored, and by the table above this is the rule for it."""
     status, epoch, stored = group.description_status, group.topology_epoch, group.stored_description_epoch
-    shown_at = group.description_since or (_first_shown_at(rule, group, facts) if status in _OF_PLUGIN else None)
+    shown_at = group.description_since
+    if shown_at is None and status in _OF_PLUGIN:
+        # Where the log does not prove since when the status holds, the first known record that showed it counts: the
+        # record may be written again. A brief status is not as old as the members.
+        alert = facts.open.get(AlertKey(rule, group.group_id))
+        shown_at = min((at for at in (alert and alert.since, group.metadata_at) if at), default=None)
     # Since then the broker has a reason and a member to ask. This begins again after Empty, but not after a rebalance.
     says, since = DESCRIPTION_MISSING, latest(shown_at, group.members_since, facts.descriptions.since)
     if status == "FAILED":
@@ -107,15 +112,6 @@ def _not_stored(rule: str, group: GroupSnapshot, facts: EngineFacts) -> Holds | 
     shown = {name: value for name in _SHOWN if (value := getattr(group, name)) is not None}
     members = {"members": group.member_count, "stale_members": group.stale_member_count}
     return Holds(since, f"{group.group_id}: {what}", {**shown, **members})
-
-
-def _first_shown_at(rule: str, group: GroupSnapshot, facts: EngineFacts) -> datetime | None:
-    """Return when the first known record showed the status, where the log does not prove since when it holds.
-
-    The record may be written again. A brief status is not as old as the members.
-    """
-    alert = facts.open.get(AlertKey(rule, group.group_id))
-    return min((at for at in (alert and alert.since, group.metadata_at) if at), default=None)
 
 
 def _lost(group_id: str, facts: EngineFacts) -> Truth:
@@ -303,8 +299,7 @@ CONDITIONS: dict[str, Condition] = {
         others=lambda observed: [one for one, of in (observed.copies or {}).items() if of.behind or of.uncopied],
     ),
     _REWOUND: Condition(
-        by_others=_rewound,
-        others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound],
+        by_others=_rewound, others=lambda observed: [one for one, work in (observed.work or {}).items() if work.rewound]
     ),
 }
 """Rule -> its condition. The first one also fires if the evaluation of another rule failed (`rule_failed`)."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from streaming_app.alerts.alert import OVER, WARNING, Holds, Truth
-from streaming_app.job_status import DiskSpace, JobStatus
+from streaming_app.job_status import JobStatus
 from streaming_app.text import count, gibibytes, round_down, utc
 
 _FREE_PERCENT, _FREE = 5, 256 << 20  # less free space is too little: a percentage below `_PLENTY`, or these bytes
@@ -80,7 +80,8 @@ def _notifications_failing(job: JobStatus, _now: datetime) -> Truth:
 
 
 def _disk_full(job: JobStatus, _now: datetime) -> Truth:
-    full = [disk for disk in job.disks if _is_full(disk)]
+    little = [disk for disk in job.disks if disk.free * 100 < disk.size * _FREE_PERCENT and disk.free < _PLENTY]
+    full = [disk for disk in job.disks if disk in little or disk.free < _FREE]
     if not full:
         return OVER
     paths, size = " and ".join(dict.fromkeys(disk.path for disk in full)), gibibytes(full[0].size)
@@ -89,11 +90,6 @@ def _disk_full(job: JobStatus, _now: datetime) -> Truth:
         f"The disk of {paths} is almost full: too little of its {size} is free; on a full disk the job reads nothing",
         {"paths": [disk.path for disk in full], "size": size},
     )
-
-
-def _is_full(disk: DiskSpace) -> bool:
-    is_little = disk.free * 100 < disk.size * _FREE_PERCENT and disk.free < _PLENTY
-    return is_little or disk.free < _FREE
 
 
 def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:

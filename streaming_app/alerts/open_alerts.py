@@ -170,7 +170,9 @@ class OpenAlerts:
         if before is None:
             if key.subject == HEALTH and last_ended_at:
                 at = max(at, last_ended_at + _NEXT)  # a later time also gives another id
-            before = self._new(key, rule, at)
+            one_id = digest(repr((self._settings.cluster, *key, at.isoformat())), _ID_CHARACTERS)
+            ids = one_id, self._settings.cluster, key.group_id, rule
+            before = Alert(*ids, "", at, None, None, None, None, self._labels(key.group_id), "", {})
         one = replace(
             before,
             severity=severity_by(settings, finding.severity) or settings.severity,
@@ -192,7 +194,9 @@ class OpenAlerts:
             line = Line(at, finding.verdict, one.rule, one.severity, one.summary)
             if not one.timeline or one.timeline[-1][1:4] != line[1:4]:
                 one = replace(one, timeline=_add(one.timeline, line))
-            is_other = _is_other_cause(before.timeline, line)
+            last = before.timeline[-1] if before.timeline else None
+            # another bad verdict replaced one that had lasted: then the step to take is another one, too
+            is_other = last and last.verdict not in {None, *ENDS, line.verdict} and at - last.at >= LASTED
             if before.state == PENDING or one.severity != before.severity or is_other:
                 one = replace(one, deliveries=self._due(one.deliveries, is_worse=True))
         if one != before:
@@ -223,12 +227,6 @@ class OpenAlerts:
         severity = max(settings.severity, one.severity, key=severity_rank) if settings else one.severity
         due = self._due(due) if one.state == FIRING else due
         return replace(one, severity=severity, labels=self._labels(one.group_id), deliveries=due)
-
-    def _new(self, key: AlertKey, rule: str, at: datetime) -> Alert:
-        """Return a new alert without values."""
-        cluster, labels = self._settings.cluster, self._labels(key.group_id)
-        one_id = digest(repr((cluster, *key, at.isoformat())), _ID_CHARACTERS)
-        return Alert(one_id, cluster, key.group_id, rule, "", at, None, None, None, None, labels, "", {})
 
     def _labels(self, group_id: str | None) -> Mapping[str, str]:
         return {} if group_id is None else self._settings.labels_of(group_id)
@@ -298,12 +296,6 @@ def calm_until(one: Alert) -> datetime | None:
 
 def _kind(one: Alert) -> _Kind:
     return one.key, one.rule, one.cause
-
-
-def _is_other_cause(timeline: tuple[Line, ...], line: Line) -> bool:
-    """Return whether a bad verdict replaced another one that had lasted: then the step to take is another one, too."""
-    before = timeline[-1] if timeline else None
-    return before is not None and before.verdict not in {None, *ENDS, line.verdict} and line.at - before.at >= LASTED
 
 
 def _add(timeline: tuple[Line, ...], line: Line) -> tuple[Line, ...]:

@@ -267,8 +267,7 @@ def judge_clock(first: float | None, began_at: float, last: float | None, ended_
         return warning(check, f"the brokers' clock is {ahead:.0f} s ahead of this machine's", remedy)
     if last == first:
         return ok(
-            check,
-            f"the brokers' clock is not ahead of this machine's; it may be behind: no record for {-ahead:.0f} s",
+            check, f"the brokers' clock is not ahead of this machine's; it may be behind: no record for {-ahead:.0f} s"
         )
     if behind > _CLOCK_SECONDS:
         return warning(check, f"the brokers' clock is {behind:.0f} s behind this machine's", remedy)

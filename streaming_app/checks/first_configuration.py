@@ -13,7 +13,7 @@ from streaming_app.text import escape, first_of
 
 _GROUPS_NAMED = 10
 _WIDTH = 118
-
+_DESCRIPTIONS = "Whether the cluster stores topology descriptions: always, never, or auto, which detects it."
 
 Cluster = tuple[Mapping[str, str], str | None]
 """Streams group that the principal may see -> its state in the brokers' spelling; and the class of the topology
@@ -31,6 +31,14 @@ def describe_cluster(properties: Mapping[str, str]) -> Cluster:
 def first_configuration(server: str, command_config: Path | None, cluster: Cluster) -> str:
     """Return the text of a configuration file."""
     groups, plugin = cluster
+    known = "No streams group is on the cluster, or this principal may describe none."
+    if groups:
+        states = ", ".join(f"{count:,} {state}" for state, count in Counter(groups.values()).most_common())
+        names = first_of([escape(name) for name in sorted(groups)], _GROUPS_NAMED)
+        known = f"{len(groups):,} streams groups are on the cluster ({states}): {names}."
+    keeps = "This principal may not read the brokers' configuration (ACL DescribeConfigs on Cluster)."
+    if plugin is not None:
+        keeps = f"The brokers have {f'the plugin {escape(plugin)}' if plugin else 'no plugin for them now'}."
     lines = [
         "# Written by `check --write-config`. deploy/streams-groups.example.yaml has every key with its default.",
         f"bootstrap_server: {json.dumps(server)}",
@@ -40,9 +48,9 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         "# A name for this Kafka cluster. Every row and every alert contains it.",
         "cluster: default",
         "",
-        *_comment(_groups(groups)),
+        *_comment(known),
         "alerts:",
-        *_comment(_plugin(plugin), indent="  "),
+        *_comment(f"{_DESCRIPTIONS} {keeps}", indent="  "),
         "  descriptions: auto",
         "",
         "# Where alerts are sent; docs/alerts.md has each kind of sink. Without a sink they are only in a table.",
@@ -54,22 +62,6 @@ def first_configuration(server: str, command_config: Path | None, cluster: Clust
         "  listen: 127.0.0.1:9464",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _groups(groups: Mapping[str, str]) -> str:
-    if not groups:
-        return "No streams group is on the cluster, or this principal may describe none."
-    states = ", ".join(f"{count:,} {state}" for state, count in Counter(groups.values()).most_common())
-    names = first_of([escape(name) for name in sorted(groups)], _GROUPS_NAMED)
-    return f"{len(groups):,} streams groups are on the cluster ({states}): {names}."
-
-
-def _plugin(plugin: str | None) -> str:
-    keys = "Whether the cluster stores topology descriptions: always, never, or auto, which detects it."
-    if plugin is None:
-        return f"{keys} This principal may not read the brokers' configuration (ACL DescribeConfigs on Cluster)."
-    found = f"The brokers have the plugin {escape(plugin)}." if plugin else "The brokers have no plugin for them now."
-    return f"{keys} {found}"
 
 
 def _comment(text: str, indent: str = "") -> Iterator[str]:

@@ -25,9 +25,7 @@ _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 
 
 def check_machine(
-    conf: Mapping[str, str],
-    metrics_listen: str | None,
-    progress: Callable[[str], None] | None = None,
+    conf: Mapping[str, str], metrics_listen: str | None, progress: Callable[[str], None] | None = None
 ) -> Iterator[Result]:
     """Yield the results about this machine. Downloads missing jars, as the job does. `conf` has Spark's settings."""
     yield _check_java()

@@ -30,20 +30,15 @@ def _connect(sink: Sink) -> Result:
         addresses = sink.addresses()
     except SinkError as error:
         return failed(check, str(error))
-    if failure := next(filter(None, (_failure(*address) for address in addresses)), None):
-        return failed(check, failure, "check its address, and the firewalls on the way")
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+        except (OSError, UnicodeError, OverflowError) as error:  # noqa: PERF203 - of a few receivers
+            advice = "check its address, and the firewalls on the way"
+            return failed(check, f"{host}:{port}: {reason_of(error)}", advice)
     reached = ", ".join(f"{host}:{port}" for host, port in addresses)
     found = f"{reached} can be reached" if reached else "there is no address to try"
     return ok(check, f"{found}; --send-test sends to it")
-
-
-def _failure(host: str, port: int) -> str | None:
-    """Return why an address cannot be reached; None if it can."""
-    try:
-        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
-    except (OSError, UnicodeError, OverflowError) as error:
-        return f"{host}:{port}: {reason_of(error)}"
-    return None
 
 
 def _send(sink: Sink, cluster: str) -> Result:

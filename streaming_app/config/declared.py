@@ -4,16 +4,15 @@
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 from streaming_app.health.time_intervals import KINDS, TimeInterval, parse_location, parse_range, parse_times
-from streaming_app.regex import Regex
 from streaming_app.section import Pattern, Section
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -26,7 +25,6 @@ _OURS = frozenset(
 """The labels of alerts and metrics, and the fields of a message."""
 _CACHED_GROUPS = 1 << 16
 
-Declared = TypeVar("Declared")
 LabelsOf = Callable[[str], Mapping[str, str]]
 """Group id -> the labels of the group."""
 
@@ -118,10 +116,12 @@ class GroupTimesSettings(Section):
 def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
     """Return a function: group id -> the labels of all matching entries. For each name the last entry wins."""
 
-    def merge(matching: Iterator[Mapping[str, str]]) -> Mapping[str, str]:
+    @lru_cache(_CACHED_GROUPS)
+    def labels_of(group_id: str) -> Mapping[str, str]:
+        matching = (one.labels for one in entries if one.groups.matches(group_id))
         return {name: value for labels in matching for name, value in labels.items()}
 
-    return _of_matching([(one.groups, one.labels) for one in entries], merge)
+    return labels_of
 
 
 def make_times_of(
@@ -130,14 +130,9 @@ def make_times_of(
     """Return a function: group id -> the times of the first matching entry, or none."""
     intervals = {named.name: [one.interval() for one in named.time_intervals] for named in known}
     entries = [(one.groups, tuple(chain(*(intervals[name] for name in one.time_intervals)))) for one in settings]
-    return _of_matching(entries, lambda matching: next(matching, ()))
 
-
-def _of_matching(
-    entries: Sequence[tuple[Regex, Declared]], choose: Callable[[Iterator[Declared]], Declared]
-) -> Callable[[str], Declared]:
     @lru_cache(_CACHED_GROUPS)
-    def of_group(group_id: str) -> Declared:
-        return choose(value for groups, value in entries if groups.matches(group_id))
+    def times_of(group_id: str) -> tuple[TimeInterval, ...]:
+        return next((times for groups, times in entries if groups.matches(group_id)), ())
 
-    return of_group
+    return times_of

@@ -4,7 +4,6 @@
 """
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -16,7 +15,6 @@ from streaming_app.section import Address, Days, Duration, FilePath, Pattern, Po
 MAX_GROUPS = 1_000
 
 LagSubject = Literal["group", "topic", "partition"]
-_Offsets = Annotated[int, Field(ge=0)]
 _Count = Annotated[int, Field(ge=1)]
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
 
@@ -49,15 +47,6 @@ class LagSettings(SwitchSettings):
     """Time between two passes."""
     history_days: Days = 7.0
     """How many days `lag_history` is kept."""
-    allowed: _Offsets = 0
-    """A lag of at most so many offsets is OK."""
-    allowed_by_group: Mapping[Pattern, _Offsets] = {}
-    """Regular expression for the whole group id -> the same for these groups. The first match counts."""
-
-    def allowed_for(self, group_id: str) -> int:
-        """Return the allowed lag of a group, in offsets."""
-        matching = (value for regex, value in self.allowed_by_group.items() if regex.matches(group_id))
-        return next(matching, self.allowed)
 
 
 class SelfCheckSettings(SwitchSettings):

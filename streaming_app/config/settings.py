@@ -52,22 +52,16 @@ def _to_location(value: Any) -> Location:  # noqa: ANN401 - any YAML value
     return Location.of(value)
 
 
-def _to_text(value: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Return a Spark setting as text, so that `true` and `4` need no quotes in YAML."""
-    return str(value).lower() if isinstance(value, bool | int | float) else value
-
-
-def _with_type(sink: Any) -> Any:  # noqa: ANN401 - any YAML value
-    """Give a sink without a type an invalid one: the error for this names all types."""
-    return {"type": None, **sink} if isinstance(sink, Mapping) else sink
-
-
+# `true` and `4` need no quotes in YAML
+_SparkValue = Annotated[
+    str, BeforeValidator(lambda value: str(value).lower() if isinstance(value, bool | int | float) else value)
+]
 AnySink = Annotated[
     AlertmanagerSink | AppriseSink | WatchdogSink | WebhookSink,
     Field(discriminator="type"),
-    BeforeValidator(_with_type),
+    BeforeValidator(lambda sink: {"type": None, **sink} if isinstance(sink, Mapping) else sink),
 ]
-"""One sink. `type` decides which class."""
+"""One sink. `type` decides which class. The error for an invalid one, as one without a type gets, names all types."""
 
 
 def _unique_names(kind: str) -> AfterValidator:
@@ -101,7 +95,7 @@ class Settings(Section):
     trigger: Duration = defaults.TRIGGER_SECONDS
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
     retention_days: Days = defaults.RETENTION_DAYS
-    conf: Mapping[str, Annotated[str, BeforeValidator(_to_text)]] = {}
+    conf: Mapping[str, _SparkValue] = {}
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()

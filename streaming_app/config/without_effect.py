@@ -67,7 +67,7 @@ def _of_rules(settings: Settings) -> _Found:
 def _of_ignored_groups(settings: Settings) -> _Found:
     alerts = settings.alerts
     for number, pattern in enumerate(alerts.ignore_groups):
-        if any(_covers(other, pattern) for other in (*alerts.ignore_groups[:number],)):
+        if any(_covers(other, pattern) for other in alerts.ignore_groups[:number]):
             yield f"alerts.ignore_groups[{number}]", "another pattern matches the same groups"
     entries = {
         **{f"alerts.overrides[{n}]": one.groups for n, one in enumerate(alerts.overrides)},
@@ -83,7 +83,6 @@ def _hidden(settings: Settings) -> _Found:
     first_wins: dict[str, Sequence[Regex]] = {
         "running_hours": [one.groups for one in settings.running_hours],
         "mute_times": [one.groups for one in settings.mute_times],
-        "lag.allowed_by_group": list(settings.lag.allowed_by_group),
     }
     for key, patterns in first_wins.items():
         for number, pattern in enumerate(patterns):

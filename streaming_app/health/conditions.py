@@ -148,19 +148,13 @@ def _due_without_members(facts: Facts) -> datetime:
     # While the brokers did not answer, no group could process: patience begins when they answer again.
     latest = since + settings.patience_unknown - settings.patience
     known_since = latest if facts.waits is None else to_time(work.seen_again_at or 0.0)
-    due = _in_running_hours(facts, max(since, min(known_since, latest)) + settings.patience)
+    due, hours = max(since, min(known_since, latest)) + settings.patience, settings.running_hours
+    if hours and not contain(hours, due):  # it is due after they begin again
+        begins = next_change(hours, due)
+        due = begins + (settings.patience if facts.waits else settings.patience_unknown) if begins else due + _NEVER
     if facts.watched_since and facts.is_not_read_yet:
         due = max(due, facts.watched_since + settings.patience_unknown)
     return due
-
-
-def _in_running_hours(facts: Facts, due: datetime) -> datetime:
-    """Return `due` if it is in the running hours, or else a time after they begin again."""
-    settings, hours = facts.settings, facts.settings.running_hours
-    if not hours or contain(hours, due):
-        return due
-    begins = next_change(hours, due)
-    return begins + (settings.patience if facts.waits else settings.patience_unknown) if begins else due + _NEVER
 
 
 def started_again_and_again(facts: Facts) -> Verdict | None:
@@ -177,7 +171,9 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     loop_due = [max(outage.since + LOOP, outage.starts[_STARTS - 1])] if is_loop else []
     longest = {state: time for state, time in outage.down.items() if time >= _SECOND} or outage.down
     between = ", ".join(f"{state} {lasted(time)}" for state, time in longest.items())
-    reason = facts.reason if _was_not_ready(facts) else None
+    # When an application first creates its internal topics, its group is NotReady for a moment, which says nothing.
+    down = next((one for one in reversed(facts.history.states) if one.new in {EMPTY, NOT_READY}), None)
+    reason = facts.reason if down and NOT_READY in {down.new, down.old} else None
     why = (
         f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
         f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
@@ -193,15 +189,6 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     verdict, severity = (DOWN, CRITICAL) if is_idle or outage.is_mostly_down else (UNSTABLE, WARNING)
     ends_at = facts.runs_since + STAY_UP if facts.runs else None
     return Verdict(verdict, outage.since, min(idle_due + loop_due), why, severity, evidence, recheck_at=ends_at)
-
-
-def _was_not_ready(facts: Facts) -> bool:
-    """Return whether the application, when it last went down, did so because its group is NotReady.
-
-    When an application first creates its internal topics, its group is NotReady for a moment, which says nothing.
-    """
-    down = (one for one in reversed(facts.history.states) if one.new in {EMPTY, NOT_READY})
-    return NOT_READY in next(((one.new, one.old) for one in down), ())
 
 
 def _has_done_nothing(facts: Facts, outage: Outage) -> bool:
@@ -246,9 +233,8 @@ def stalled(facts: Facts) -> Verdict | None:
     leavers = f"; {leave.why}" if leave else ""
     if any(it.rested >= work.patience for row in one.named if (it := work.progress.get(row[1:3]))):
         leavers += _IF_RARE
-    why = (
-        f"no offset of {which} moved since {one.at_least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
-    )
+    least = "at least " if one.is_older else ""
+    why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
     evidence = {
         **(leave.evidence if leave else {}),
         "partitions": _rows_of(one.named),
@@ -320,7 +306,8 @@ def restoring(facts: Facts) -> Verdict | None:
     if reported:
         evidence["restore_offsets_left"] = sum(restore.lag for restore in reported)
     if done_at:
-        why += f"; restored in {_less_than(max(0.0, (done_at - facts.now).total_seconds()))}"
+        left = max(0.0, (done_at - facts.now).total_seconds())
+        why += f"; restored in less than {format_duration(next((age for age in _AGES if age > left), _AGES[-1]))}"
         evidence["restored_at"] = done_at.isoformat()
     ends_at = min((restore.fell_at + _NO_PROGRESS for restore in reported), default=None)
     return Verdict(RESTORING, since, known_at, why, WARNING if late else None, evidence, recheck_at=ends_at)
@@ -369,11 +356,6 @@ def behind(facts: Facts) -> Verdict | None:
 
 
 # --- Texts and evidence: how many offsets wait, and where. Numbers in texts are rounded: they must not change often ---
-
-
-def _less_than(seconds: float) -> str:
-    """Return the text `less than ...` with the next longer duration in `_AGES`."""
-    return f"less than {format_duration(next((age for age in _AGES if age > seconds), _AGES[-1]))}"
 
 
 def _at_least(offsets: int) -> str:

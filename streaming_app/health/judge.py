@@ -120,20 +120,18 @@ def continued(found: Verdict, previous: Verdict | None) -> Verdict:
     if previous is None:
         return found
     if previous.verdict != found.verdict:
-        return _replaced(found, previous) if is_bad(previous) and is_bad(found) else found
+        if not (is_bad(previous) and is_bad(found)):
+            return found
+        # it is the same outage: keep its beginning, and what the earlier verdict said
+        said = {"verdict": previous.verdict, "since": previous.since.isoformat(), "why": previous.why}
+        kept = [*previous.evidence.get(EARLIER, ()), said][-_EARLIER_KEPT:]
+        return replace(found, since=min(previous.since, found.since), evidence={**found.evidence, EARLIER: kept})
     found = replace(found, since=min(previous.since, found.since), at=previous.at)
     if earlier := previous.evidence.get(EARLIER):
         found = replace(found, evidence={**found.evidence, EARLIER: earlier})
     if previous.evidence.get(PLANNED) and found.verdict in _ENDS_BY_PROOF:
         return replace(found, severity=None, evidence={**found.evidence, PLANNED: True})
     return found
-
-
-def _replaced(found: Verdict, before: Verdict) -> Verdict:
-    """Return a bad verdict that replaces another one of the same outage: with its beginning, and what it said."""
-    one = {"verdict": before.verdict, "since": before.since.isoformat(), "why": before.why}
-    earlier = [*before.evidence.get(EARLIER, ()), one][-_EARLIER_KEPT:]
-    return replace(found, since=min(before.since, found.since), evidence={**found.evidence, EARLIER: earlier})
 
 
 def _broker(facts: Facts) -> Mapping[str, str]:
@@ -147,12 +145,16 @@ def _broker(facts: Facts) -> Mapping[str, str]:
     return {BROKER_AWAY: broker} if counts[broker] else {}
 
 
-def _missing_proof(  # noqa: PLR0911 - a list of cases
+def _missing_proof(  # noqa: C901, PLR0911 - a list of cases
     facts: Facts, previous: Verdict
 ) -> str | None:
     """Return the evidence that is missing to end a bad verdict; None if it ends."""
-    work, known = facts.work, facts.waits is not None
-    never = _has_no_commit_yet(facts, previous)
+    work, known, evidence = facts.work, facts.waits is not None, previous.evidence
+    partitions = evidence.get("partitions", ())
+    found = [work.progress.get((one.get("topic"), one.get("partition"))) for one in partitions]
+    named = [(one.get("committed_offset"), it) for one, it in zip(partitions, found, strict=True)]
+    # After a restart it is not known since when records wait in a partition without a commit.
+    never = any(offset is None and it is not None and it.row.committed_offset is None for offset, it in named)
     if facts.is_deleted:
         return "the group was deleted"
     if previous.verdict == UNSTABLE and facts.runs:
@@ -164,8 +166,11 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
     if not facts.runs:
         return "it is not ready"
     if known:
-        if unknown := _unknown_part(facts, previous):
-            return unknown
+        is_all = len(named) >= evidence.get("partition_count", len(named))
+        if work.unknown and (not is_all or any(it is None or it.waits is None for it in found)):
+            return "the lag of some partitions is not known now"
+        if work.held and facts.transactions is None and OPEN_TRANSACTION in evidence:
+            return "the brokers have not been asked about transactions yet"
         if not (work.waiting or work.unknown):
             return "a partition has no commit yet" if never else None
         late = (one for one in work.progress.values() if one.late_since is not None)
@@ -173,46 +178,12 @@ def _missing_proof(  # noqa: PLR0911 - a list of cases
             return "it does not catch up yet, as far as is known"
         back = facts.runs_since if previous.verdict == DOWN else previous.at  # `since` may be of an earlier verdict
         moved = work.progressed_at is not None and to_time(work.progressed_at) > back
-        return None if moved and not _stand(facts, previous) else "no offset has advanced yet"
-    if previous.verdict == DOWN and not (work.has_commits or WAITING in previous.evidence):
+        # If an offset is committed again, a run that begins takes this for the time at which it moved.
+        same = [it is not None and it.waits and it.row.committed_offset == offset for offset, it in named]
+        return None if moved and not (same and all(same)) else "no offset has advanced yet"
+    if previous.verdict == DOWN and not (work.has_commits or WAITING in evidence):
         return None if facts.now >= facts.runs_since + STAY_UP else "it has just come back"
     return "its lag is not known now"
-
-
-def _unknown_part(facts: Facts, previous: Verdict) -> str | None:
-    """Return what is not known now though the lag of some partitions is, and what may make the verdict right."""
-    if facts.work.unknown and _may_last(facts, previous):
-        return "the lag of some partitions is not known now"
-    if facts.work.held and facts.transactions is None and OPEN_TRANSACTION in previous.evidence:
-        return "the brokers have not been asked about transactions yet"
-    return None
-
-
-def _may_last(facts: Facts, verdict: Verdict) -> bool:
-    """Return whether nothing is known now of a partition in the evidence, or of one that may belong to it."""
-    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
-    found = (progress.get((one.get("topic"), one.get("partition"))) for one in named)
-    is_all = len(named) >= verdict.evidence.get("partition_count", len(named))
-    return not is_all or any(one is None or one.waits is None for one in found)
-
-
-def _stand(facts: Facts, verdict: Verdict) -> bool:
-    """Return whether the offsets in the evidence are still the same, and records wait.
-
-    If an offset is committed again, a run that begins takes this for the time at which it moved.
-    """
-    named, progress = verdict.evidence.get("partitions", ()), facts.work.progress
-    found = [(one, progress.get((one.get("topic"), one.get("partition")))) for one in named]
-    return bool(found) and all(
-        it is not None and it.waits and it.row.committed_offset == one.get("committed_offset") for one, it in found
-    )
-
-
-def _has_no_commit_yet(facts: Facts, verdict: Verdict) -> bool:
-    """Return whether a partition in the evidence has no commit yet. After a restart its `waits_since` is not known."""
-    never = [one for one in verdict.evidence.get("partitions", ()) if one.get("committed_offset") is None]
-    found = (facts.work.progress.get((one.get("topic"), one.get("partition"))) for one in never)
-    return any(one is not None and one.row.committed_offset is None for one in found)
 
 
 def _good(facts: Facts, pending: Verdict | None) -> Verdict:
@@ -307,50 +278,30 @@ def _good_until(facts: Facts) -> datetime | None:
 
 
 def _without_members(facts: Facts, pending: Verdict | None) -> tuple[str, str]:
-    if pending and facts.group.state == EMPTY and _is_meant_to_run(facts):  # it is needed, so it is not Off
+    hours, waits, other = facts.settings.running_hours, facts.waits, facts.successor
+    is_meant_to_run = not hours or contain(hours, facts.now)
+    if pending and facts.group.state == EMPTY and is_meant_to_run:  # it is needed, so it is not Off
         deleted = "It was deleted. " if facts.is_deleted else ""
-        nobody = f"{deleted}No members since {facts.since_text}{_WAITS[facts.waits]}"
+        nobody = f"{deleted}No members since {facts.since_text}{_WAITS[waits]}"
         good_until = _good_until(facts) if facts.was in {IDLE, OK} else None
         is_good = good_until is not None and facts.now <= good_until
         return (facts.was if facts.was and is_good else UNKNOWN), f"{nobody}: {_due(pending)} members come back."
+    is_declared = other == facts.settings.successor
+    proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
+    succeeded = f"{other} {proof} and has passed its offsets."
     if facts.is_deleted:
-        is_known = facts.waits is not None or facts.successor
-        return OFF if is_known else UNKNOWN, _why_deleted(facts)
-    return OFF, _why_off(facts)
+        if waits is False or other:
+            return OFF, f"It was deleted. {succeeded}" if waits is not False else _DELETED_IDLE
+        waited = "work waited for it" if waits else "it is not known whether work waited for it"
+        return OFF if waits else UNKNOWN, f"It was deleted when it had no members, and {waited}."
+    if not is_meant_to_run:
+        begins = next_change(hours, facts.now)
+        until = utc(begins) if begins else "next year"
+        return OFF, f"It has no members, and is not meant to run before {until} (running_hours)."
+    if other:
+        return OFF, succeeded
+    return OFF, _NOTHING_LEFT if waits is False else "It has had no members for a short time."
 
 
 def _due(pending: Verdict) -> str:
     return f"{pending.verdict} at {utc(pending.at)} unless"
-
-
-def _is_meant_to_run(facts: Facts) -> bool:
-    hours = facts.settings.running_hours
-    return not hours or contain(hours, facts.now)
-
-
-def _why_deleted(facts: Facts) -> str:
-    if facts.waits is False:
-        return _DELETED_IDLE
-    if facts.successor:
-        return f"It was deleted. {_why_succeeded(facts)}"
-    waited = "work waited for it" if facts.waits else "it is not known whether work waited for it"
-    return f"It was deleted when it had no members, and {waited}."
-
-
-def _why_succeeded(facts: Facts) -> str:
-    is_declared = facts.successor == facts.settings.successor
-    proof = "is declared as its successor," if is_declared else "reads the same topics with the same topology,"
-    return f"{facts.successor} {proof} and has passed its offsets."
-
-
-def _why_off(facts: Facts) -> str:
-    hours, now = facts.settings.running_hours, facts.now
-    if not _is_meant_to_run(facts):
-        begins = next_change(hours, now)
-        until = utc(begins) if begins else "next year"
-        return f"It has no members, and is not meant to run before {until} (running_hours)."
-    if facts.successor:
-        return _why_succeeded(facts)
-    if facts.waits is False:
-        return _NOTHING_LEFT
-    return "It has had no members for a short time."

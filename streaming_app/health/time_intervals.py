@@ -25,10 +25,7 @@ _CLOCK = {f"{minute // 60:02}:{minute % 60:02}": minute for minute in range(_MIN
 _WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if number}
 KINDS: Mapping[str, tuple[str, Mapping[str, int]]] = {
-    "weekdays": (
-        "a weekday such as monday:friday",
-        {name: number for number, name in enumerate(_WEEKDAYS)},
-    ),
+    "weekdays": ("a weekday such as monday:friday", {name: number for number, name in enumerate(_WEEKDAYS)}),
     "days_of_month": ("a day such as 1:5 or -3:-1", {str(day): day for day in range(-31, 32) if day}),
     "months": ("a month such as june:august", _MONTHS | {str(number): number for number in _MONTHS.values()}),
     "years": ("a year such as 2026:2028", {str(year): year for year in range(1, 10_000)}),
@@ -53,18 +50,13 @@ class TimeInterval:
     def contains(self, at: datetime) -> bool:
         """Return whether a time is in the interval."""
         local = at.astimezone(self.location)
-        if self.times and not any(first <= 60 * local.hour + local.minute < end for first, end in self.times):
-            return False
-        return self._contains_day(local.date())
-
-    def _contains_day(self, day: date) -> bool:
-        weekday = day.isoweekday() % 7
-        fields = ((self.weekdays, weekday), (self.months, day.month), (self.years, day.year))
-        if not all(not ranges or any(first <= value <= last for first, last in ranges) for ranges, value in fields):
-            return False
-        length = calendar.monthrange(day.year, day.month)[1]
-        return not self.days_of_month or any(
-            _from_first(first, length) <= day.day <= _from_first(last, length) for first, last in self.days_of_month
+        minute, length = 60 * local.hour + local.minute, calendar.monthrange(local.year, local.month)[1]
+        days = [[day if day > 0 else length + day + 1 for day in ends] for ends in self.days_of_month]
+        of_week = local.isoweekday() % 7
+        fields = ((self.weekdays, of_week), (days, local.day), (self.months, local.month), (self.years, local.year))
+        is_time = not self.times or any(first <= minute < end for first, end in self.times)
+        return is_time and all(
+            not ranges or any(first <= value <= last for first, last in ranges) for ranges, value in fields
         )
 
 
@@ -81,10 +73,6 @@ def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) 
         for minute in {0, *minutes}
         if minute < _MINUTES
     )
-
-
-def _from_first(day: int, length: int) -> int:
-    return day if day > 0 else length + day + 1
 
 
 def contain(intervals: Iterable[TimeInterval], at: datetime) -> bool:

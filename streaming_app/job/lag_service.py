@@ -37,7 +37,7 @@ _UNCHANGED_SECONDS = 300.0  # after this, rows are written even if only `observe
 def lag_tracker(config: JobConfig) -> LagTracker:
     """Return a tracker without knowledge, with the settings of the job."""
     patience = config.alerts.patience_of(RULE_OF_VERDICT[STALLED], STALLED_SECONDS)
-    return LagTracker(config.lag.allowed_for, LATE_SECONDS + 2 * config.offsets.trigger, patience)
+    return LagTracker(LATE_SECONDS + 2 * config.offsets.trigger, patience)
 
 
 class LagService(Poller):

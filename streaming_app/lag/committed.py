@@ -122,10 +122,7 @@ class CommittedOffsets:
         return [key for key in doubtful if key not in self._proofs]
 
     def prove(
-        self,
-        commits: dict[CommitKey, Commit],
-        asked: Collection[CommitKey],
-        proofs: Mapping[CommitKey, bool],
+        self, commits: dict[CommitKey, Commit], asked: Collection[CommitKey], proofs: Mapping[CommitKey, bool]
     ) -> None:
         """Note what the log says of the transactions of commits. Those `asked` without a proof are not known."""
         self._proofs |= {key: (commits[key], is_committed) for key, is_committed in proofs.items()}

@@ -102,8 +102,7 @@ def measure(at: Position, seen: Seen, one: GroupPass) -> Measured:
     if is_empty is None:
         return found
     age = NO_AGE if is_empty else samples.age(max(offset, empty_to), one.now)
-    waits = not is_empty and unread > one.allowed
-    return found._replace(age=age, waits=waits, status=None, unread=unread, is_held=is_empty and lag > unread)
+    return found._replace(age=age, waits=not is_empty, status=None, unread=unread, is_held=is_empty and lag > unread)
 
 
 def _without_commit(at: Position, seen: Seen, one: GroupPass) -> Measured:
@@ -126,8 +125,7 @@ def _without_commit(at: Position, seen: Seen, one: GroupPass) -> Measured:
     if is_empty is None:
         return Measured(lag)
     age = NO_AGE if is_empty else samples.age(offset, one.now) if samples else None
-    waits = not is_empty and unread > one.allowed
-    return Measured(lag, None, None if lag is None else age, waits, unread=unread, is_held=is_held)
+    return Measured(lag, None, None if lag is None else age, not is_empty, unread=unread, is_held=is_held)
 
 
 def _unread(at: Position, offset: int, seen: Seen, one: GroupPass) -> tuple[int, bool | None, bool | None]:
@@ -138,7 +136,7 @@ def _unread(at: Position, offset: int, seen: Seen, one: GroupPass) -> tuple[int,
     """
     ends, rests = seen.ends, seen.rests
     end, stable, tail = ends.end or 0, ends.stable, ends.tail
-    if not one.reads_uncommitted and one.tasks.may_process:
+    if not one.reads_uncommitted and one.tasks.is_ready and one.tasks.has_members is not False:
         if stable is None and offset < end:  # no answer about the last stable offset
             return 0, None, None
         end = min(end, end if stable is None else stable)

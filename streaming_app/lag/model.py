@@ -96,11 +96,6 @@ class GroupTasks:
     repartition: frozenset[str] = frozenset()
     """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
 
-    @property
-    def may_process(self) -> bool:
-        """Whether members may read now."""
-        return self.is_ready and self.has_members is not False
-
 
 NO_TASKS = GroupTasks()
 
@@ -111,8 +106,6 @@ class GroupPass(NamedTuple):
     now: float
     until: ReadUntil
     tasks: GroupTasks
-    allowed: int
-    """A lag of so many offsets counts as none (`allowed_lag`)."""
     patience: float
     """How many seconds an offset may stay the same while records wait."""
     late_seconds: float
@@ -172,60 +165,39 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     """Return the tasks in a row of `groups`; none if the group is deleted or a group of another type has its id."""
     if group["deleted_at"] is not None or group["group_type"] != _STREAMS:
         return NO_TASKS
+    prefix, subtopologies = f"{group['group_id']}-", group["subtopologies"] or ()
+    named, matched = dict[str, str](), dict[str, str]()
+    stateful, repartition, content = set[str](), set[str](), set[TopicNode]()
+    for one in subtopologies:
+        subtopology_id, patterns = one["subtopology_id"], one["source_topic_regex"]
+        read, changelogs = (
+            {topic["name"] for topic in one[name]} for name in ("repartition_source_topics", "state_changelog_topics")
+        )
+        named |= dict.fromkeys((*one["source_topics"], *read), subtopology_id)
+        matched |= {topic: subtopology_id for pattern in patterns for topic in match_topics(pattern)}
+        stateful |= {subtopology_id} if changelogs else set()
+        repartition |= {name for name in read if name.startswith(prefix)}
+        sources = {*one["source_topics"], *patterns}
+        content |= {TopicNode(subtopology_id, name, is_internal=False) for name in sources}
+        internal = (read | changelogs) - sources
+        content |= {TopicNode(subtopology_id, name.removeprefix(prefix), is_internal=True) for name in internal}
     since = group["state_since"].timestamp() if group["state_since"] else None
     is_rebalancing = group["state"] in REBALANCING
-    subtopologies = group["subtopologies"] or ()
-    stateful = frozenset(one["subtopology_id"] for one in subtopologies if one["state_changelog_topics"])
     joined = (one.get("joined_at") for one in (group["members"] or () if stateful else ()))
     return GroupTasks(
-        subtopology_of=_subtopologies(subtopologies, match_topics),
+        subtopology_of=matched | named if subtopologies else None,  # a name wins over a pattern that matches the topic
         owners=_owners(group["members"] or (), group["assignments"] or ()),
         rebalancing_since=(since or 0.0) if is_rebalancing else None,
         has_members=bool(group["member_count"]),
-        stateful=stateful,
+        stateful=frozenset(stateful),
         stable_since=since if group["state"] == STABLE else None,
         source_partition=group.get("source_partition"),
-        content=_content(group["group_id"], subtopologies),
+        content=frozenset(content),
         is_ready=group["state"] != NOT_READY,
         members_since=members_since.timestamp() if (members_since := group.get("members_since")) else None,
         joined=[at.timestamp() for at in joined if at],
-        repartition=frozenset(
-            name
-            for one in subtopologies
-            for name in _names(one["repartition_source_topics"])
-            if name.startswith(f"{group['group_id']}-")
-        ),
+        repartition=frozenset(repartition),
     )
-
-
-def _subtopologies(subtopologies: Sequence[Row], match_topics: MatchTopics) -> dict[str, str] | None:
-    """Return topic -> subtopology; None without a topology. A topic name wins over a pattern that matches the topic."""
-    if not subtopologies:
-        return None
-    by_topic = {
-        topic: one["subtopology_id"]
-        for one in subtopologies
-        for pattern in one["source_topic_regex"]
-        for topic in match_topics(pattern)
-    }
-    for one in subtopologies:
-        names = (*one["source_topics"], *_names(one["repartition_source_topics"]))
-        by_topic.update(dict.fromkeys(names, one["subtopology_id"]))
-    return by_topic
-
-
-def _content(group_id: str, subtopologies: Iterable[Row]) -> frozenset[TopicNode]:
-    prefix, found = f"{group_id}-", set[TopicNode]()
-    for one in subtopologies:
-        subtopology_id, sources = one["subtopology_id"], {*one["source_topics"], *one["source_topic_regex"]}
-        internal = {*_names(one["repartition_source_topics"]), *_names(one["state_changelog_topics"])} - sources
-        found.update(TopicNode(subtopology_id, name, is_internal=False) for name in sources)
-        found.update(TopicNode(subtopology_id, name.removeprefix(prefix), is_internal=True) for name in internal)
-    return frozenset(found)
-
-
-def _names(topics: Iterable[Row]) -> list[str]:
-    return [topic["name"] for topic in topics]
 
 
 def _owners(members: Iterable[Row], assignments: Iterable[Row]) -> dict[tuple[str, int], Owner]:

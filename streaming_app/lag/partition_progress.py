@@ -201,7 +201,7 @@ class Standing(Position):
     def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
         """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
         tasks, now, is_new = one.tasks, one.now, self.is_new
-        group_id, topic, partition = self.row[:3]
+        _, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
         self._take_owner(owner.member_id, commit, one)
@@ -221,9 +221,7 @@ class Standing(Position):
         is_least = age.is_lower_bound or (commit.offset is None and not self.begins_at_start) if age else None
         self._take_speed(found, age, one)
         row = LagRow(
-            group_id,
-            topic,
-            partition,
+            *self.row[:3],
             subtopology_id,
             None if subtopology_id is None else f"{subtopology_id}_{partition}",
             *owner,
@@ -313,7 +311,7 @@ class Standing(Position):
             if self.known_at is None and found.lag is not None and samples is not None:
                 # The first pass of this run: the samples show when the oldest waiting record was written.
                 begin = (self.baseline if commit.offset is None else commit.offset) or 0
-                written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0) + one.allowed) or one.now
+                written_by = samples.written_by(max(begin, self.empty_to, ends.start or 0)) or one.now
                 moved_at = 0.0 if self.is_untimed else self.moved_at
                 self.waits_since = min(one.now, max(moved_at, written_by, self.calm_at))
         self.known_at, self.known_from = one.now, self.known_from or one.now

@@ -18,13 +18,10 @@ class LagTracker:
     """The lag of all groups of one cluster. Not thread-safe."""
 
     def __init__(
-        self,
-        allowed_lag: Callable[[str], int] = lambda _group_id: 0,
-        late_seconds: float = LATE_SECONDS,
-        patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS,
+        self, late_seconds: float = LATE_SECONDS, patience: Callable[[str], float] = lambda _group_id: STALLED_SECONDS
     ) -> None:
-        """Begin without knowledge. The functions return the value for a group id; `GroupPass` describes the values."""
-        self._allowed_lag, self.late_seconds, self._patience = allowed_lag, late_seconds, patience
+        """Begin without knowledge. `patience` returns that of a group id; `GroupPass` describes both values."""
+        self.late_seconds, self._patience = late_seconds, patience
         self.samples: dict[TopicPartition, EndSamples] = {}
         """The samples of each partition."""
         self._standings: dict[CommitKey, Standing] = {}
@@ -55,10 +52,9 @@ class LagTracker:
             group_id, at = key[0], key[1:]
             if (one := passes.get(group_id)) is None:
                 until, tasks = read_until.get(group_id, ReadUntil(now, now)), groups.get(group_id, NO_TASKS)
-                allowed, patience = self._allowed_lag(group_id), max(_LEAST_PATIENCE, self._patience(group_id))
-                one = passes[group_id] = GroupPass(
-                    now, until, tasks, allowed, patience, self.late_seconds, group_id in self.read_uncommitted
-                )
+                patience = max(_LEAST_PATIENCE, self._patience(group_id))
+                uncommitted = group_id in self.read_uncommitted
+                one = passes[group_id] = GroupPass(now, until, tasks, patience, self.late_seconds, uncommitted)
             before = self._standings.get(key)
             if before is not None and before.is_of_former_members(commit, one.tasks):
                 before = None

@@ -4,13 +4,6 @@ Between two commits both the waiting offsets and the age of the oldest record ri
 in which the group commits at least once are compared.
 """
 
-from typing import NamedTuple
-
-
-class _Low(NamedTuple):
-    at: float
-    value: float
-
 
 class Trend:
     """The lowest values of two spans of time, one after the other."""
@@ -19,9 +12,8 @@ class Trend:
 
     def __init__(self, low: tuple[float, float] | None = None) -> None:
         """Begin with a time and the value that an earlier run stored then: the first span of this run follows it."""
-        self._before: _Low | None = None
-        self._low = low and _Low(*low)
-        self._began = 0.0
+        self._before: tuple[float, float] | None = None
+        self._low, self._began = low, 0.0
 
     @property
     def is_known(self) -> bool:
@@ -31,14 +23,14 @@ class Trend:
     def add(self, value: float, now: float, span: float) -> None:
         """Add the value of a pass. `span`: how many seconds a span lasts."""
         if self._low is None or not 0 <= now - self._began < span:
-            is_recent = self._low is not None and now - self._low.at < 2 * span
-            self._before, self._low, self._began = self._low if is_recent else None, _Low(now, value), now
-        elif value < self._low.value:
-            self._low = _Low(now, value)
+            is_recent = self._low is not None and now - self._low[0] < 2 * span
+            self._before, self._low, self._began = self._low if is_recent else None, (now, value), now
+        elif value < self._low[1]:
+            self._low = now, value
 
     def seconds_left(self) -> float | None:
         """Return in how many seconds the value will be 0 if it falls at the same rate; None if it does not fall."""
-        before, low = self._before, self._low
-        if before is None or low is None or low.value >= before.value:
+        if self._before is None or self._low is None:
             return None
-        return low.value * (low.at - before.at) / (before.value - low.value)
+        (began, before), (at, low) = self._before, self._low
+        return low * (at - began) / (before - low) if low < before else None

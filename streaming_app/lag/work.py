@@ -27,8 +27,6 @@ class Partitions:
     """How many offsets wait in them, or were lost."""
     named: Sequence[LagRow]
     """The first 20 by topic and partition: an order that does not change with the lag."""
-    lag_seconds: float | None = None
-    """The highest lag in seconds; None if none is known."""
     unowned: int = 0
     """How many of them belong to tasks that no member has."""
     tasks: frozenset[str | None] = frozenset()
@@ -37,11 +35,6 @@ class Partitions:
     """Since when the last of them has it."""
     is_older: bool = False
     """Whether the alert may be older than `since`: it existed when the job first looked."""
-
-    @property
-    def at_least(self) -> str:
-        """The words before the time `since` in a text: `at least ` if the alert may be older, or else nothing."""
-        return "at least " if self.is_older else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +160,6 @@ def _partitions(found: Sequence[Standing], since: str, offsets: str = "unread") 
         len(found),
         sum(map(attrgetter(offsets), found)),
         sorted(rows, key=lambda row: (row.topic, row.partition))[:_NAMED],
-        max((row.lag_seconds for row in rows if row.lag_seconds is not None), default=None),
         sum(row.is_unowned for row in rows),
         frozenset(row.task_id for row in rows),
         max(map(since_of, found)),

@@ -50,7 +50,10 @@ class _StreamsGroupsCollector(Collector):
         existing = [group for group in job.groups.values() if group.state != DEAD]
         matching = [group for group in existing if self._settings.groups.matches(group.group_id)]
         selected = select((one for one in matching if has_short_id(one.group_id)), self._settings.max_groups)
-        lag = self._newest_lag(job)
+        lag = None if job.lag is None else self._lag
+        if job.lag is not None and (lag is None or lag.newest is not job.lag):  # else a scrape has computed its sums
+            first_seen = {group.group_id: group.first_seen_at or EPOCH for group in job.groups.values()}
+            lag = self._lag = LagScrape(job.lag, self._settings, first_seen, datetime.now(timezone.utc) - NEW_FOR)
         alerts, without_series = alerts_with_series(job, _ALERT_SERIES)
         left_out = {"series": len(matching) - len(selected), **({"lag": lag.left_out} if lag else {}), **job.left_out}
         left_out["alert_series"] = without_series
@@ -72,13 +75,3 @@ class _StreamsGroupsCollector(Collector):
         yield LABELS_METRIC.family(({**labels, **own}, scrape) for labels, own, scrape in declared if labels)
         if lag:
             yield from (metric.family([(cluster, lag)]) for metric in LAG_METRICS)
-
-    def _newest_lag(self, job: JobScrape) -> LagScrape | None:
-        """Return the newest lag pass. Its sums are computed once, also for several scrapes."""
-        rows, scrape = job.lag, self._lag
-        if rows is None:
-            return None
-        if scrape is None or scrape.newest is not rows:
-            first_seen = {group.group_id: group.first_seen_at or EPOCH for group in job.groups.values()}
-            scrape = self._lag = LagScrape(rows, self._settings, first_seen, datetime.now(timezone.utc) - NEW_FOR)
-        return scrape

@@ -9,6 +9,7 @@ from streaming_app.health.verdict import Verdict
 from streaming_app.metrics.metric import Metric, Sample, unix_seconds
 
 _NOT_STALE = ("CURRENT", "NO_TOPOLOGY")  # the description is stored, or there is no topology to describe
+_EPOCHS = ("group", "assignment", "topology", "validated_topology", "stored_description", "failed_description")
 
 
 class GroupScrape(NamedTuple):
@@ -33,29 +34,11 @@ def _restore_seconds(group: GroupScrape) -> float | None:
     return ready_at.timestamp() - group.now if ready_at and ready_at.timestamp() > group.now else None
 
 
-def _epochs(group: GroupScrape) -> Iterable[Sample]:
-    one = group.snapshot
-    epochs = {
-        "group": one.group_epoch,
-        "assignment": one.assignment_epoch,
-        "topology": one.topology_epoch,
-        "validated_topology": one.validated_topology_epoch,
-        "stored_description": one.stored_description_epoch,
-        "failed_description": one.failed_description_epoch,
-    }
-    return [Sample(epoch, (name,)) for name, epoch in epochs.items()]
-
-
 def _stale_seconds(group: GroupScrape) -> float | None:
     if group.snapshot.description_status in _NOT_STALE:
         return 0.0
     since = unix_seconds(group.snapshot.description_stale_since)
     return None if since is None else max(0.0, group.now - since)
-
-
-def _health(group: GroupScrape) -> list[Sample]:
-    one = group.verdict
-    return [] if one is None else [Sample(1, (one.verdict, one.severity or "none"))]
 
 
 LABELS_METRIC: Metric[GroupScrape] = Metric(
@@ -68,7 +51,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "streams_group_health",
         "1 for the verdict on the group, such as Down, with its severity by the configuration (`none` if it opens no "
         "alert). The other verdicts have no series.",
-        _health,
+        lambda group: (one := group.verdict) and [Sample(1, (one.verdict, one.severity or "none"))],
         ("verdict", "severity"),
     ),
     Metric(
@@ -94,7 +77,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "current topology. `validated_topology`: the last topology whose topics the broker validated, -1 for none. "
         "`stored_description`: the one in the broker's plugin, -1 for none, -2 for uncertain. `failed_description`: "
         "the one that the plugin rejected permanently, -1 for none.",
-        _epochs,
+        lambda group: [Sample(getattr(group.snapshot, f"{of}_epoch"), (of,)) for of in _EPOCHS],
         ("of",),
     ),
     Metric(

@@ -92,14 +92,11 @@ def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Alert], int]:
 
 def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
     """Return a function that yields a sample of this value for each open alert."""
-
-    def samples(job: JobScrape) -> Iterator[Sample]:
-        for one in job.alerts:
-            is_muted = "true" if job.is_muted(one) else "false"
-            if one.state == FIRING:
-                yield Sample(value(one), (one.group_id or "", one.rule, one.severity, is_muted))
-
-    return samples
+    return lambda job: (
+        Sample(value(one), (one.group_id or "", one.rule, one.severity, "true" if job.is_muted(one) else "false"))
+        for one in job.alerts
+        if one.state == FIRING
+    )
 
 
 ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
@@ -119,12 +116,6 @@ ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
 )
 
 
-def _self_checks(job: JobScrape) -> Iterator[Sample]:
-    checks = job.status.self_check
-    yield Sample(checks.runs - checks.failures, ("completed",))
-    yield Sample(checks.failures, ("failed",))
-
-
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",
@@ -138,12 +129,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         lambda job: [Sample(count, (name,)) for name, count in sorted(job.types.items()) if name != "streams"],
         ("protocol",),
     ),
-    Metric(
-        "streams_groups_alerts",
-        "Open alerts, by rule and severity.",
-        _open_alerts,
-        ("rule", "severity"),
-    ),
+    Metric("streams_groups_alerts", "Open alerts, by rule and severity.", _open_alerts, ("rule", "severity")),
     Metric(
         "streams_groups_left_out",
         "Groups for which something is omitted. `series`: there are more groups than `metrics.max_groups`, or the id "
@@ -195,9 +181,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         ("input",),
     ),
     Metric(
-        "streams_groups_job_batches_total",
-        "Completed batches of the stream of groups.",
-        lambda job: job.totals.batches,
+        "streams_groups_job_batches_total", "Completed batches of the stream of groups.", lambda job: job.totals.batches
     ),
     Metric(
         "streams_groups_job_batch_seconds_total",
@@ -234,7 +218,10 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups_job_self_checks_total",
         "Comparisons of the tables with the brokers: `completed`, or `failed`, for example because of a missing ACL.",
-        _self_checks,
+        lambda job: [
+            Sample(job.status.self_check.runs - job.status.self_check.failures, ("completed",)),
+            Sample(job.status.self_check.failures, ("failed",)),
+        ],
         ("result",),
     ),
     Metric(

@@ -41,21 +41,10 @@ class _Sum:
             self.partition_time = time if self.partition_time is None else min(time, self.partition_time)
 
 
-_Sums = Mapping[tuple[str, ...], _Sum]
-
-
-def _sums(rows: Sequence[LagRow], columns: int) -> _Sums:
-    """Return the sums by the first `columns` names of `_SUBJECT`, without topics that the topology does not read."""
-    sums = defaultdict[tuple[str, ...], _Sum](_Sum)
-    for row in rows:
-        if row.offset_status != LEFT_OVER:
-            sums[(row.group_id, row.topic, str(row.partition))[:columns]].add(row)
-    return sums
-
-
 class _Group(NamedTuple):
     rows: Sequence[LagRow]
-    sums: _Sums
+    sums: Mapping[tuple[str, ...], _Sum]
+    """By the first names of `_SUBJECT`, as far as `metrics.lag_by` says."""
 
 
 class LagScrape:
@@ -75,12 +64,15 @@ class LagScrape:
             found[row.group_id].append(row)
         wanted = [group_id for group_id in found if has_short_id(group_id) and settings.groups.matches(group_id)]
         self.groups: dict[str, _Group] = {}
-        room = MAX_LAG_SERIES
+        room, columns = MAX_LAG_SERIES, _SUBJECT.index(settings.lag_by) + 1
         for group_id in sorted(wanted, key=lambda one: (seen.get(one, unknown_seen), one)):
-            group = _Group(found[group_id], _sums(found[group_id], _SUBJECT.index(settings.lag_by) + 1))
-            if len(group.sums) <= room:
-                self.groups[group_id] = group
-                room -= len(group.sums)
+            sums = defaultdict[tuple[str, ...], _Sum](_Sum)
+            for row in found[group_id]:
+                if row.offset_status != LEFT_OVER:  # else the topology does not read the topic
+                    sums[(row.group_id, row.topic, str(row.partition))[:columns]].add(row)
+            if len(sums) <= room:
+                self.groups[group_id] = _Group(found[group_id], sums)
+                room -= len(sums)
         self.left_out = len(wanted) - len(self.groups)
 
 
@@ -106,11 +98,6 @@ def _partitions(scrape: LagScrape) -> Iterator[Sample]:
     for group_id, group in scrape.groups.items():
         counts = Counter(NO_COMMIT if row.committed_offset is None else row.offset_status for row in group.rows)
         yield from (Sample(count, (group_id, status)) for status, count in sorted(counts.items()))
-
-
-def _lost(scrape: LagScrape) -> Iterator[Sample]:
-    for group_id, group in scrape.groups.items():
-        yield Sample(sum(row.lost_offsets or 0 for row in group.rows), (group_id,))
 
 
 LAG_METRICS: tuple[Metric[LagScrape], ...] = (
@@ -151,7 +138,10 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     Metric(
         "streams_group_lost_offsets",
         "Offsets that were deleted from the log before the group read them.",
-        _lost,
+        lambda scrape: (
+            Sample(sum(row.lost_offsets or 0 for row in group.rows), (group_id,))
+            for group_id, group in scrape.groups.items()
+        ),
         ("group",),
     ),
     Metric(

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -62,10 +62,10 @@ class HttpSink(Sink):
         own = {"Host": target.netloc, "Content-Type": "application/json", "User-Agent": "streams-groups"}
         headers = {**own, **self._authorization(), **headers}
         ends_at, (host, port) = time.monotonic() + self.timeout, split_url(url)
-        path, proxy = f"{path}?{target.query}" if target.query else path, proxy_of(url)
+        path, proxy = f"{path}?{target.query}" if target.query else path, _proxy_of(url)
         try:
             with (
-                socket.create_connection(proxy.address if proxy else (host, port), self.timeout) as connected,
+                socket.create_connection(proxy[0] if proxy else (host, port), self.timeout) as connected,
                 _shut_down_at(ends_at, connected),
                 closing(HTTPConnection(host, port)) as connection,
             ):
@@ -75,14 +75,17 @@ class HttpSink(Sink):
                         _open_tunnel(connected, proxy, f"{host}:{port}")
                     connection.sock = self.ssl_context().wrap_socket(connected, server_hostname=host)
                 elif proxy:
-                    path, headers = f"{origin}{path}", {**headers, **proxy.headers}
+                    path, headers = f"{origin}{path}", {**headers, **proxy[1]}
                 with suppress(BrokenPipeError):  # a receiver may answer, for example 413, before it has read all
                     connection.request("POST", path, body, headers)
                 response = connection.getresponse()
                 if time.monotonic() >= ends_at:  # the response may be incomplete
                     raise TimeoutError
                 if response.status not in SUCCESS:
-                    raise _refusal(origin, response, quotes_answer=quotes_answer)
+                    said = ""
+                    with suppress(HTTPException, OSError):
+                        said = response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace") if quotes_answer else ""
+                    raise status_error(origin, response.status, f" ({' '.join(said.split())})" if said.strip() else "")
         except (OSError, HTTPException, UnicodeError) as error:
             if time.monotonic() >= ends_at or isinstance(error, TimeoutError):
                 raise SinkError(f"{origin} did not respond within {self.timeout:g} s", retry=True) from None
@@ -165,14 +168,11 @@ class WatchdogSink(HttpUrlSink):
         self.post(self.read_url(), f"{cluster}: {reason}\n".encode(), headers)
 
 
-class Proxy(NamedTuple):
-    """A proxy for HTTP, and the header with its password."""
-
-    address: tuple[str, int]
-    headers: Mapping[str, str]
+_Proxy = tuple[tuple[str, int], Mapping[str, str]]
+"""The address of a proxy, and the header with its password."""
 
 
-def proxy_of(url: str) -> Proxy | None:
+def _proxy_of(url: str) -> _Proxy | None:
     """Return the proxy that the environment names for a URL, if any. Raises SinkError if it is not one for HTTP."""
     target = urlsplit(url)
     found = getproxies().get(target.scheme)
@@ -183,21 +183,20 @@ def proxy_of(url: str) -> Proxy | None:
         raise SinkError(f"{target.scheme}_proxy must be a URL of the form http://host:port", retry=False)
     user = f"{unquote(parsed.username or '')}:{unquote(parsed.password or '')}"
     token = base64.b64encode(user.encode()).decode()
-    return Proxy(
-        (parsed.hostname, parsed.port or _PORTS["http"]),
-        {"Proxy-Authorization": f"Basic {token}"} if parsed.username else {},
-    )
+    headers = {"Proxy-Authorization": f"Basic {token}"} if parsed.username else {}
+    return (parsed.hostname, parsed.port or _PORTS["http"]), headers
 
 
-def _open_tunnel(connected: socket.socket, proxy: Proxy, host: str) -> None:
+def _open_tunnel(connected: socket.socket, proxy: _Proxy, host: str) -> None:
     """Ask the proxy for a connection to a receiver. Raises SinkError if it refuses."""
-    tunnel = HTTPConnection(*proxy.address)
+    address, headers = proxy
+    tunnel = HTTPConnection(*address)
     tunnel.sock = connected
-    tunnel.request("CONNECT", host, headers={"Host": host, **proxy.headers})
+    tunnel.request("CONNECT", host, headers={"Host": host, **headers})
     response = HTTPResponse(connected, method="CONNECT")  # `getresponse` would close the connection
     response.begin()
     if response.status not in SUCCESS:
-        raise status_error(f"the proxy {proxy.address[0]}:{proxy.address[1]}", response.status, "")
+        raise status_error(f"the proxy {address[0]}:{address[1]}", response.status, "")
 
 
 def split_url(url: str) -> tuple[str, int]:
@@ -237,12 +236,3 @@ def _shut_down_at(ends_at: float, connected: socket.socket) -> Iterator[None]:
     finally:
         timer.cancel()
         watched.close()
-
-
-def _refusal(origin: str, response: HTTPResponse, *, quotes_answer: bool) -> SinkError:
-    """Return the error for a response whose status is not 2xx."""
-    body = None
-    if quotes_answer:
-        with suppress(HTTPException, OSError):
-            body = " ".join(response.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").split())
-    return status_error(origin, response.status, f" ({body})" if body else "")

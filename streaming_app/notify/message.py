@@ -39,6 +39,7 @@ _MAX_NAME = 100  # characters of an id in a list
 OLD_ALERTS = "StreamsGroupsOldAlerts"
 _IN_SUMMARY, _IN_EVIDENCE = 5, 50  # old groups that are named; of each rule in the evidence
 _ID_CHARACTERS = 12
+_BY_SETTINGS = {IGNORED: "The configuration ignores the group.", NOT_ENABLED: "The configuration disables the rule."}
 
 # A mention of everybody at any place, and of a user or group at the beginning of a word.
 _MENTION = re.compile(r"@(?=all|channel|here|everyone)|(?<![A-Za-z0-9])@(?=[\w!&])", re.IGNORECASE)
@@ -80,7 +81,11 @@ def with_since(summary: str, alert: Alert) -> str:
 def format_next(alert: Alert, event: str) -> str:
     """Return one line: the next step for the reader, or for an ended alert, why it ended."""
     if event == RESOLVED:
-        return f"{shorten(one_line(_why_over(alert)), _MAX_SUMMARY)} Nothing is to be done."
+        last = alert.timeline[-1] if alert.timeline else None
+        why = last.why if last and last.verdict in ENDS else "Its condition does not hold any more."
+        if alert.ended_by and alert.ended_by != BY_EVIDENCE:
+            why = _BY_SETTINGS.get(alert.ended_by, f"A person ended it: {alert.ended_by}.")
+        return f"{shorten(one_line(why), _MAX_SUMMARY)} Nothing is to be done."
     if alert.subject == HEALTH and alert.group_id is not None:
         return f"Next: {_command('streams-groups why --group GROUP_ID', alert)}"
     if alert.rule == OLD_ALERTS:
@@ -94,15 +99,6 @@ def format_next(alert: Alert, event: str) -> str:
 def _command(command: str, alert: Alert) -> str:
     group = shlex.quote(shorten(one_line(alert.group_id or ""), _MAX_NAME))
     return f"{command.replace(GROUP_ID, group)} --cluster {alert.cluster}"
-
-
-def _why_over(alert: Alert) -> str:
-    """Return why an alert ended, in a sentence."""
-    by_settings = {IGNORED: "The configuration ignores the group.", NOT_ENABLED: "The configuration disables the rule."}
-    if alert.ended_by and alert.ended_by != BY_EVIDENCE:
-        return by_settings.get(alert.ended_by, f"A person ended it: {alert.ended_by}.")
-    last = alert.timeline[-1] if alert.timeline else None
-    return last.why if last and last.verdict in ENDS else "Its condition does not hold any more."
 
 
 def format_message(alert: Alert, event: str, links: Links) -> str:

@@ -5,7 +5,7 @@ a mute of 0 s ends it.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -164,13 +164,10 @@ class Mutes:
             except ValidationError:
                 errors.append(f"{self._files.directory / name} is not a mute that this release can read")
         self._by_name, self._errors = by_name, tuple(errors)
-        self.all = tuple(_with_ends(by_name.values()))
-
-
-def _with_ends(mutes: Iterable[Mute]) -> Iterator[Mute]:
-    """Yield the mutes with their real ends: a mute ends at the latest when the next one with its pattern begins."""
-    ends: dict[str, datetime] = {}
-    for mute in sorted(mutes, key=lambda one: one.starts_at, reverse=True):
-        ends_at = min(mute.ends_at, ends.get(mute.pattern.pattern, mute.ends_at))
-        ends[mute.pattern.pattern] = min(mute.starts_at, ends_at)
-        yield mute.model_copy(update={"ends_at": ends_at})
+        ends, found = dict[Regex, datetime](), list[Mute]()
+        for mute in sorted(by_name.values(), key=lambda one: one.starts_at, reverse=True):
+            # a mute ends at the latest when the next one with its pattern begins
+            ends_at = min(mute.ends_at, ends.get(mute.pattern, mute.ends_at))
+            ends[mute.pattern] = min(mute.starts_at, ends_at)
+            found.append(mute.model_copy(update={"ends_at": ends_at}))
+        self.all = tuple(found)

@@ -118,7 +118,10 @@ class Outbox:
                 return Notification(FIRING, again, (), [*own, *self._one(old, FIRING)])
         if self._repeats_ended:
             self._repeats_ended = False
-            if ended := self._ended_again(seconds):
+            # none whose group has a new alert, which has the same labels
+            kept = {key: one for key, one in self._ended.items() if seconds < one[1] and key not in self._alerts.open}
+            self._ended = kept
+            if ended := [one for one, _ in kept.values()]:
                 return Notification(RESOLVED, ended, (), ended)
         due = self._due(seconds)
         self.wakes_at = max(self._paused_until, min([*(one.at for one in due), self._resend_at]))
@@ -177,14 +180,6 @@ class Outbox:
     @property
     def _is_failing(self) -> bool:
         return self._status.failing_since is not None or bool(self._refused_until)
-
-    def _ended_again(self, seconds: float) -> list[Alert]:
-        """Return the ended alerts to repeat: none whose group has a new one, which has the same labels."""
-        known = self._alerts.open
-        self._ended = {
-            key: (one, until) for key, (one, until) in self._ended.items() if seconds < until and key not in known
-        }
-        return [one for one, _ in self._ended.values()]
 
     def _due(self, seconds: float) -> list[_Due]:
         """Return the due notification of the oldest alert of each key, and of refused alerts.

@@ -63,11 +63,7 @@ class Rig:
         self.outbox.wait = self.outbox.interval = 0.0
 
     def step(
-        self,
-        seconds: float,
-        *groups: GroupSnapshot,
-        is_muted: Callable[[Alert], bool] | None = None,
-        **observed: Any,
+        self, seconds: float, *groups: GroupSnapshot, is_muted: Callable[[Alert], bool] | None = None, **observed: Any
     ) -> None:
         self.is_muted = is_muted
         self.engine.step(Observed({one.group_id: one for one in groups}, **observed), at(seconds))

@@ -38,11 +38,7 @@ def described(number: int, since: datetime) -> Iterable[GroupSnapshot]:
 
 
 PUSHED = replace(
-    HEALTHY,
-    group_id="new",
-    description_status="STALE",
-    description_since=ago(days=99),
-    first_described_at=ago(days=98),
+    HEALTHY, group_id="new", description_status="STALE", description_since=ago(days=99), first_described_at=ago(days=98)
 )
 """A group whose description is of an older epoch, and which pushed one that nobody asked for."""
 

@@ -126,8 +126,7 @@ KILLS: dict[str, Sequence[Callable[[Rig, float], None]]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
-    [("lost_descriptions", {"payments": LOST}), ("copies", {"payments": uncopied()})],
+    ("name", "known"), [("lost_descriptions", {"payments": LOST}), ("copies", {"payments": uncopied()})]
 )
 def test_what_the_brokers_have_not_been_asked_since_a_restart_keeps_its_alert(name: str, known: Any) -> None:
     rig = Rig()

@@ -28,11 +28,7 @@ from tests.alerts.examples import make_alert, make_rule
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 DOWN, BEHIND, OTHER = "StreamsGroupDown", "StreamsGroupBehind", "StreamsGroupMembersStale"
 OF_HEALTH, OF_RULE = AlertKey(HEALTH, "payments"), AlertKey(OTHER, "payments")
-SETTINGS = {
-    DOWN: make_rule(CRITICAL, 300.0),
-    BEHIND: make_rule(WARNING, 900.0),
-    OTHER: make_rule(WARNING, 60.0),
-}
+SETTINGS = {DOWN: make_rule(CRITICAL, 300.0), BEHIND: make_rule(WARNING, 900.0), OTHER: make_rule(WARNING, 60.0)}
 
 
 def make(

@@ -47,7 +47,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             {"topology_epoch": 2, "stale_member_count": 1, "stale_members_since": ago(hours=2)},
             ago(hours=2),
             "1 member of 3 with a topology older than the group's, epoch 2: they get no tasks",
-        ),
+        )
     ],
     "StreamsGroupUnsolicitedDescription": [
         (
@@ -130,7 +130,7 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             {"disks": [DiskSpace("/data", 900 << 20, 20 << 30, ago(hours=1)), DiskSpace("/b", 9 << 30, 20 << 30)]},
             ago(hours=1),
             "of /data is",
-        ),
+        )
     ],
 }
 JOB_CASES = [

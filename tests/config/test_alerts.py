@@ -35,10 +35,7 @@ def test_the_last_override_wins_key_by_key() -> None:
                     "groups": ".*-gold",
                     "rules": {not_ready: {"severity": "critical"}, "StreamsGroupDown": {"enabled": True}},
                 },
-                {
-                    "groups": "batch-x",
-                    "rules": {not_ready: {"enabled": False}, "StreamsGroupBehind": {"for": 99}},
-                },
+                {"groups": "batch-x", "rules": {not_ready: {"enabled": False}, "StreamsGroupBehind": {"for": 99}}},
             ],
         }
     ).rule_settings_of()

@@ -68,9 +68,7 @@ def test_the_examples_of_sinks_are_valid_and_have_every_type_and_key(
     examples = parse_commented_out("sinks")
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump({"sinks": examples}).replace("/run/secrets/chat-url", str(chat_url)))
-
     loaded = load(file)
-
     models = get_args(get_args(AnySink)[0])
     assert {type(sink) for sink in loaded.settings.sinks} == set(models)
     assert {key for example in examples for key in example} == {

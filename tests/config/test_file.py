@@ -49,7 +49,6 @@ def test_an_invalid_file_is_one_line_that_names_the_position(
     text: str | bytes, line: str | None, write: Callable[[str | bytes], Path]
 ) -> None:
     (printed,) = error_lines(write(text))
-
     assert printed.startswith("FILE: ")
     assert "\n" not in printed
     assert line is None or printed == line
@@ -72,15 +71,9 @@ def test_references_are_replaced_by_what_they_name_at_any_depth(
     (tmp_path / "secret").touch(0o600)
     (tmp_path / "secret").write_text("hunter2\n")
     text = f"a: ['x${{env:PART}}y', {{'${{env:PART}}': '${{file:{tmp_path}/secret}}'}}]\nn: 1"
-
     resolved, secrets = read_yaml(write(text))
-
     assert resolved == {"a": ["xby", {"${env:PART}": "hunter2"}], "n": 1}
-    assert secrets == {
-        "b": "${env:PART}",
-        "xby": "x${env:PART}y",
-        "hunter2": f"${{file:{tmp_path}/secret}}",
-    }
+    assert secrets == {"b": "${env:PART}", "xby": "x${env:PART}y", "hunter2": f"${{file:{tmp_path}/secret}}"}
 
 
 def test_each_reference_without_a_value_is_a_line_that_names_its_key(
@@ -91,7 +84,6 @@ def test_each_reference_without_a_value_is_a_line_that_names_its_key(
     values = ["${file:/nowhere/x}", "${env:}", f"${{file:{tmp_path}}}", f"${{file:{tmp_path}/binary}}"]
     sinks = "".join(f"- {{name: s{number}, type: webhook, url: '{value}'}}\n" for number, value in enumerate(values))
     text = f"topic: ${{env:NO_SUCH_VARIABLE}}\nsinks:\n{sinks}"
-
     assert error_lines(write(text)) == [
         "FILE: topic: the environment variable NO_SUCH_VARIABLE is not set",
         "FILE: sinks[0].url: cannot read /nowhere/x: No such file or directory",

@@ -74,10 +74,8 @@ def test_each_invalid_key_is_a_line_that_names_the_file_and_the_key(
     text: str, lines: list[str] | int, write: Callable[[Any], Path]
 ) -> None:
     file = write(text)
-
     with pytest.raises(ConfigError) as raised:
         load(file)
-
     assert not isinstance(raised.value, FlagError)
     assert all(line.startswith(f"{file}: ") for line in raised.value.lines)
     if isinstance(lines, int):
@@ -104,10 +102,8 @@ def test_the_line_about_a_variable_names_the_variable_and_the_key(
     variable: str, value: str, line: str, write: Callable[[Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"STREAMS_GROUPS_{variable}", value)
-
     with pytest.raises(ConfigError) as raised:
         load(write({"trigger": 1}))
-
     (printed,) = raised.value.lines
     assert printed.startswith(f"STREAMS_GROUPS_{variable}: {line}")
 
@@ -115,7 +111,6 @@ def test_the_line_about_a_variable_names_the_variable_and_the_key(
 def test_the_line_about_a_flag_names_the_flag() -> None:
     with pytest.raises(FlagError) as raised:
         load(None, {"metrics_listen": "nowhere", "cluster": "a/b"})
-
     assert [line.split(": ")[0] for line in raised.value.lines] == ["--cluster", "--metrics-listen"]
 
 
@@ -125,7 +120,6 @@ def test_keys_that_are_not_needed_may_lack_their_secrets_but_must_have_known_nam
     monkeypatch.setenv("STREAMS_GROUPS_SINKS", "not JSON")
     monkeypatch.setenv("SECRET", "x")
     sinks = [{"type": "webhook", "url": "${file:/nowhere}", "secret": "${env:SECRET}"}]
-
     loaded = load(write({"warehouse": "/w", "sinks": sinks}), only={"warehouse"})
     assert (str(loaded.settings.warehouse), loaded.secrets) == ("/w", {})
     with pytest.raises(ConfigError, match="warehous: is not a known key; did you mean warehouse"):
@@ -150,5 +144,4 @@ def test_only_a_variable_that_looks_like_a_typo_has_a_suggestion(
     variable: str, meant: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"STREAMS_GROUPS_{variable}", "x")
-
     assert list(typo_suggestions()) == ([(f"STREAMS_GROUPS_{variable}", f"STREAMS_GROUPS_{meant}")] if meant else [])

@@ -64,20 +64,13 @@ CASES: dict[str, tuple[Settings, Settings]] = {
     "alerts.ignore_groups[1]": ({"alerts": {"ignore_groups": [".*", "b"]}}, {"alerts": {"ignore_groups": ["b", "c"]}}),
     "mute_times[0]": (at_night("a.*", alerts={"ignore_groups": "a.*"}), at_night("a.*")),
     "running_hours[1]": (at_night(".*", "a", key="running_hours"), at_night("a", ".*", key="running_hours")),
-    "lag.allowed_by_group[1]": (
-        {"lag": {"allowed_by_group": {".*": 1, "a": 2}}},
-        {"lag": {"allowed_by_group": {"a": 2, ".*": 1}}},
-    ),
     "labels[0]": (
         {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "team": "y"}]},
         {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "site": "y"}]},
     ),
     "time_intervals[0]": ({"time_intervals": NIGHT}, at_night("a")),
     "sinks[0].page_url": ({"sinks": [{**WATCHDOG, "page_url": "https://example.com"}]}, {"sinks": [WATCHDOG]}),
-    "alerts.lag_of": (
-        {"alerts": {"lag_of": "all"}, "lag": {"enabled": False}},
-        {"alerts": {"lag_of": "all"}},
-    ),
+    "alerts.lag_of": ({"alerts": {"lag_of": "all"}, "lag": {"enabled": False}}, {"alerts": {"lag_of": "all"}}),
 }
 
 

@@ -57,9 +57,7 @@ def common_outcome(key: bytes, value: bytes | None) -> Outcome:
 @given(random=RANDOM, variant=st.sampled_from(VARIANTS))
 def test_an_encoded_record_decodes_to_the_fields_it_was_encoded_from(random: Random, variant: Variant) -> None:
     key, value = random_record(random, variant)
-
     record = common_outcome(*encode(variant[0], key, value, version=variant[1], layout=variant[2]))
-
     assert (record.record_type, record.value_version, record.layout) == variant
     assert record.key == key
     assert record.value == value
@@ -69,7 +67,6 @@ def test_an_encoded_record_decodes_to_the_fields_it_was_encoded_from(random: Ran
 @given(random=RANDOM, variant=st.sampled_from(VARIANTS))
 def test_corrupted_records_have_the_same_outcome_in_both_decoders(random: Random, variant: Variant) -> None:
     key, value = build_random(random, variant)
-
     common_outcome(key, corrupt(random, value))
     common_outcome(corrupt(random, key), value)
 
@@ -89,11 +86,9 @@ def test_arbitrary_bytes_have_the_same_outcome_in_both_decoders(
 @EVERY_VARIANT
 def test_what_is_cut_off_at_any_byte_or_has_one_too_many_is_malformed(variant: Variant) -> None:
     key, value = build_random(Random(variant_id(variant)), variant, max_length=6)
-
     decoded = [n for n in range(len(value)) if not is_malformed_or_older(common_outcome(key, value[:n]))]
     errors = {common_outcome(key[:n], value)[0] for n in range(len(key))}
     errors |= {common_outcome(key, value + b"\0")[0], common_outcome(key + b"\0", value)[0]}
-
     assert (decoded, errors) == ([], {MalformedRecord})
 
 
@@ -113,7 +108,6 @@ def member_with_client_id_of(length: int) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize(("length", "is_read"), [(0x7FFE, True), (0x7FFF, True), (0x8000, False), (0xFFFF, False)])
 def test_a_string_is_read_up_to_the_length_that_kafka_reads(length: int, is_read: bool) -> None:
     result = common_outcome(*member_with_client_id_of(length))
-
     assert isinstance(result, tuple) != is_read
 
 
@@ -124,9 +118,7 @@ _LONGEST = [pytest.param(count, marks=pytest.mark.slow) for count in (4096, 1638
 def test_arrays_and_tagged_fields_are_read_around_every_length_where_their_varints_grow(count: int) -> None:
     tasks = [{"subtopology_id": "s" * count, "partitions": [count] * count, "assignment_epochs": [1] * count}]
     value = {"active_tasks": tasks, "standby_tasks": [{"subtopology_id": "0"}] * count}
-
     record = common_outcome(*encode(22, {"group_id": "g" * count, "member_id": "m"}, value))
-
     assert record.value["active_tasks"] == tasks
     assert len(record.value["standby_tasks"]) == count
 
@@ -138,6 +130,5 @@ OLDER = [variant for variant in VARIANTS if variant[2]]
 @given(random=RANDOM)
 def test_no_bytes_of_an_older_layout_fit_the_newer_one(random: Random, variant: Variant) -> None:
     key, value = build_random(random, variant)
-
     assert decode(key, value).layout == variant[2]
     assert not fast_path_reads(key, value)

@@ -7,7 +7,6 @@ from offsets_decoder import EncodeError, encode
 
 def test_omitted_fields_are_encoded_with_their_defaults() -> None:
     key, value = encode("StreamsGroupMetadata", {"group_id": "g"}, {"epoch": 3})
-
     assert (key.hex(), value.hex()) == ("0011000167", "0000000000030000000000000000" + "00")
 
 
@@ -45,11 +44,7 @@ def test_fields_that_cannot_be_encoded_are_an_encode_error_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"version": 1}, "value version 1 is unknown"),
-        ({"layout": "3.9"}, "no layout '3.9'"),
-    ],
+    ("options", "message"), [({"version": 1}, "value version 1 is unknown"), ({"layout": "3.9"}, "no layout '3.9'")]
 )
 def test_an_unknown_version_or_layout_is_an_encode_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(EncodeError, match=message):

@@ -32,7 +32,6 @@ def test_a_record_is_printed_as_kafkas_formatters_print_it() -> None:
 
 def test_unknown_tags_are_printed_in_hex_with_their_path() -> None:
     printed = to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex("0000 00000002 0000000000000000 01 09 02 beef")))
-
     assert printed["unknownTags"] == [{"path": "value", "tag": 9, "data": "beef"}]
 
 
@@ -47,7 +46,6 @@ def test_unknown_tags_are_printed_in_hex_with_their_path() -> None:
 )
 def test_an_undecodable_record_is_printed_with_its_error_and_its_bytes(key: str, value: str, kind: str) -> None:
     [(printed, decoded)] = decode_all(f"{key}\t{value}\n")
-
     assert not decoded
     assert (printed["error"]["kind"], printed["key"], printed["value"]) == (kind, key, value or None)
     assert printed["error"]["message"]
@@ -94,16 +92,10 @@ def test_a_line_without_a_value_is_a_tombstone(line: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "part"),
-    [
-        (r"\x00\x1", "key"),
-        (r"\x00\x11" + "\t" + r"\x0g", "value"),
-        ("\\", "key"),
-        (r"\x00\x11" + "\t\t", "value"),
-    ],
+    [(r"\x00\x1", "key"), (r"\x00\x11" + "\t" + r"\x0g", "value"), ("\\", "key"), (r"\x00\x11" + "\t\t", "value")],
 )
 def test_a_line_that_is_not_escaped_as_kafka_does_is_malformed(line: str, part: str) -> None:
     [(printed, decoded)] = decode_all(line)
-
     assert not decoded
     assert printed["error"] == {
         "kind": "MalformedRecord",
@@ -124,7 +116,6 @@ def test_a_line_that_is_not_escaped_as_kafka_does_is_malformed(line: str, part: 
 )
 def test_a_line_that_is_not_hex_is_malformed_with_the_reason(line: str, part: str, reason: str) -> None:
     [(printed, decoded)] = decode_all("\n", line)
-
     assert not decoded
     assert printed["error"]["kind"] == "MalformedRecord"
     assert printed["error"]["message"] == f"{part}: line 2 is not KEYHEX<TAB>VALUEHEX: {reason} (byte 0)"
@@ -144,7 +135,6 @@ def test_a_line_that_is_nested_too_deeply_is_malformed(line: str) -> None:
 @pytest.mark.parametrize("line", [f"{KEY_17}\t0001", f"{escaped(KEY_17)}\t", "0018", f"0018\t{VALUE_17}"])
 def test_the_output_for_an_undecodable_record_can_be_decoded_again(line: str) -> None:
     [(failed, _)] = decode_all(line)
-
     assert decode_all(json.dumps(failed)) == [(failed, False)]
 
 
@@ -159,7 +149,6 @@ def test_lines_are_decoded_one_at_a_time() -> None:
 @given(line=st.text() | st.text('0123456789abcdef\t\\x{}[]:," keyvalu'))
 def test_any_text_gives_one_json_object_and_a_blank_one_none(line: str) -> None:
     results = decode_all(line)
-
     assert len(results) == bool(line.strip())
     for printed, decoded in results:
         assert json.loads(json.dumps(printed)) == printed

@@ -24,7 +24,6 @@ def test_bytes_that_fit_no_layout_raise_the_error_of_the_newer_one(
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
         decoder(key, bytes.fromhex(value))
-
     assert caught.value.path == path
 
 
@@ -32,9 +31,7 @@ def test_bytes_that_fit_no_layout_raise_the_error_of_the_newer_one(
 def test_unknown_tags_are_kept_at_every_depth_with_the_path_of_their_struct(decoder: Decoder) -> None:
     key = bytes.fromhex("0016 0001 67 0001 6d")
     value = "0000 00000001 00000001 01 03 0230 01 00 0231 01 02 00 01 00 8001 01 aa 01 01 01 01 01 01 ffffffff0f 00"
-
     record = decoder(key, bytes.fromhex(value))
-
     assert record.value["active_tasks"][1] == {"subtopology_id": "1", "partitions": [], "assignment_epochs": None}
     assert record.unknown_tags == [
         UnknownTag("value.activeTasks[1]", 128, b"\xaa"),

@@ -80,15 +80,12 @@ def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Releas
     random = Random(f"{name} {record_type}")
     count = MESSAGES if name == NEWEST else MESSAGES // 5
     cases = [version for version in definitions.Versions.parse(value_schema["validVersions"]) for _ in range(count)]
-
     for version in cases:
         key_version = kafka_version(key_schema, record_type)
         key, key_json = oracle.bytes_of(f"{base}Key", key_version, random_kafka_json(random, key_schema, key_version))
         value, value_json = oracle.bytes_of(f"{base}Value", version, random_kafka_json(random, value_schema, version))
         record = decode(record_type.to_bytes(2, "big") + key[2:], value)
-
         printed = to_json(record)
-
         assert printed["key"] == {"type": record_type, "data": key_json}
         assert printed["value"] == {"version": version, "data": value_json}
         assert list(printed["value"]["data"]) == list(value_json)
@@ -111,12 +108,10 @@ def test_encoded_bytes_are_read_by_kafka_and_written_by_it_byte_for_byte(writer:
     name = definitions.records()[number].name
     key_version = number if is_older(variant) else 0
     random = Random(variant_id(variant))
-
     for _ in range(MESSAGES):
         key, value = encode(number, *random_record(random, variant), version=version, layout=layout)
         printed = to_json(decode(key, value))
         key_json, value_json = printed["key"]["data"], printed["value"]["data"]
-
         assert writer.json_of(f"{name}Key", key_version, key[2:]) == key_json
         assert writer.json_of(f"{name}Value", version, value[2:]) == value_json
         assert writer.bytes_of(f"{name}Key", key_version, key_json) == (
@@ -132,7 +127,6 @@ def test_corrupted_bytes_that_decode_are_read_the_same_by_kafka(writer: Oracle, 
     name = f"{definitions.records()[number].name}Value"
     random = Random(f"corrupt {variant_id(variant)}")
     decoded = 0
-
     for _ in range(4 * MESSAGES):
         key, value = encode(number, *random_record(random, variant, max_length=5), version=version, layout=layout)
         corrupted = corrupt(random, value)
@@ -151,7 +145,5 @@ def test_lines_of_the_console_consumer_are_decoded_to_the_last_byte(kafka: Oracl
     random = Random(f"escaped {variant_id(variant)}")
     samples = [random_record(random, variant) for _ in range(MESSAGES // 5)]
     records = [encode(variant[0], *fields, version=variant[1], layout=variant[2]) for fields in samples]
-
     lines = [f"{kafka.text_of(key)}\t{kafka.text_of(value)}\n" for key, value in records]
-
     assert list(decode_lines(lines)) == [(to_json(decode(key, value)), True) for key, value in records]

@@ -4,14 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from offsets_decoder import (
-    MalformedRecord,
-    Record,
-    UnknownRecordType,
-    UnknownValueVersion,
-    decode,
-    reference_decode,
-)
+from offsets_decoder import MalformedRecord, Record, UnknownRecordType, UnknownValueVersion, decode, reference_decode
 
 Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])
@@ -115,7 +108,6 @@ def test_invalid_bytes_are_malformed_with_their_field_and_offset(
 ) -> None:
     with pytest.raises(MalformedRecord) as caught:
         decoder(bytes.fromhex(key), None if value is None else bytes.fromhex(value))
-
     assert (caught.value.path, caught.value.offset, caught.value.reason) == (path, offset, reason)
     assert str(caught.value) == f"{path}: {reason} (byte {offset})"
 
@@ -134,7 +126,6 @@ def test_a_wrong_length_of_gigabytes_takes_no_memory(decoder: Decoder, name: str
         decoder(key, value)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-
     assert peak < 100_000
 
 
@@ -145,7 +136,6 @@ def test_a_record_type_that_no_release_has_is_unknown_even_if_its_bytes_are_inva
 ) -> None:
     with pytest.raises(UnknownRecordType, match=f"record type {record_type}: not a record") as caught:
         decoder(record_type.to_bytes(2, "big", signed=True) + b"\xff", b"")
-
     assert caught.value.record_type == record_type
 
 
@@ -159,7 +149,6 @@ def test_a_version_that_no_release_has_is_unknown_and_the_known_ones_are_reporte
 ) -> None:
     with pytest.raises(UnknownValueVersion, match=f"value version {version} is unknown, known: {known}") as caught:
         decoder(bytes.fromhex(key), version.to_bytes(2, "big", signed=True))
-
     assert caught.value.version == version
 
 
@@ -180,8 +169,6 @@ def test_what_is_not_bytes_is_malformed(decoder: Decoder, key: object, value: ob
 @pytest.mark.parametrize("kind", [bytearray, memoryview])
 def test_other_bytes_like_objects_decode_as_bytes_do(decoder: Decoder, kind: type) -> None:
     key, value = bytes.fromhex(GROUP_KEY), bytes.fromhex(f"{HEAD_17} 01 09 02 aabb")
-
     record = decoder(kind(key), kind(value))
-
     assert record == decode(key, value)
     assert type(record.unknown_tags[0].data) is bytes

@@ -55,11 +55,7 @@ LONG_TASK = current(2, active=[0])
 LONG_TASK["active_tasks"][0]["subtopology_id"] = "s" * 500
 WITH_TASKS = [(at(1 + n), 22, key(n), current(2, active=list(range(n * 100, n * 100 + 100)))) for n in range(10)]
 LARGE = {
-    "members": (
-        joins(range(30)),
-        {"members": 8},
-        "it has 30 members, where `group_budget.members` allows 8",
-    ),
+    "members": (joins(range(30)), {"members": 8}, "it has 30 members, where `group_budget.members` allows 8"),
     "tasks": (WITH_TASKS, {"tasks": 250}, "it has 1,000 tasks, where `group_budget.tasks` allows 250"),
     "targets": (
         [*joins(range(3)), *((at(20), 21, key(n), TARGET) for n in range(3))],

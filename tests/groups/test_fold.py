@@ -3,17 +3,7 @@
 import pytest
 
 from streaming_app.groups.row import from_row, to_row
-from tests.groups.records import (
-    FIRST_JOIN,
-    GROUP,
-    M1,
-    TOPOLOGY,
-    at,
-    current,
-    fold,
-    log,
-    metadata,
-)
+from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, current, fold, log, metadata
 
 
 @pytest.mark.parametrize("record_type", [17, 19, 20, 21, 22, 23])

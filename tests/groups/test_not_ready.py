@@ -34,14 +34,8 @@ NOT_VALIDATED = "TOPICS_NOT_VALIDATED: Topics of topology epoch 1 are missing or
     ("changed", "expected"),
     [
         ({"metadata_hash": 0}, "MISSING_SOURCE_TOPICS: Source topics a, b are missing."),
-        (
-            {},
-            f"{NOT_VALIDATED}; no epoch was validated.",
-        ),
-        (
-            {"validated_topology_epoch": 0},
-            f"{NOT_VALIDATED}; epoch 0 was validated.",
-        ),
+        ({}, f"{NOT_VALIDATED}; no epoch was validated."),
+        ({"validated_topology_epoch": 0}, f"{NOT_VALIDATED}; epoch 0 was validated."),
         (  # a topology of patterns names no topic that could be missing
             {"metadata_hash": 0, "subtopologies": [part(source_topic_regex=["a.*"])]},
             f"{NOT_VALIDATED}; no epoch was validated.",

@@ -16,10 +16,7 @@ from tests.support.waiting import await_topics
 
 @pytest.mark.broker
 def test_the_reason_is_the_one_that_the_broker_returns_to_members(
-    client: StreamsGroupClient,
-    broker: Broker,
-    group_id: str,
-    unique: Callable[[str], str],
+    client: StreamsGroupClient, broker: Broker, group_id: str, unique: Callable[[str], str]
 ) -> None:
     """Of which topologies it is what: `test_not_ready_oracle.py`, by the broker's own class."""
     source = unique("in")
@@ -30,7 +27,6 @@ def test_the_reason_is_the_one_that_the_broker_returns_to_members(
     member.join()
     settle([member], until=lambda: bool(member.statuses) and "delayed" not in str(member.statuses))
     ((status, detail),) = member.statuses
-
     with LogReader(broker.bootstrap_server) as reader:
         folded_log = FoldedLog()
         folded_log.add(reader.read())

@@ -147,10 +147,7 @@ def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0
     assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 11)]
     assert [
         (one["topology_hash"], one["topology_epoch"], one["first_seen_at"], one["offset"]) for one in folded.topologies
-    ] == [
-        (hash_of(TOPOLOGY), 0, at(0), 1),
-        (hash_of(OTHER), 0, at(200), 11),
-    ]
+    ] == [(hash_of(TOPOLOGY), 0, at(0), 1), (hash_of(OTHER), 0, at(200), 11)]
     assert to_row("c", folded.group)["topology_hash"] == hash_of(OTHER)
 
 

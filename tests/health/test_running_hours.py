@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
+import pytest
+
 from streaming_app.health.board import Board, Known
 from streaming_app.health.facts import DEFAULTS
 from streaming_app.health.time_intervals import TimeInterval
@@ -19,22 +21,22 @@ def at(text: str, days: int = 0) -> datetime:
     return MONDAY + timedelta(days=days, hours=hour, minutes=minute)
 
 
-def test_a_restart_before_its_hours_begin_takes_no_time_from_a_group_of_which_nothing_is_known() -> None:
-    settings, restarted = replace(DEFAULTS, running_hours=(OFFICE,)), at("06:50", 1)
-    before = Verdict(OFF, at("17:02"), at("17:02"), "It is not meant to run.", facts_at=at("06:49", 1))
-    board, found = Board(lambda _group: settings, {"payments": before}), []
-    snapshot = group("Empty", at("17:02"), first_seen_at=at("12:00"))
-    for minutes in range(30):
-        changes = board.step(Known({"payments": snapshot}, work=None), restarted + timedelta(minutes=minutes))
-        found += [change.verdict.at for change in changes if change.verdict.verdict == DOWN]
-    assert found == [at("07:15", 1)]
+BEFORE = Verdict(OFF, at("17:02"), at("17:02"), "It is not meant to run.", facts_at=at("06:49", 1))
 
 
-def test_a_job_that_starts_after_the_hours_tells_of_a_group_that_did_not_run_in_them() -> None:
-    settings, started = replace(DEFAULTS, running_hours=(OFFICE,)), at("17:30", 1)
-    board, found = Board(lambda _group: settings, {}), list[Verdict]()
-    snapshot = group("Empty", at("17:00"), first_seen_at=at("12:00"))
+@pytest.mark.parametrize(
+    ("stored", "ended", "started", "since", "down"),
+    [
+        pytest.param({"payments": BEFORE}, "17:02", at("06:50", 1), "07:00", "07:15", id="restarted before its hours"),
+        pytest.param({}, "17:00", at("17:30", 1), "07:00", "17:45", id="started after hours in which it did not run"),
+    ],
+)
+def test_a_start_of_the_job_takes_no_time_from_a_group_of_which_nothing_is_known(
+    stored: dict[str, Verdict], ended: str, started: datetime, since: str, down: str
+) -> None:
+    settings, found = replace(DEFAULTS, running_hours=(OFFICE,)), list[Verdict]()
+    board, snapshot = Board(lambda _group: settings, stored), group("Empty", at(ended), first_seen_at=at("12:00"))
     for minutes in range(30):
         changes = board.step(Known({"payments": snapshot}, work=None), started + timedelta(minutes=minutes))
         found += [change.verdict for change in changes if change.verdict.verdict == DOWN]
-    assert [(one.since, one.at) for one in found] == [(at("07:00", 1), at("17:45", 1))]
+    assert [(one.since, one.at) for one in found] == [(at(since, 1), at(down, 1))]

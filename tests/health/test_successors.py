@@ -96,11 +96,7 @@ def test_a_successor_that_is_declared_may_be_another_application_that_began_anyw
 
 @pytest.mark.parametrize(
     ("come", "expected"),
-    [
-        (other(), OTHER),
-        (other("Empty", ago(minutes=4)), None),
-        (other("Empty", ago(minutes=0.5)), OTHER),
-    ],
+    [(other(), OTHER), (other("Empty", ago(minutes=4)), None), (other("Empty", ago(minutes=0.5)), OTHER)],
     ids=["it runs", "it ended two minutes later", "it ended after it had run alone"],
 )
 def test_who_has_taken_over_stays_the_successor_unless_it_ends_at_once(

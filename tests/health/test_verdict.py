@@ -11,18 +11,7 @@ from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, Unsettled
 from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
 from streaming_app.health.group_history import ASSIGNED, Event, GroupHistory
-from streaming_app.health.verdict import (
-    BEHIND,
-    DOWN,
-    IDLE,
-    LOSING,
-    OFF,
-    OK,
-    RESTORING,
-    STALLED,
-    UNKNOWN,
-    Verdict,
-)
+from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction, Transactions
 from streaming_app.lag.partition_progress import Standing
@@ -340,11 +329,7 @@ def not_revoking() -> GroupSnapshot:
             "No member has the tasks",
         ),
         (
-            facts(
-                group(),
-                waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)),
-                out_of_memory(),
-            ),
+            facts(group(), waiting(ago(minutes=7), stalled=unmoved(ago(minutes=7), 12)), out_of_memory()),
             "Members join and leave again and again",
         ),
         (facts(group("Assigning", ago(minutes=30))), "`Assigning` for minutes"),

@@ -4,18 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streaming_app.health.verdict import (
-    BAD,
-    DOWN,
-    IDLE,
-    LOSING,
-    OK,
-    STALLED,
-    UNKNOWN,
-    UNSTABLE,
-    Verdict,
-    is_over,
-)
+from streaming_app.health.verdict import BAD, DOWN, IDLE, LOSING, OK, STALLED, UNKNOWN, UNSTABLE, Verdict, is_over
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
 from tests.support.health_harness import NOW, ago, bad, facts, group, unmoved, verdict, waiting, work

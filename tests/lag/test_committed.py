@@ -14,7 +14,6 @@ def test_streams_groups_are_asked_for_at_every_pass_and_others_until_their_commi
     committed = CommittedOffsets()
     assert committed.choose(log(app=1, plain=1), {"app"}, 0.0) == {"app", "plain"}
     committed.merge({"app": {}, "plain": {("t", 0): Commit(1)}}, 0.0)
-
     assert committed.choose(log(app=2, plain=2), {"app"}, 30.0) == {"app", "plain"}
     committed.merge({"plain": {("t", 0): Commit(2)}}, 30.0)
     assert committed.choose(log(app=2, plain=2), {"app"}, 60.0) == {"app"}
@@ -24,10 +23,8 @@ def test_streams_groups_are_asked_for_at_every_pass_and_others_until_their_commi
 def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() -> None:
     committed = CommittedOffsets()
     committed.choose(log(app=5), {"app"}, 0.0)
-
     same = committed.merge({"app": {("t", 0): Commit(5, None, 3)}}, 0.0)
     other = committed.merge({"app": {("t", 0): Commit(4, None, 3), ("t", 1): Commit(9)}}, 0.0)
-
     assert same == {("app", "t", 0): Commit(5, "id", None, 105.0)}
     assert other == {("app", "t", 0): Commit(4, None, 3, None), ("app", "t", 1): Commit(9, None, None, None)}
 
@@ -36,11 +33,9 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
     committed.merge({"app": {}}, 0.0)
-
     newer = log(app=3, plain=3, denied=3)
     assert committed.choose(newer, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
     committed.merge({"app": {("t", 0): Commit(2)}, "plain": {("t", 0): Commit(9)}}, 130.0)
-
     assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]
 
 
@@ -50,7 +45,6 @@ def test_a_group_at_rest_is_asked_for_again_after_five_minutes_or_when_the_clock
 ) -> None:
     committed, asked_at = CommittedOffsets(), 1_000_000.0
     step(committed, 5, 5, asked_at)
-
     assert committed.choose(log(plain=5), set(), asked_at + seconds) == ({"plain"} if again else set())
 
 
@@ -68,9 +62,7 @@ def test_a_commit_of_an_open_or_aborted_transaction_leaves_the_offset_and_its_ti
 ) -> None:
     committed = CommittedOffsets()
     first = step(committed, 10, 10, 0.0)
-
     found = [step(committed, in_log, fetched, now) for now in (30.0, 60.0, 400.0)]
-
     assert found == [first] * 3 == [Commit(10, "id", None, 110.0)] * 3
 
 
@@ -79,7 +71,6 @@ def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() 
     step(committed, 10, 10, 0.0)
     step(committed, 20, None, 30.0)
     assert committed.known_until("plain", 29.0) == 0.0
-
     step(committed, 20, 20, 60.0)
     assert committed.known_until("plain", 59.0) == 60.0
 

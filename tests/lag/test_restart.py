@@ -40,9 +40,7 @@ def test_what_was_stored_of_a_topic_that_was_created_again_is_not_of_the_new_one
     cluster.topic_id = "zzWb5ZLaQh2q0mFYH7Yb2A"
     cluster.produce(100)
     cluster.commit_offset(100, topic_id=cluster.topic_id)
-
     found = cluster.step()
-
     assert (found.waits_since == stored.waits_since) is kept
     assert (len(cluster.tracker.samples[TOPIC, 0].pairs()) > 1) is kept
 
@@ -60,9 +58,7 @@ def test_since_is_not_the_start_of_the_job_where_its_first_pass_knows_no_end_or_
         cluster.end = 300 + number if number or is_first else None
         cluster.commit = Commit(100, TOPIC_ID, 0, now - 1_800 if number or is_timed else None)
         cluster.step()
-
     stalled = cluster.tracker.work[GROUP].stalled
-
     assert stalled is not None
     assert stalled.since == now - 1_500
 

@@ -10,16 +10,13 @@ from streaming_app.lag.ends import Age, EndSamples
 
 def test_what_follows_a_pause_was_written_after_the_pause() -> None:
     samples = EndSamples([(100, 0.0), (100, 30.0), (100, 3600.0), (160, 3660.0)])
-
     assert len(samples.pairs()) == 3  # the end of the pause replaces the sample within it
     assert samples.age(100, 3660.0) == Age(60.0, is_lower_bound=False)
 
 
 def test_an_end_that_goes_back_removes_the_samples_above_it() -> None:
     samples = EndSamples([(100, 0.0), (200, 10.0), (300, 20.0)])
-
     samples.add(150, 30.0)
-
     assert samples.pairs() == [(100, 0.0), (150, 30.0)]
 
 
@@ -30,9 +27,7 @@ def test_an_end_does_not_move_because_a_clock_was_set_back() -> None:
 
 def test_a_clock_that_was_set_back_gives_no_negative_age() -> None:
     samples = EndSamples([(100, 1000.0), (200, 1030.0)])
-
     samples.add(300, 1015.0)
-
     assert samples.pairs() == [(100, 1000.0), (300, 1015.0)]
     assert samples.age(299, 900.0) == Age(0.0, is_lower_bound=False)
     assert samples.age(99, 900.0) == Age(0.0, is_lower_bound=True)
@@ -59,9 +54,7 @@ def test_restored_samples_give_the_same_ages(steps: list[tuple[int, float]]) -> 
     for grown, seconds in steps:
         end, now = end + grown, now + seconds
         samples.add(end, now)
-
     restored = EndSamples(samples.pairs())
-
     for offset in range(0, end + 1, max(1, end // 50)):
         assert restored.age(offset, now) == samples.age(offset, now)
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import NO_TASKS, Commit, LagRow
 from streaming_app.lag.statuses import STATUSES
-from streaming_app.lag.tracker import LagTracker
-from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, keep_up
+from tests.support.lag_harness import TASKS, TOPIC_ID, MiniCluster, keep_up
 
 NOBODY = replace(TASKS, owners={})
 
@@ -82,21 +80,10 @@ def test_the_first_status_that_applies_is_what_the_offsets_prove(
 
 def test_at_the_last_stable_offset_it_is_held_and_without_members_it_waits() -> None:
     for tasks, status in ((TASKS, "HELD"), (replace(NO_TASKS, has_members=False), "UNOWNED")):
-        tracker, now = LagTracker(), 1_000_000.0
-        for n in range(3):
-            ends = LogEnds(100, 0, 90, TOPIC_ID, now + 30 * n, now, 1, now + 30 * n)
-            (row,) = tracker.observe(
-                {(GROUP, TOPIC, 0): Commit(90, TOPIC_ID, 0, now)}, {(TOPIC, 0): ends}, {GROUP: tasks}, now + 30 * n
-            )
+        cluster = MiniCluster(tasks=tasks, end=100, stable=90)
+        cluster.commit_offset(90)
+        row = [cluster.step() for _ in range(3)][-1]
         assert (row.offset_status, row.lag, row.waits_since is None) == (status, 10, status == "HELD")
-
-
-@pytest.mark.parametrize(("lag", "status"), [(50, "OK"), (51, "WAITS")])
-def test_what_is_allowed_does_not_wait(lag: int, status: str) -> None:
-    cluster = MiniCluster(LagTracker(lambda _group_id: 50), tasks=TASKS)
-    cluster.produce(100 + lag)
-    cluster.commit_offset(100)
-    assert [cluster.step().offset_status for _ in range(3)][-1] == status
 
 
 def test_without_a_commit_it_waits_where_records_came_since_a_member_had_it() -> None:

@@ -45,7 +45,6 @@ def group(**fields: Any) -> dict[str, Any]:
 
 def test_a_topic_belongs_to_the_subtopology_that_names_it_or_whose_regex_matches() -> None:
     tasks = group_tasks(group(), lambda pattern: {"click.*": ["clicks", "orders"]}[pattern])
-
     assert tasks.subtopology_of == {"orders": "0", "app-by-key": "0", "clicks": "1"}
 
 
@@ -62,7 +61,6 @@ def test_the_content_of_a_topology_has_internal_topics_without_the_prefix_of_the
 
 def test_the_owner_is_the_member_that_has_the_task_now_as_active() -> None:
     tasks = group_tasks(group(), lambda _pattern: ())
-
     assert tasks.owners == {("0", 0): Owner("m", "p", "10.0.0.1")}
     assert (tasks.rebalancing_since, tasks.stable_since) == (None, SINCE.timestamp())
 
@@ -70,14 +68,12 @@ def test_the_owner_is_the_member_that_has_the_task_now_as_active() -> None:
 def test_a_task_of_a_member_that_the_row_does_not_have_has_no_owner() -> None:
     left = {"member_id": "left", "role": "active", "subtopology_id": "0", "partition": 3, "current": True}
     tasks = group_tasks(group(assignments=[*group()["assignments"], left]), lambda _pattern: ())
-
     assert set(tasks.owners) == {("0", 0)}
 
 
 @pytest.mark.parametrize("column", ["members", "assignments", "subtopologies", "state_since"])
 def test_a_row_that_lacks_a_column_still_has_the_rest(column: str) -> None:
     found = group_tasks(group(**{column: None, "state": "Assigning"}), lambda _pattern: ())
-
     has_owners = column not in {"members", "assignments"}
     assert found.owners == ({("0", 0): Owner("m", "p", "10.0.0.1")} if has_owners else {})
     assert found.rebalancing_since == (0.0 if column == "state_since" else SINCE.timestamp())

@@ -63,7 +63,6 @@ def test_a_loss_is_proven_if_the_commits_are_known_up_to_when_the_start_was(aske
     cluster.commit_offset(10)
     cluster.commits_until = cluster.now - 25
     cluster.start_at = cluster.now + 30 - asked
-
     assert cluster.step().offset_status == status
 
 
@@ -87,9 +86,7 @@ def test_a_row_is_known_until_both_the_commits_and_the_end_of_the_log_are(
     offset: int | None,
 ) -> None:
     ends = LogEnds(100, 0, at=asked_at, answered_at=answered_at)
-
     found = observe(Commit(offset), ends, read_until=ReadUntil(commits_until, NOW))
-
     assert (found.observed_at, found.known_until) == (observed_at, known_until)
 
 
@@ -119,9 +116,7 @@ def test_what_was_read_before_it_was_deleted_says_whether_records_are_lost(
     cluster.step()
     cluster.step()
     cluster.start = 100
-
     found = cluster.step()
-
     assert (found.offset_status, found.lost_offsets, found.lag) == (status, lost, 0)
 
 
@@ -129,9 +124,7 @@ def test_where_nobody_may_read_whether_records_wait_is_not_known_while_the_end_r
     cluster = MiniCluster(end=100, tail=Tail(100, is_denied=True))
     cluster.commit_offset(80)
     cluster.step()
-
     found = cluster.step()
-
     assert (found.offset_status, found.lag, found.lag_seconds, found.lag_seconds_is_lower_bound) == (
         "UNKNOWN",
         20,

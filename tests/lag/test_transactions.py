@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, GroupTasks, LagRow
 from streaming_app.lag.open_transactions import held_for_long
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
-from tests.support.lag_harness import ALICE, GROUP, TOPIC
+from tests.support.lag_harness import ALICE, GROUP, TOPIC, TOPIC_ID, MiniCluster
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(
@@ -19,20 +17,19 @@ RUNS = GroupTasks(
 
 
 @dataclass
-class Log:
+class Log(MiniCluster):
     """One partition with a last stable offset, and passes over it every 30 s; each commits what it is told."""
 
-    tracker: LagTracker = field(default_factory=LagTracker)
     tasks: GroupTasks = RUNS
-    now: float = T0
-    rows: list[LagRow] = field(default_factory=list)
+    last: list[LagRow] = field(default_factory=list)
 
-    def seen(self, committed: int | None, stable: int | None, end: int, **others: Any) -> GroupWork:
-        """Make a pass; `at` is the time of the commit, by default now; `tail` as in `LogEnds`."""
-        at, start = others.get("at", self.now), others.get("start", 0)
-        ends = LogEnds(end, start, stable, "id", self.now, self.now, 1, self.now, others.get("tail"))
-        commits = {(GROUP, TOPIC, 0): Commit(committed, "id", 0, None if committed is None else at)}
-        self.rows = self.tracker.observe(commits, {(TOPIC, 0): ends}, {GROUP: self.tasks}, self.now)
+    def seen(
+        self, committed: int | None, stable: int, end: int, at: float | None = None, start: int | None = 0
+    ) -> GroupWork:
+        """Make a pass; `at` is the time of the commit, by default now."""
+        self.end, self.start, self.stable = end, start, stable
+        self.commit = Commit(committed, TOPIC_ID, 0, None if committed is None else self.now if at is None else at)
+        self.last = self.rows()
         self.now += 30.0
         return self.tracker.work[GROUP]
 
@@ -41,7 +38,7 @@ class Log:
         tracker = LagTracker()
         for (topic, partition), samples in self.tracker.samples.items():
             tracker.restore_samples(topic, partition, samples.topic_id, samples.pairs())
-        for row in self.rows:
+        for row in self.last:
             tracker.restore_row(row)
         tracker.read_uncommitted = dict(self.tracker.read_uncommitted)
         return replace(self, tracker=tracker)
@@ -95,13 +92,13 @@ def test_only_where_a_group_is_held_for_longer_than_its_patience_is_its_producer
 def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a_job_that_starts_later() -> None:
     """The last record came before the job started, and the search by time has found the first one."""
     tracker = LagTracker()
-    tracker.restore_samples(TOPIC, 0, "id", [(40, T0 + 60), (40, T0 + 300), (41, T0 + 300)])
+    tracker.restore_samples(TOPIC, 0, TOPIC_ID, [(40, T0 + 60), (40, T0 + 300), (41, T0 + 300)])
     log = Log(tracker, now=T0 + 7_200)
     assert log.seen(None, 90, 90).stalled is None  # the second pass confirms it
     stalled = log.seen(None, 90, 90).stalled
     assert stalled is not None
     assert (stalled.since, stalled.offsets, stalled.count) == (T0 + 300, 50, 1)
-    (row,) = log.rows
+    (row,) = log.last
     assert (row.lag, row.lag_seconds_is_lower_bound, row.waits_since) == (50, True, T0 + 300)
     again = log.restarted()
     again.tasks = replace(RUNS, stable_since=log.now - 90)  # a rebalance meanwhile changes nothing
@@ -112,9 +109,9 @@ def test_what_came_since_members_have_the_task_waits_without_a_commit_also_for_a
 def test_a_repartition_topic_without_a_commit_is_read_from_its_start() -> None:
     log = Log(tasks=replace(RUNS, repartition=frozenset({TOPIC})))
     log.seen(None, 46_000, 46_000, start=1_000)
-    (row,) = log.rows
+    (row,) = log.last
     assert (row.lag, row.lag_seconds_is_lower_bound, row.is_unknown) == (45_000, True, False)
     assert log.seen(None, 46_000, 46_000, start=46_000).waiting == 0
-    assert log.rows[0].lag == 0
+    assert log.last[0].lag == 0
     log.seen(None, 46_000, 46_000, start=None)
-    assert log.rows[0].lag is None
+    assert log.last[0].lag is None

@@ -11,7 +11,7 @@ from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
-from tests.support.lag_harness import GROUP, TOPIC, at_pass, pass_over, row, work_of
+from tests.support.lag_harness import GROUP, TOPIC, MiniCluster, at_pass, pass_over, row, work_of
 
 T0 = 1_000_000.0
 RUNS = GroupTasks(subtopology_of={TOPIC: "0"}, has_members=True)
@@ -102,11 +102,9 @@ def test_a_task_restores_half_an_hour_from_the_first_member_that_it_came_to_sinc
 def test_a_topic_that_was_created_again_has_work_if_its_log_has_records(
     start: int | None, end: int, waiting: int
 ) -> None:
-    tracker = LagTracker()
-    for n in range(11):
-        ends = LogEnds(end, start, end, "another", T0 + 30 * n)
-        (found,) = tracker.observe({(GROUP, TOPIC, 0): Commit(90, "id", 0, T0)}, {(TOPIC, 0): ends}, {}, T0 + 30 * n)
-    work = tracker.work[GROUP]
+    cluster = MiniCluster(end=end, start=start, topic_id="another", commit=Commit(90, "id", 0, T0))
+    found = [cluster.step() for _ in range(11)][-1]
+    work = cluster.tracker.work[GROUP]
     assert (found.offset_status, work.waiting, work.offsets) == ("RECREATED", waiting, 0)
     assert (work.stalled is not None) == bool(waiting)
 

@@ -48,7 +48,6 @@ def of(values: Values, name: str) -> dict[tuple[str, ...], float]:
 
 def test_the_default_series() -> None:
     values = scrape(ROWS, MetricsSettings())
-
     assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
     assert of(values, "streams_group_lag_seconds") == {("payments", "orders"): 90}
     assert of(values, "streams_group_unowned_lag_offsets") == {("payments",): 500}
@@ -67,10 +66,7 @@ def test_the_default_series() -> None:
     ("lag_by", "expected"),
     [
         ("topic", {("payments", "orders"): 510, ("plain", "clicks"): 7}),
-        (
-            "partition",
-            {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7},
-        ),
+        ("partition", {("payments", "orders", "0"): 10, ("payments", "orders", "1"): 500, ("plain", "clicks", "0"): 7}),
     ],
     ids=str,
 )
@@ -82,7 +78,6 @@ def test_what_has_series_is_a_setting(lag_by: object, expected: dict[tuple[str, 
 def test_a_group_for_whose_series_there_is_no_room_has_none_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 1)
     values = scrape(ROWS, MetricsSettings())
-
     assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510}
     assert of(values, "streams_group_lost_offsets") == {("payments",): 7}
     assert of(values, "streams_groups_left_out")["lag",] == 1

@@ -44,11 +44,7 @@ def scrape() -> Iterator[Scrape]:
     """Serves the given sources and returns the response of a scrape."""
     servers = []
 
-    def get(
-        groups: Iterable[GroupSnapshot] = EXAMPLES,
-        settings: MetricsSettings | None = None,
-        **fields: Any,
-    ) -> str:
+    def get(groups: Iterable[GroupSnapshot] = EXAMPLES, settings: MetricsSettings | None = None, **fields: Any) -> str:
         registry = make_registry(scraped(groups, **fields), settings or MetricsSettings())
         servers.append(monitoring_server("127.0.0.1:0", registry, JobState(), "prod"))
         servers[-1].start()

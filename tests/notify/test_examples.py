@@ -89,12 +89,10 @@ def test_alertmanager_routes_by_team_inhibits_warnings_and_keeps_what_is_silence
                 }
             )
         ), notified(receiver)
-
         sink.send([alert("payments-cards", "StreamsGroupDescriptionMissing", "warning")], FIRING)
         assert wait_until(lambda: len(alertmanager.alerts()) == 4)
         (inhibited,) = (one for one in alertmanager.alerts() if one["labels"]["severity"] == "warning")
         assert (inhibited["status"]["state"], len(inhibited["status"]["inhibitedBy"])) == ("suppressed", 1)
-
         silence(alertmanager.url)
         sink.send([alert("payments-fees")], FIRING)
         sink.send([alert("invoices")], FIRING)

@@ -13,16 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.alert import (
-    CRITICAL,
-    FIRING,
-    INFO,
-    RESOLVED,
-    WARNING,
-    Alert,
-    Delivery,
-    is_old,
-)
+from streaming_app.alerts.alert import CRITICAL, FIRING, INFO, RESOLVED, WARNING, Alert, Delivery, is_old
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.notify.message import OLD_ALERTS, as_one, notification_id
 from streaming_app.notify.outbox import Outbox

@@ -224,10 +224,7 @@ def test_alertmanager_gets_labels_annotations_and_an_end_in_the_future(
 ) -> None:
     monkeypatch.setattr(alertmanager, "_now", lambda: NOW)
     manager = AlertmanagerSink(
-        type="alertmanager",
-        urls=(receiver.url,),
-        runbook_url="https://wiki#{rule}",
-        page_url="https://us/{group}",
+        type="alertmanager", urls=(receiver.url,), runbook_url="https://wiki#{rule}", page_url="https://us/{group}"
     )
     alert = replace(make_alert(resolved=True), labels={"team": "payments", "severity": "no"})
     manager.send([alert], FIRING)

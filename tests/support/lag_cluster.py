@@ -5,7 +5,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from streaming_app.config.sections import LagSettings
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.model import LagRow, ReadUntil
@@ -34,11 +33,9 @@ class LagCluster:
         """When the stream of commits was last at the end of the topic; None: now."""
         self.restart()
 
-    def restart(self, settings: LagSettings | None = None) -> None:
+    def restart(self) -> None:
         """Start again from the tables."""
-        self.passes = LagPass(
-            self.store, LagTracker((settings or LagSettings()).allowed_for), lambda: self.now, self.read_until
-        )
+        self.passes = LagPass(self.store, LagTracker(), lambda: self.now, self.read_until)
         self.passes.restore(self.store)
 
     def time(self) -> datetime:

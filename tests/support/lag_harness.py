@@ -25,6 +25,8 @@ class MiniCluster:
     tasks: GroupTasks = NO_TASKS
     end: int | None = 0
     start: int | None = 0
+    stable: int | None = None
+    """The last stable offset; None: the end."""
     start_at: float | None = None
     """When the leader was asked for the log start; None: now."""
     topic_id: str | None = TOPIC_ID
@@ -50,8 +52,8 @@ class MiniCluster:
     def rows(self) -> list[LagRow]:
         commits = {} if self.commit is None else {(GROUP, TOPIC, 0): self.commit}
         start_at = self.start_at or self.now
-        times = (self.now, start_at, 1, self.now)
-        ends = {(TOPIC, 0): LogEnds(self.end, self.start, self.end, self.topic_id, *times, self.tail)}
+        times, stable = (self.now, start_at, 1, self.now), self.end if self.stable is None else self.stable
+        ends = {(TOPIC, 0): LogEnds(self.end, self.start, stable, self.topic_id, *times, self.tail)}
         until = ReadUntil(self.commits_until or self.now, self.members_until or self.now)
         return self.tracker.observe(commits, ends, {GROUP: self.tasks}, self.now, {GROUP: until})
 
@@ -95,7 +97,7 @@ def row(**fields: Any) -> LagRow:
 
 
 def at_pass(now: float) -> GroupPass:
-    return GroupPass(now, ReadUntil(now, now), NO_TASKS, 0, 300.0, 60.0)
+    return GroupPass(now, ReadUntil(now, now), NO_TASKS, 300.0, 60.0)
 
 
 def work_of(rows: Iterable[LagRow], now: float) -> dict[str, GroupWork]:

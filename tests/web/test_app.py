@@ -286,7 +286,7 @@ def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient
     ],
 )
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
-    settings = Access(allowed_hosts=frozenset({"streams.example.org"}))
+    settings = Access(allowed_hosts=frozenset({"Streams.example.org"}))
     page = Page(SnapshotSource(sample_template, "default", clock), settings, clock)
     assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
 
@@ -431,7 +431,7 @@ def test_readers_who_wait_for_the_same_slow_page_keep_no_other_page_waiting(
         assert may_end.wait(MINUTES)
         return []
 
-    monkeypatch.setattr("streaming_app.web.page.alerts_by_rule", wait)
+    monkeypatch.setattr("streaming_app.web.group_page.alerts_by_rule", wait)
 
     async def look_at_both() -> list[int]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))

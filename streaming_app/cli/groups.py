@@ -1,4 +1,4 @@
-"""The commands about the current state of groups: `list`, `describe`, `why` and `lag`.
+"""The commands about the current state of some groups: `describe` and `why`.
 
 Everything that they print comes from the tables.
 """
@@ -16,8 +16,7 @@ from streaming_app.groups.state_rules import EMPTY
 from streaming_app.queries import described, group_facts, health, topics
 from streaming_app.queries.broker_releases import read_brokers
 from streaming_app.queries.copies import copy_rows, lacks_offsets, process_rows, read_reports
-from streaming_app.queries.group_list import list_groups
-from streaming_app.queries.lag import BY, find_lag, find_offsets, offset_rows, to_json, to_row
+from streaming_app.queries.lag import find_offsets, offset_rows
 from streaming_app.tables import alerts_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import Row, WarehouseReader
@@ -27,52 +26,6 @@ _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
 _OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """Option of `describe` -> the tables that it reads for named groups."""
-
-
-@click.command("list")
-@warehouse_options()
-@click.option(
-    "--state",
-    "states",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[STATE,...]",
-    help="Show the state of each group; with STATE, only groups in one of these states.",
-)
-@click.option(
-    "--type",
-    "types",
-    default=None,
-    metavar="all|TYPE,...",
-    help="List groups of these types with their protocols: streams, consumer, classic, share.",
-)
-@click.option(
-    "--health",
-    "verdicts",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[VERDICT,...]",
-    help="Show since when the verdict holds, and what is pending; with VERDICT, such as Down,Stalled, only these.",
-)
-@json_option
-def list_command(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location, cluster: str, states: str | None, types: str | None, verdicts: str | None, as_json: bool
-) -> None:
-    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
-
-    def split(text: str | None) -> list[str] | None:
-        return None if text is None else [one for one in text.split(",") if one.strip()]
-
-    reader = open_cluster(warehouse, cluster)
-    rows = list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
-    if as_json:
-        echo_json([{name.lower().replace("-", "_"): value for name, value in row.items()} for row in rows])
-    else:
-        echo_rows(rows)
-    if states is not None and types is None:
-        explain_unknown(reader, cluster, {row["STATE"] for row in rows})
 
 
 @click.command
@@ -291,18 +244,3 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     else:
         for line in lines:
             echo(line)
-
-
-@click.command
-@warehouse_options()
-@group_options
-@click.option("--by", type=click.Choice([*BY]), default="group", show_default=True, help="Sum the lag by this.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest lags.")
-@json_option
-def lag(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location, cluster: str, group_ids: tuple[str, ...], by: str, top: int | None, as_json: bool
-) -> None:
-    """Show the lag of committed offsets in offsets and seconds, the largest first. Without GROUP: of all groups."""
-    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, by)[:top]
-    now = datetime.now(timezone.utc)
-    echo_either([to_json(one) for one in sums], [to_row(one, now) for one in sums], as_json=as_json)

@@ -16,11 +16,11 @@ COMMANDS = {
         "demo": ("job", "Run the job on a local broker with groups."),
     },
     "Look": {
-        "list": ("groups", "List groups and the verdict on each."),
+        "list": ("lists", "List groups and the verdict on each."),
         "describe": ("groups", "Describe groups as Kafka's own tool does."),
         "why": ("groups", "Explain whether a group processes its input."),
         "history": ("history", "Show what happened to a group."),
-        "lag": ("groups", "Show the lag of committed offsets."),
+        "lag": ("lists", "Show the lag of committed offsets."),
         "alerts": ("alerts", "Show the open alerts."),
         "sql": ("tables", "Run a SQL query on the tables."),
         "web": ("web", "Serve the page."),

@@ -1,32 +1,31 @@
 """The command `alerts` shows open alerts; `alerts end` ends some; `alerts mute` stops notifications for some groups."""
 
-from __future__ import annotations
-
 import shlex
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED
+from streaming_app.cli.options import warehouse_options
 from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
 from streaming_app.cli.warehouse import max_age_option, open_cluster, open_reader, report_staleness
+from streaming_app.config.declared import GroupTimesSettings, NamedIntervals, make_times_of
 from streaming_app.errors import WarehouseError
+from streaming_app.notify.mutes import Mute, Mutes, new_mute
+from streaming_app.regex import given_regex
+from streaming_app.tables.alerts_table import OPEN, read_alerts, to_json
+from streaming_app.tables.health_tables import EndedAlerts
 from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
 from streaming_app.text import count, escape, utc
-
-if TYPE_CHECKING:
-    from streaming_app.config.declared import GroupTimesSettings, NamedIntervals
-    from streaming_app.notify.mutes import Mute
 
 
 @click.group(invoke_without_command=True)
 @warehouse_options("mute_times", "time_intervals")
 @click.option(
-    "--check",
-    is_flag=True,
-    help="Exit with 1 if an alert is open and not muted, or the tables are not up to date.",
+    "--check", is_flag=True, help="Exit with 1 if an alert is open and not muted, or the tables are not up to date."
 )
 @click.option("--muted", "count_muted", is_flag=True, help="With --check: muted alerts count, too.")
 @max_age_option
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 @click.option("--resolved", is_flag=True, help="Show ended alerts, too.")
 @click.option("--json", "as_json", is_flag=True, help="All columns, as JSON.")
 @click.pass_context
-@handle_errors
 def alerts(  # noqa: PLR0913, PLR0917 - one per option
     context: click.Context,
     warehouse: Location,
@@ -51,13 +49,6 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
     time_intervals: tuple[NamedIntervals, ...] | None,
 ) -> None:
     """Show the open alerts."""
-    from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.config.declared import make_times_of  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.notify.mutes import Mutes  # noqa: PLC0415
-    from streaming_app.tables.alerts_table import read_alerts, to_json  # noqa: PLC0415
-    from streaming_app.tables.health_tables import EndedAlerts  # noqa: PLC0415
-    from streaming_app.tables.reader import quote  # noqa: PLC0415
-
     if context.invoked_subcommand is not None:
         return
     states = [FIRING, *([PENDING] if pending else []), *([RESOLVED] if resolved else [])]
@@ -130,7 +121,6 @@ def _to_json(mute: Mute | None) -> dict[str, Any] | None:
     help="retired: nobody runs the group any more; planned: it is down on purpose.",
 )
 @json_option
-@handle_errors
 def end(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, alert_id: str | None, pattern: str | None, reason: str, as_json: bool
 ) -> None:
@@ -138,12 +128,6 @@ def end(  # noqa: PLR0913, PLR0917 - one per option
 
     The job ends them at its next evaluation, and notifies the sinks.
     """
-    from streaming_app.alerts.alert import HEALTH  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.regex import given_regex  # noqa: PLC0415
-    from streaming_app.tables.alerts_table import OPEN, read_alerts  # noqa: PLC0415
-    from streaming_app.tables.health_tables import EndedAlerts  # noqa: PLC0415
-    from streaming_app.tables.reader import quote  # noqa: PLC0415
-
     if (alert_id is None) == (pattern is None):
         raise LineError("Give the ID of an alert, or --match PATTERN for those of many groups.")
     try:
@@ -181,15 +165,12 @@ def end(  # noqa: PLR0913, PLR0917 - one per option
 @click.argument("pattern", metavar="PATTERN")
 @click.option("--for", "duration", metavar="DURATION", help="How long, such as 90s, 2h or 1d, at most 30d; 0s ends it.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; people see it next to the alerts.")
-@handle_errors
 def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, reason: str) -> None:
     """For some time, do not send the alerts of groups whose whole id matches PATTERN.
 
     The alerts still open, and commands and the page show them. An alert that is open at the end of the mute is sent
     then. A later mute with the same PATTERN replaces this one, so --for 0s ends it.
     """
-    from streaming_app.notify.mutes import Mutes, new_mute  # noqa: PLC0415 - not loaded by --help
-
     if duration is None:
         raise LineError("Give --for, such as --for 2h: every mute ends, after 30d at the latest.")
     now = datetime.now(timezone.utc)
@@ -206,9 +187,6 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     """Return how many groups and alerts match now, so that a user notices a pattern that matches too many or none."""
-    from streaming_app.tables.alerts_table import OPEN, read_alerts  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.reader import WarehouseReader, quote  # noqa: PLC0415
-
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {own} AND deleted_at IS NULL")["group_id"].to_pylist()  # noqa: S608 - quoted
     firing = read_alerts(reader, f"{own} AND {OPEN}")

@@ -6,6 +6,7 @@ from typing import Any, TextIO
 
 import click
 
+from offsets_decoder import decode_lines
 from streaming_app.cli.options import handle_errors
 from streaming_app.text import escape_json
 
@@ -19,7 +20,7 @@ class _TextFile(click.File):
         return super().convert(value, param, ctx)
 
 
-@click.command(short_help="Decode records to JSON.")
+@click.command
 @click.argument("file", type=_TextFile("r", encoding="utf-8-sig", errors="replace"), default="-")
 @handle_errors
 def decode(file: TextIO) -> None:
@@ -29,8 +30,6 @@ def decode(file: TextIO) -> None:
     with print.key=true and BytesDeserializer as its key and value deserializers. Exits with 1 if a line could not be
     decoded; its object contains the error.
     """
-    from offsets_decoder import decode_lines  # noqa: PLC0415 - not loaded by --help
-
     all_decoded = True
     for result, is_decoded in decode_lines(file):
         # JSON is UTF-8 in every locale. Control characters and unpaired surrogates are escaped.

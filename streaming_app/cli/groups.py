@@ -1,27 +1,26 @@
-"""The commands about the current state of groups: `list`, `describe`, `why` and `lag`.
+"""The commands about the current state of some groups: `describe` and `why`.
 
 Everything that they print comes from the tables.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming_app.cli.options import group_options, handle_errors, one_group_option, warehouse_options
+from streaming_app.cli.options import group_options, one_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_either, echo_error, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
+from streaming_app.queries import described, group_facts, health, topics
+from streaming_app.queries.broker_releases import read_brokers
+from streaming_app.queries.copies import copy_rows, lacks_offsets, process_rows, read_reports
+from streaming_app.queries.lag import find_offsets, offset_rows
+from streaming_app.tables import alerts_table
 from streaming_app.tables.location import Location
+from streaming_app.tables.reader import Row, WarehouseReader
 from streaming_app.text import count
-
-if TYPE_CHECKING:
-    from streaming_app.tables.reader import WarehouseReader
-
 
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
 _OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
@@ -29,63 +28,7 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 """Option of `describe` -> the tables that it reads for named groups."""
 
 
-_BY = ("group", "subtopology", "task", "member", "process", "host", "topic", "partition")
-
-
-@click.command("list", short_help="List groups and the verdict on each.")
-@warehouse_options()
-@click.option(
-    "--state",
-    "states",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[STATE,...]",
-    help="Show the state of each group; with STATE, only groups in one of these states.",
-)
-@click.option(
-    "--type",
-    "types",
-    default=None,
-    metavar="all|TYPE,...",
-    help="List groups of these types with their protocols: streams, consumer, classic, share.",
-)
-@click.option(
-    "--health",
-    "verdicts",
-    is_flag=False,
-    flag_value="",
-    default=None,
-    metavar="[VERDICT,...]",
-    help="Show since when the verdict holds, and what is pending; with VERDICT, such as Down,Stalled, only these.",
-)
-@json_option
-@handle_errors
-def list_groups(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location,
-    cluster: str,
-    states: str | None,
-    types: str | None,
-    verdicts: str | None,
-    as_json: bool,
-) -> None:
-    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
-    from streaming_app.queries import group_list  # noqa: PLC0415 - not loaded by --help
-
-    def split(text: str | None) -> list[str] | None:
-        return None if text is None else [one for one in text.split(",") if one.strip()]
-
-    reader = open_cluster(warehouse, cluster)
-    rows = group_list.list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
-    if as_json:
-        echo_json([{name.lower().replace("-", "_"): value for name, value in row.items()} for row in rows])
-    else:
-        echo_rows(rows)
-    if states is not None and types is None:
-        explain_unknown(reader, cluster, {row["STATE"] for row in rows})
-
-
-@click.command(short_help="Describe groups as Kafka's own tool does.")
+@click.command
 @warehouse_options()
 @group_options
 @click.option("--all-groups", is_flag=True, help="Every group.")
@@ -114,7 +57,6 @@ def list_groups(  # noqa: PLR0913, PLR0917 - one per option
 )
 @click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
-@handle_errors
 def describe(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
@@ -126,148 +68,117 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     as_json: bool,
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
-    from streaming_app.queries import described, lag  # noqa: PLC0415 - not loaded by --help
-
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
     if description and (aspect not in {None, "topology"} or len(group_ids) != 1):
         raise click.UsageError("--description belongs to --topology and one GROUP.")
+    wanted = group_ids or None
     if description:
         _print_description(open_cluster(warehouse, cluster), cluster, group_ids[0], as_json=as_json)
         return
-    wanted = None if all_groups else group_ids
     if aspect is None and not as_json:
         _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
-    others = described.other_groups(reader, cluster, group_ids) if group_ids and aspect in _READ_FOR else {}
+    others = described.other_groups(reader, cluster, group_ids) if aspect in _READ_FOR else {}
     if aspect == "offsets":
-        found = lag.find_offsets(reader, cluster, wanted)
-        echo_either(found, lag.offset_rows(found, verbose=verbose), as_json=as_json)
-    elif others and others.keys() == set(group_ids):
+        found = find_offsets(reader, cluster, wanted)
+        echo_either(found, offset_rows(found, verbose=verbose), as_json=as_json)
+    elif others and others.keys() == {*group_ids}:
         _print_others(reader, cluster, [*others.values()], aspect, as_json=as_json)
     else:
         rows = described.find_groups(reader, cluster, wanted)
-        if as_json and aspect != "copies":
-            _print_json(reader, cluster, rows)
-        elif aspect == "copies":
+        if aspect == "copies":
             _print_copies(reader, cluster, rows, as_json=as_json)
+        elif as_json:
+            _print_json(reader, cluster, rows)
         elif rows:
-            _print_aspect(reader, cluster, rows, aspect, verbose=verbose, with_configs=verbose and not all_groups)
+            _SHOW[aspect](reader, cluster, rows, verbose=verbose, is_named=not all_groups)
 
 
-def _print_others(
-    reader: WarehouseReader, cluster: str, others: list[dict[str, Any]], aspect: str, *, as_json: bool
-) -> None:
+def _print_others(reader: WarehouseReader, cluster: str, others: list[Row], aspect: str, *, as_json: bool) -> None:
     """Print states or members of groups of other types."""
-    from streaming_app.queries import described  # noqa: PLC0415 - not loaded by --help
-
     if aspect == "members":
-        others = table = described.other_members(
-            reader, cluster, [(row["group_id"], row["group_type"]) for row in others]
-        )
+        types = [(row["group_id"], row["group_type"]) for row in others]
+        others = table = described.other_members(reader, cluster, types)
     else:
         table = described.other_state_rows(others)
     echo_either(others, table, as_json=as_json)
 
 
-def _print_overview(reader: WarehouseReader, cluster: str, group_ids: tuple[str, ...] | None, *, verbose: bool) -> None:
+def _print_overview(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None, *, verbose: bool) -> None:
     """Print the verdicts on groups, and what kafka-streams-groups.sh --describe prints: offsets and lag."""
-    from streaming_app.queries import described, lag  # noqa: PLC0415 - not loaded by --help
-
     ids = group_ids or [row["group_id"] for row in described.find_groups(reader, cluster, None)]
-    offsets = lag.find_offsets(reader, cluster, ids) if ids else []
-    for group_id in sorted(set(ids) - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
+    offsets = find_offsets(reader, cluster, ids) if ids else []
+    for group_id in sorted({*ids} - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
         echo(f"{group_id} has no verdict and no committed offsets: see --state.")
-    echo_rows(lag.offset_rows(offsets, verbose=verbose))
+    echo_rows(offset_rows(offsets, verbose=verbose))
 
 
-def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Sequence[str]) -> set[str]:
+def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> set[str]:
     """Print the verdicts on groups. Return the groups that have one."""
-    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
-
     verdicts = health.read_verdicts(reader, cluster, group_ids)
     for line in health.lines(verdicts.values(), health.deployment_lines(reader, cluster, group_ids)):
         echo(line)
-    return set(verdicts)
+    return {*verdicts}
 
 
-def _print_aspect(  # noqa: PLR0913 - as for all of it
-    reader: WarehouseReader,
-    cluster: str,
-    rows: list[dict[str, Any]],
-    aspect: str,
-    *,
-    verbose: bool,
-    with_configs: bool,
-) -> None:
-    """Print the states, the members or the topologies of groups, given as rows of `groups`."""
-    from streaming_app.queries import described, group_facts, topics  # noqa: PLC0415 - not loaded by --help
+def _print_members(reader: WarehouseReader, cluster: str, rows: list[Row], *, verbose: bool, **_: bool) -> None:
+    """Print the members of groups, given as rows of `groups`."""
+    echo_rows(members := described.member_rows(rows, verbose=verbose))
+    if members and verbose:
+        echo_more(topics.endpoint_rows(rows, topics.read_topics(reader, cluster, rows)))
 
-    if aspect == "state":
-        _print_states(reader, cluster, rows, verbose=verbose, with_configs=with_configs)
-        return
-    table = (described.member_rows if aspect == "members" else described.topology_rows)(rows, verbose=verbose)
-    echo_rows(table)
-    if table and verbose:
-        found = topics.read_topics(reader, cluster, rows)
-        echo_more(topics.topic_rows(found) if aspect == "topology" else topics.endpoint_rows(rows, found))
-    if table and aspect == "topology":
+
+def _print_topology(reader: WarehouseReader, cluster: str, rows: list[Row], *, verbose: bool, **_: bool) -> None:
+    """Print the topologies of groups."""
+    echo_rows(parts := described.topology_rows(rows, verbose=verbose))
+    if parts and verbose:
+        echo_more(topics.topic_rows(topics.read_topics(reader, cluster, rows)))
+    if parts:
         echo_more(group_facts.differing_topics(reader, cluster, [row["group_id"] for row in rows]))
 
 
-def _print_copies(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_copies(reader: WarehouseReader, cluster: str, rows: list[Row], *, as_json: bool) -> None:
     """Print the copies of the tasks of groups, and which processes may be stopped now without a restore."""
-    from streaming_app.queries import copies  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
-
-    reports = copies.read_reports(reader, cluster, rows)
+    reports = read_reports(reader, cluster, rows)
     if as_json:
         echo_json(reports)
     else:
         for report in (one for one in reports if not one["copies"]):
             echo(f"{report['group_id']} is {report['state']}: no member has a task.")
-        echo_rows([row for report in reports for row in copies.copy_rows(report)])
-        echo_more([row for report in reports for row in copies.process_rows(report)])
-    if any(map(copies.lacks_offsets, reports)):
+        echo_rows([row for report in reports for row in copy_rows(report)])
+        echo_more([row for report in reports for row in process_rows(report)])
+    if any(map(lacks_offsets, reports)):
         echo_error(read_brokers(reader, cluster).why_no_offsets())
 
 
-def _print_json(reader: WarehouseReader, cluster: str, rows: list[dict[str, Any]]) -> None:
+def _print_json(reader: WarehouseReader, cluster: str, rows: list[Row]) -> None:
     """Print everything that is known about the groups, as JSON."""
-    from streaming_app.queries import described, group_facts, health, topics  # noqa: PLC0415 - not loaded by --help
-
     ids = [row["group_id"] for row in rows]
     known, verdicts = group_facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
     of_topologies = topics.read_topics(reader, cluster, rows)
-    shown = []
-    for row in rows:
-        of_log = {name: value for name, value in row.items() if name not in {"last_changes", "known_before"}}
-        judged = {
-            "topics": [one._asdict() for one in of_topologies[row["group_id"]]],
-            "waits_for": described.waits_for(row),
-            "health": verdicts.get(row["group_id"]),
-        }
-        shown.append({**of_log, **judged, **known[row["group_id"]]})
-    echo_json(shown)
+    echo_json(
+        [
+            {
+                **{name: value for name, value in row.items() if name not in {"last_changes", "known_before"}},
+                "topics": [one._asdict() for one in of_topologies[group_id]],
+                "waits_for": described.waits_for(row),
+                "health": verdicts.get(group_id),
+                **known[group_id],
+            }
+            for group_id, row in zip(ids, rows, strict=True)
+        ]
+    )
 
 
-def _print_states(
-    reader: WarehouseReader,
-    cluster: str,
-    rows: list[dict[str, Any]],
-    *,
-    verbose: bool,
-    with_configs: bool,
-) -> None:
-    """Print verdicts and states, why a state is Unknown, and with `verbose` the members that rebalances wait for.
+def _print_states(reader: WarehouseReader, cluster: str, rows: list[Row], *, verbose: bool, is_named: bool) -> None:
+    """Print verdicts and states, and why a state is Unknown.
 
-    `with_configs`: also configs, and when offsets of Empty groups expire.
+    With `verbose` also the members that rebalances wait for, and of groups that the user named configs, and when
+    offsets of Empty ones expire.
     """
-    from streaming_app.queries import described, group_facts  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
-
     ids = [row["group_id"] for row in rows]
     known = group_facts.read_group_facts(reader, cluster, ids)
     _print_verdicts(reader, cluster, ids)
@@ -277,7 +188,7 @@ def _print_states(
         for group_id, number in described.not_named(rows):
             members = f"{count(number, 'more member is', 'more members are')} not settled"
             echo(f"{group_id}: {members}; --members --verbose shows all.")
-    if with_configs:
+    if verbose and is_named:
         brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
         echo_more(group_facts.config_rows(known, brokers))
         for line in group_facts.expiry_lines(reader, cluster, empty, brokers):
@@ -287,8 +198,6 @@ def _print_states(
 
 def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, as_json: bool) -> None:
     """Print the description that the job fetched last. If there is none, print why, and exit with 1."""
-    from streaming_app.queries import group_facts  # noqa: PLC0415 - not loaded by --help
-
     found = group_facts.find_description(reader, cluster, group_id)
     if as_json:
         echo_json(found)
@@ -301,59 +210,37 @@ def _print_description(reader: WarehouseReader, cluster: str, group_id: str, *, 
     echo_error(group_facts.description_origin(found))
 
 
-@click.command(short_help="Explain whether a group processes its input.")
+_SHOW: Mapping[str, Callable[..., None]] = {
+    "state": _print_states,
+    "members": _print_members,
+    "topology": _print_topology,
+}
+
+
+@click.command
 @warehouse_options()
 @one_group_option
 @json_option
-@handle_errors
 def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
     """Explain whether a group processes its input, and if not, since when, why, what will be lost, and what to do."""
-    from streaming_app.queries import health  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.alerts_table import to_json  # noqa: PLC0415
-
     reader = open_cluster(warehouse, cluster)
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
     alert = health.alert_with(reader, cluster, group_id)
-    if row is None:
-        deleted = health.deletion(reader, cluster, group_id)
-        if deleted is None:
-            raise WarehouseError(
-                f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
-                "`streams-groups list` shows all groups with a verdict"
-            )
-        if as_json:
-            echo_json({"group_id": group_id, "verdict": None, **deleted, "alert": alert and to_json(alert)})
-            return
-        for line in health.explain_deleted(group_id, deleted, alert):
-            echo(line)
-        return
-    times = health.lag_times(reader, cluster, group_id)
+    deleted = None if row else health.deletion(reader, cluster, group_id)
+    if row:
+        times = health.lag_times(reader, cluster, group_id)
+        deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
+        known, lines = row | times, health.explain(row, alert, deployment, datetime.now(timezone.utc), times)
+    elif deleted:
+        known = {"group_id": group_id, "verdict": None, **deleted}
+        lines = health.explain_deleted(group_id, deleted, alert)
+    else:
+        raise WarehouseError(
+            f"There is no verdict on a group {group_id!r} in cluster {cluster!r}: "
+            "`streams-groups list` shows all groups with a verdict"
+        )
     if as_json:
-        echo_json(row | times | {"alert": alert and to_json(alert)})
-        return
-    deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
-    for line in health.explain(row, alert, deployment, datetime.now(timezone.utc), times):
-        echo(line)
-
-
-@click.command(short_help="Show the lag of committed offsets.")
-@warehouse_options()
-@group_options
-@click.option("--by", type=click.Choice(_BY), default="group", show_default=True, help="Sum the lag by this.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Print only the N largest lags.")
-@json_option
-@handle_errors
-def lag(  # noqa: PLR0913, PLR0917 - one per option
-    warehouse: Location,
-    cluster: str,
-    group_ids: tuple[str, ...],
-    by: str,
-    top: int | None,
-    as_json: bool,
-) -> None:
-    """Show the lag of committed offsets in offsets and seconds, the largest first. Without GROUP: of all groups."""
-    from streaming_app.queries.lag import find_lag, to_json, to_row  # noqa: PLC0415 - not loaded by --help
-
-    sums = find_lag(open_cluster(warehouse, cluster, "lag", "inputs"), cluster, group_ids, by)[:top]
-    now = datetime.now(timezone.utc)
-    echo_either([to_json(one) for one in sums], [to_row(one, now) for one in sums], as_json=as_json)
+        echo_json(known | {"alert": alert and alerts_table.to_json(alert)})
+    else:
+        for line in lines:
+            echo(line)

@@ -1,25 +1,22 @@
 """The command `history`: what happened to a group, and its state at a time in the past."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from streaming_app.cli.options import handle_errors, instant, one_group_option, warehouse_options
+from streaming_app.cli.options import instant, one_group_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, echo_more, echo_rows, json_option
 from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
+from streaming_app.queries import history as answers
+from streaming_app.queries import topology_diff
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.queries.history import Event
-    from streaming_app.tables.reader import Row, WarehouseReader
+from streaming_app.tables.reader import Row, WarehouseReader
 
 
-@click.command(short_help="Show what happened to a group.")
+@click.command
 @warehouse_options()
 @one_group_option
 @click.option("--task", metavar="TASK", help="Show who had this task, such as 0_3, and when.")
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
     help="With --topology: compare the newest with the topology at this time.",
 )
 @json_option
-@handle_errors
 def history(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
@@ -65,8 +61,6 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
     With --task, who had that task and when. With --at, the state, the members and their tasks at that time.
     With --topology, what changed between two topologies.
     """
-    from streaming_app.queries import history as answers  # noqa: PLC0415 - not loaded by --help
-
     if topology and (task, member, time) != (None, None, None):
         raise click.UsageError("--topology goes without --task, --member and --at.")
     if since is not None and not topology:
@@ -108,8 +102,6 @@ def _print_changes(  # noqa: PLR0913 - what it needs
     reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
 ) -> None:
     """Print what changed between two topologies of a group, up to the newest."""
-    from streaming_app.queries import topology_diff  # noqa: PLC0415 - not loaded by --help
-
     found = topology_diff.diff_topologies(reader, cluster, group_id, since)
     if as_json:
         echo_json(topology_diff.to_json(found, limit))
@@ -124,7 +116,7 @@ def _covers(spell: Row, time: datetime) -> bool:
     return (since is None or since <= time) and (until is None or time < until)
 
 
-def _require(found: Sequence[Any], message: str) -> list[Event]:
+def _require(found: Sequence[Any], message: str) -> list[Row]:
     if not found:
         raise WarehouseError(message)
     return list(found)

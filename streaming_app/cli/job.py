@@ -1,52 +1,51 @@
 """The commands that run the job (`run`, `demo` with a local broker) and check what it needs (`check`)."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import (
-    duration,
-    handle_errors,
-    job_options,
-    require_server,
-    warehouse_options,
-)
+from streaming_app.checks.brokers import check_brokers
+from streaming_app.checks.first_configuration import describe_cluster, first_configuration
+from streaming_app.checks.machine import check_client_properties, check_machine
+from streaming_app.checks.result import FAILED, Result, failed, skipped
+from streaming_app.checks.sinks import check_sinks
+from streaming_app.checks.warehouse import check_warehouse
+from streaming_app.cli.options import duration, job_options, require_server, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json
+from streaming_app.config import show
+from streaming_app.config.load import LoadedConfig
+from streaming_app.config.settings import JobConfig, Settings
+from streaming_app.config.without_effect import without_effect
 from streaming_app.errors import SetupError
+from streaming_app.job import first_look
+from streaming_app.job import run as job
+from streaming_app.jvm import class_archive as archives
+from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, copy_jars, kafka_jars
+from streaming_app.kafka.error_lines import errors_as_lines
+from streaming_app.kafka.properties import client_properties
+from streaming_app.sandbox.demo import run_demo
 from streaming_app.tables.location import Location
 from streaming_app.text import megabytes
-
-if TYPE_CHECKING:
-    from streaming_app.checks.result import Result
-    from streaming_app.config.load import LoadedConfig
-    from streaming_app.config.settings import Settings
 
 _STATUS_WIDTH = len("warning")
 
 
-@click.command(short_help="Run the job.")
+@click.command
 @job_options
 @click.option("--once", is_flag=True, help="Process the records that are in the topic, then exit.")
 @click.option(
     "--reset", is_flag=True, help="Delete this cluster's groups and read the topic from the beginning; history is kept."
 )
-@handle_errors
 def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
     """Run the job: read the offsets topic and update the tables. SIGTERM or Ctrl-C stops it cleanly."""
     require_server(loaded.settings.bootstrap_server)
-    from streaming_app.config.settings import JobConfig  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.job.run import run as run_job  # noqa: PLC0415
-
-    run_job(JobConfig(once=once, reset=reset, **dict(loaded.settings)), echo)
+    job.run(JobConfig(once=once, reset=reset, **dict(loaded.settings)), echo)
 
 
-@click.command(short_help="Run the job on a local broker with groups.")
+@click.command
 @warehouse_options()
 @click.option(
     "--seconds",
@@ -57,15 +56,12 @@ def run(loaded: LoadedConfig, once: bool, reset: bool) -> None:
 )
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
-@handle_errors
 def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: str) -> None:
     """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
-    from streaming_app.sandbox.demo import run_demo  # noqa: PLC0415 - not loaded by --help
-
     run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=listen if web else None)
 
 
-@click.command(short_help="Check what the job needs to start.")
+@click.command
 @job_options
 @click.option("--send-test", is_flag=True, help="Send a test notification to every sink.")
 @click.option("--show-config", is_flag=True, help="Only print the effective configuration; asks no broker.")
@@ -90,7 +86,6 @@ def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: s
     "works with this machine's Java and these paths.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The results, or the configuration, as JSON.")
-@handle_errors
 def check(  # noqa: PLR0913, PLR0917 - one per option
     loaded: LoadedConfig,
     send_test: bool,
@@ -119,8 +114,6 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     if (demo or class_archive) and fetch_jars is None:
         raise click.UsageError("--demo and --class-archive belong to --fetch-jars.")
     if show_config:
-        from streaming_app.config import show  # noqa: PLC0415 - not loaded by --help
-
         if as_json:
             echo_json(show.effective_values(loaded))
         else:
@@ -136,9 +129,6 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
 
 
 def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
-    from streaming_app.jvm import class_archive as archives  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, copy_jars, kafka_jars  # noqa: PLC0415
-
     for jar_set in (connector_jars(), *([kafka_jars()] if demo else [])):
         if not jar_set.checksums:
             raise SetupError(f"There is no list of {jar_set.what}: Spark itself downloads them when the job starts")
@@ -152,10 +142,6 @@ def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
 
 
 def _write_config(settings: Settings, file: Path) -> None:
-    from streaming_app.checks.first_configuration import describe_cluster, first_configuration  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
-    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-
     if file.exists():
         raise SetupError(f"{file} exists: name another file, or remove it")
     server = settings.bootstrap_server or ""
@@ -182,18 +168,8 @@ def _check(settings: Settings, *, send_test: bool, as_json: bool) -> None:
 
 
 def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
-    from streaming_app.checks import result  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.checks.brokers import check_brokers  # noqa: PLC0415
-    from streaming_app.checks.machine import check_client_properties, check_machine  # noqa: PLC0415
-    from streaming_app.checks.sinks import check_sinks  # noqa: PLC0415
-    from streaming_app.checks.warehouse import check_warehouse  # noqa: PLC0415
-    from streaming_app.config.settings import JobConfig  # noqa: PLC0415
-    from streaming_app.config.without_effect import without_effect  # noqa: PLC0415
-    from streaming_app.job import first_look  # noqa: PLC0415
-    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
-    yield from (result.failed("configuration", one) for one in without_effect(settings))
+    yield from (failed("configuration", one) for one in without_effect(settings))
     yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     of_brokers = []
@@ -202,7 +178,7 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
         yield one
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
-    if result.FAILED in of_brokers:
-        yield result.skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")
+    if FAILED in of_brokers:
+        yield skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")
     else:
         yield first_look.look(properties, JobConfig(**dict(settings)), echo_error)

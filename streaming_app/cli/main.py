@@ -1,51 +1,85 @@
 """The `streams-groups` command: collects the commands. A new one has an entry in `COMMANDS`."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
-from streaming_app.cli.process import (
-    decode_arguments,
-    escape_what_cannot_be_encoded,
-    open_standard_streams,
-    return_freed_memory,
-)
+from streaming_app.cli import process
 
 COMMANDS = {
-    "Run": {"run": "job", "check": "job", "demo": "job"},
-    "Look": {
-        "list": "groups",
-        "describe": "groups",
-        "why": "groups",
-        "history": "history",
-        "lag": "groups",
-        "alerts": "alerts",
-        "sql": "tables",
-        "web": "web",
+    "Run": {
+        "run": ("job", "Run the job."),
+        "check": ("job", "Check what the job needs to start."),
+        "demo": ("job", "Run the job on a local broker with groups."),
     },
-    "Operate": {"status": "tables", "verify": "verify", "decode": "decode"},
+    "Look": {
+        "list": ("lists", "List groups and the verdict on each."),
+        "describe": ("groups", "Describe groups as Kafka's own tool does."),
+        "why": ("groups", "Explain whether a group processes its input."),
+        "history": ("history", "Show what happened to a group."),
+        "lag": ("lists", "Show the lag of committed offsets."),
+        "alerts": ("alerts", "Show the open alerts."),
+        "sql": ("tables", "Run a SQL query on the tables."),
+        "web": ("web", "Serve the page."),
+    },
+    "Operate": {
+        "status": ("tables", "Show the job, its alerts and its tables."),
+        "verify": ("verify", "Compare the tables with the brokers."),
+        "decode": ("decode", "Decode records to JSON."),
+    },
 }
-"""Block of --help -> command -> its module. Commands import their dependencies when they run."""
+"""Block of --help -> command -> its module, which is only loaded for its commands, and what it does."""
+_ENTRIES = {name: entry for block in COMMANDS.values() for name, entry in block.items()}
+
+
+class _Commands(Mapping[str, click.Command]):
+    """The commands, each loaded when it is first needed."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        found = vars(import_module(f"streaming_app.cli.{_ENTRIES[name][0]}"))
+        command: click.Command = found.get(f"{name}_command") or found[name]
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_ENTRIES)
+
+    def __len__(self) -> int:
+        return len(_ENTRIES)
 
 
 class _Program(click.Group):
     """The program: its commands are listed in blocks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        return super().parse_args(ctx, decode_arguments(args))
+        """Prepare the process, before it loads a command, and parse the arguments."""
+        process.open_standard_streams()
+        process.escape_what_cannot_be_encoded()
+        process.return_freed_memory()
+        if sys.flags.optimize:
+            raise click.ClickException(
+                "kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O"
+            )
+        return super().parse_args(ctx, process.decode_arguments(args))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write a line for each command."""
-        width = formatter.width - 6 - max(map(len, self.commands))
-        for block, names in COMMANDS.items():
+        for block, entries in COMMANDS.items():
             with formatter.section(block):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
+                formatter.write_dl([(name, text) for name, (_, text) in entries.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so, without loading them."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, (_, text) in _ENTRIES.items() if name.startswith(incomplete)]
 
 
 @click.group(
     cls=_Program,
+    commands=_Commands(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -53,11 +87,6 @@ class _Program(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
-    open_standard_streams()
-    escape_what_cannot_be_encoded()
-    return_freed_memory()
-    if sys.flags.optimize:
-        raise click.ClickException("kafka-python does not work without assertions: unset PYTHONOPTIMIZE, or omit -O")
     if context.invoked_subcommand is None:
         click.echo(
             """\
@@ -74,8 +103,3 @@ All commands: streams-groups --help
 """,
             nl=False,
         )
-
-
-for _name, _module in (one for _block in COMMANDS.values() for one in _block.items()):
-    _commands = vars(import_module(f"streaming_app.cli.{_module}"))
-    main.add_command(_commands.get(_name) or _commands[f"{_name}_groups"])

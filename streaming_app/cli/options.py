@@ -48,6 +48,14 @@ def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], flo
     return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
 
 
+def duration_option(
+    name: str, default: str, text: str, unit: float = 1.0, longest: float = LONGEST
+) -> Callable[[Command], Command]:
+    """Return an option with a `duration`, and this help."""
+    kind = duration(unit, longest)
+    return click.option(name, default=default, show_default=True, type=kind, metavar="DURATION", help=text)
+
+
 def size(at_least: int) -> Callable[[Any], int]:
     """Return an option type for a number of bytes in Spark's notation, such as `4g`."""
 
@@ -118,13 +126,10 @@ _job_flags = {
     "warehouse": _warehouse,
     "cluster": _cluster,
     "topic": click.option("--topic", default=defaults.TOPIC, show_default=True, help="The topic to read."),
-    "trigger": click.option(
+    "trigger": duration_option(
         "--trigger",
-        default=format_duration(defaults.TRIGGER_SECONDS),
-        show_default=True,
-        type=duration(),
-        metavar="DURATION",
-        help="Minimum time between batches; a number alone is seconds.",
+        format_duration(defaults.TRIGGER_SECONDS),
+        "Minimum time between batches; a number alone is seconds.",
     ),
     "max_offsets_per_trigger": click.option(
         "--max-offsets-per-trigger",
@@ -133,19 +138,15 @@ _job_flags = {
         type=click.IntRange(min=1),
         help="Maximum number of offsets read in a batch.",
     ),
-    "retention_days": click.option(
+    "retention_days": duration_option(
         "--retention-days",
-        default=format_duration(DAY * defaults.RETENTION_DAYS),
-        show_default=True,
-        type=duration(DAY, LONGEST_RETENTION),
-        metavar="DURATION",
-        help="How long history, quarantine and deleted groups are kept; a number alone is days.",
+        format_duration(DAY * defaults.RETENTION_DAYS),
+        "How long history, quarantine and deleted groups are kept; a number alone is days.",
+        DAY,
+        LONGEST_RETENTION,
     ),
     "offsets": click.option(
-        "--offsets/--no-offsets",
-        default=True,
-        show_default=True,
-        help="Keep the committed offsets of all groups, too.",
+        "--offsets/--no-offsets", default=True, show_default=True, help="Keep the committed offsets of all groups, too."
     ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),
     "metrics_listen": click.option(
@@ -155,10 +156,10 @@ _job_flags = {
 
 
 def warehouse_options(*sections: str) -> Callable[[Command], Command]:
-    """Add --config, --warehouse and --cluster to a command. Of the configuration, only the command's flags are read.
+    """Add --config, --warehouse and --cluster to a command, and `handle_errors`.
 
-    The command also gets `sections` of the configuration as arguments with these names. They are None if there is
-    neither a file nor a variable.
+    Of the configuration, only the command's flags are read. The command also gets `sections` of the configuration as
+    arguments with these names. They are None if there is neither a file nor a variable.
     """
 
     def add_options(command: Command) -> Command:
@@ -177,7 +178,7 @@ def warehouse_options(*sections: str) -> Callable[[Command], Command]:
                 flags.setdefault(name, None)
             return command(*args, **flags)
 
-        return _config(_warehouse(_cluster(configured)))  # type: ignore[return-value]
+        return _config(_warehouse(_cluster(handle_errors(configured))))  # type: ignore[return-value]
 
     return add_options
 
@@ -185,16 +186,13 @@ def warehouse_options(*sections: str) -> Callable[[Command], Command]:
 def group_options(command: Command) -> Command:
     """Add the argument GROUP... and the option --group. The command gets all groups as its argument `group_ids`."""
 
+    @click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
+    @click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="The same as the argument GROUP.")
     @functools.wraps(command)
     def named(*args: Any, group_ids: tuple[str, ...], more_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         return command(*args, group_ids=tuple(dict.fromkeys((*group_ids, *more_ids))), **flags)
 
-    argument = click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
-    return argument(
-        click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="The same as the argument GROUP.")(
-            named
-        )
-    )  # type: ignore[return-value]
+    return named  # type: ignore[return-value]
 
 
 def one_group_option(command: Command) -> Command:
@@ -215,14 +213,14 @@ def broker_options(command: Command) -> Command:
 
 
 def job_options(command: Command) -> Command:
-    """Add --config and every flag of the job. The command gets the effective configuration as its argument `loaded`."""
+    """Add --config, every flag of the job, and `handle_errors`. The command gets the configuration as `loaded`."""
 
     @functools.wraps(command)
     def configured(*args: Any, config: Path | None, **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         job_flags = {name: flags.pop(name) for name in _job_flags if name in flags}
         return command(*args, loaded=_load(config, _flags_given(job_flags)), **flags)
 
-    decorated: Callable[..., Any] = configured
+    decorated: Callable[..., Any] = handle_errors(configured)
     for option in reversed(_job_flags.values()):
         decorated = option(decorated)
     return decorated  # type: ignore[return-value]
@@ -245,24 +243,19 @@ def handle_errors(command: Command) -> Command:
     @functools.wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the command's arguments
         with abandon_threads():
-            return run(*args, **kwargs)
-
-    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as above
-        try:
-            return command(*args, **kwargs)
-        except ConfigError as error:
-            raise _configuration_error(error) from None
-        except UserError as error:
-            raise click.ClickException(escape(" ".join(str(error).split()))) from None
-        except click.UsageError:
-            raise
-        except click.ClickException as error:
-            raise click.ClickException(escape(error.format_message())) from None
-        except BrokenPipeError:
-            raise  # click exits silently
-        except OSError as error:  # such as a full disk, or a file without read permission
-            file = f": {error.filename}" if error.filename else ""
-            raise click.ClickException(escape(f"Cannot continue: {reason_of(error)}{file}")) from None
+            try:
+                return command(*args, **kwargs)
+            except ConfigError as error:
+                raise _ConfigurationError(error) from None
+            except UserError as error:
+                raise click.ClickException(escape(" ".join(str(error).split()))) from None
+            except (click.UsageError, BrokenPipeError):  # at a closed pipe click exits silently
+                raise
+            except click.ClickException as error:
+                raise click.ClickException(escape(error.format_message())) from None
+            except OSError as error:  # such as a full disk, or a file without read permission
+                file = f": {error.filename}" if error.filename else ""
+                raise click.ClickException(escape(f"Cannot continue: {reason_of(error)}{file}")) from None
 
     return guarded  # type: ignore[return-value]
 
@@ -297,15 +290,14 @@ def _flags_given(flags: Mapping[str, Any]) -> dict[str, Any]:
 class _ConfigurationError(click.ClickException):
     exit_code = 2  # a supervisor does not start the job again, see deploy/systemd
 
-
-def _configuration_error(error: ConfigError) -> click.ClickException:
-    return _ConfigurationError("\nError: ".join(map(escape, error.lines)))
+    def __init__(self, error: ConfigError) -> None:
+        super().__init__("\nError: ".join(map(escape, error.lines)))
 
 
 def _load(
     file: Path | None, flags: Mapping[str, Any] | None = None, only: Collection[str] | None = None
 ) -> LoadedConfig:
-    """Load the effective configuration. Exits with 2 if a flag, the file or a variable is invalid."""
+    """Load the effective configuration. Raises UsageError for an invalid flag, ConfigError for a file or a variable."""
     from streaming_app.config.load import load, typo_suggestions  # noqa: PLC0415
 
     for variable, suggestion in typo_suggestions():
@@ -314,5 +306,3 @@ def _load(
         return load(file, flags, only)
     except FlagError as error:
         raise click.UsageError("\nError: ".join(map(escape, error.lines))) from None
-    except ConfigError as error:
-        raise _configuration_error(error) from None

@@ -5,6 +5,7 @@ from typing import IO, Any
 
 import click
 
+from streaming_app.queries import output
 from streaming_app.text import escape
 
 
@@ -32,10 +33,8 @@ def echo_error(line: str) -> None:
 
 def echo_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as padded columns, with a header; nothing if there are none."""
-    from streaming_app.queries.output import columns  # noqa: PLC0415 - not loaded by --help
-
     if rows:
-        click.echo(columns(rows))
+        click.echo(output.columns(rows))
 
 
 def echo_more(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -55,6 +54,4 @@ def echo_either(value: object, rows: Sequence[Mapping[str, Any]], *, as_json: bo
 
 def echo_json(value: object) -> None:
     """Print a value as indented JSON."""
-    from streaming_app.queries.output import as_json  # noqa: PLC0415 - not loaded by --help
-
-    click.echo(as_json(value))
+    click.echo(output.as_json(value))

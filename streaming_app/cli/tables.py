@@ -6,19 +6,25 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from streaming_app.cli.options import duration, handle_errors, size, warehouse_options
+from streaming_app.cli.options import duration_option, size, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, json_option
 from streaming_app.cli.warehouse import max_age_option, open_cluster, report_staleness
 from streaming_app.config import defaults
 from streaming_app.errors import WarehouseError
+from streaming_app.queries import output
+from streaming_app.queries.described import groups_set_aside
+from streaming_app.queries.status import format_status, read_status
+from streaming_app.queries.user_sql import QueryLimits, run_limited
+from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
+from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.text import GIB
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
 """What is printed of an alert."""
 
 
-@click.command(short_help="Show the job, its alerts and its tables.")
+@click.command
 @warehouse_options()
 @click.option("--check", is_flag=True, help="Exit with 1 if the tables are not up to date.")
 @max_age_option
@@ -30,15 +36,10 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
     help="Only ask the running job to read the records of this group, which is set aside, again.",
 )
 @json_option
-@handle_errors
 def status(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, check: bool, max_age: float, released: tuple[str, ...], as_json: bool
 ) -> None:
     """Show the job and how far behind it is, open alerts, groups that are set aside, and sizes of tables."""
-    from streaming_app.queries.output import title  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.status import format_status, read_status  # noqa: PLC0415
-    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
-
     if released:
         _release(warehouse, cluster, released)
         return
@@ -49,7 +50,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
     else:
         for line in format_status(found, now):
             echo(line)
-        open_ones = [{title(name): row[name] for name in _OF_ALERT} for row in found["alerts"]]
+        open_ones = [{output.title(name): row[name] for name in _OF_ALERT} for row in found["alerts"]]
         sizes = _upper(found["tables"])
         for rows in (open_ones, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
             echo_more(rows)
@@ -58,9 +59,6 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
 
 
 def _release(warehouse: Location, cluster: str, group_ids: tuple[str, ...]) -> None:
-    from streaming_app.queries.described import groups_set_aside  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.request_files import ReleaseRequests  # noqa: PLC0415
-
     known = {row["group"] for row in groups_set_aside(open_cluster(warehouse, cluster), cluster)}
     for group_id in group_ids:
         if group_id not in known:
@@ -74,19 +72,12 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name.upper(): value for name, value in row.items()} for row in rows]
 
 
-@click.command(short_help="Run a SQL query on the tables.")
+@click.command
 @warehouse_options()
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As --format json.")
-@click.option(
-    "--timeout",
-    default="60s",
-    show_default=True,
-    type=duration(),
-    metavar="DURATION",
-    help="How long the query may take; a number alone is seconds.",
-)
+@duration_option("--timeout", "60s", "How long the query may take; a number alone is seconds.")
 @click.option(
     "--memory",
     default="4g",
@@ -95,7 +86,6 @@ def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     metavar="SIZE",
     help="Address space of its process; a sort that needs more than a quarter of it uses temporary files.",
 )
-@handle_errors
 def sql(  # noqa: PLR0913, PLR0917 - its options
     warehouse: Location, cluster: str, query: str, form: str, as_json: bool, timeout: float, memory: int
 ) -> None:
@@ -103,9 +93,6 @@ def sql(  # noqa: PLR0913, PLR0917 - its options
 
     The rows of all clusters are read, or with --cluster those of one.
     """
-    from streaming_app.queries import output  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.queries.user_sql import QueryLimits, run_limited  # noqa: PLC0415
-
     source = click.get_current_context().get_parameter_source("cluster")
     is_given = source is not ParameterSource.DEFAULT or cluster != defaults.CLUSTER
     names, rows, _, notes = run_limited(warehouse, cluster if is_given else None, query, QueryLimits(timeout, memory))

@@ -1,22 +1,21 @@
 """The command `verify`: connects to the brokers, shows progress, prints what differs from the tables."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import broker_options, duration, handle_errors, warehouse_options
+from streaming_app.checks.verification import Comparison, Verification, WarehouseTables
+from streaming_app.cli.options import broker_options, duration_option, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json
+from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.connection import CONNECT_SECONDS
+from streaming_app.kafka.error_lines import errors_as_lines
+from streaming_app.kafka.properties import client_properties
 from streaming_app.tables.location import Location
 from streaming_app.text import count, first_of
-
-if TYPE_CHECKING:
-    from streaming_app.checks.verification import Comparison
 
 _NEEDS = "verify needs Describe on the groups and on the offsets topic"
 _SHORTEST_CONNECT_SECONDS = 2.0  # even with a shorter --timeout
@@ -24,29 +23,15 @@ _GROUPS_PER_LINE = 10  # named; of more, the number is printed
 _PROGRESS_SECONDS = 5.0  # between lines of progress
 
 
-@click.command(short_help="Compare the tables with the brokers.")
+@click.command
 @broker_options
 @warehouse_options()
-@click.option(
-    "--timeout",
-    default="30s",
-    show_default=True,
-    type=duration(),
-    metavar="DURATION",
-    help="How long to wait for the job to catch up, and for groups to stop changing.",
-)
+@duration_option("--timeout", "30s", "How long to wait for the job to catch up, and for groups to stop changing.")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
-@handle_errors
 def verify(  # noqa: PLR0913, PLR0917 - one per option
     bootstrap_server: str, command_config: Path | None, warehouse: Location, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
-    from streaming_app.checks.verification import Verification, WarehouseTables  # noqa: PLC0415 - --help needs none
-    from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415 - --help needs none of these
-    from streaming_app.kafka.connection import CONNECT_SECONDS  # noqa: PLC0415
-    from streaming_app.kafka.error_lines import errors_as_lines  # noqa: PLC0415
-    from streaming_app.kafka.properties import client_properties  # noqa: PLC0415
-
     tables = WarehouseTables(warehouse, cluster)
     tables.group_ids()  # fail on a missing warehouse before connecting to a broker
     properties = client_properties(bootstrap_server, command_config)

@@ -1,31 +1,25 @@
 """Common parts of commands that read the tables: open those of a known cluster, and report if they are out of date."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING
 
-import click
-
-from streaming_app.cli.options import duration
+from streaming_app.cli.options import duration_option
 from streaming_app.cli.printing import echo_error
+from streaming_app.groups.events import UNKNOWN_STATE
+from streaming_app.kafka.releases import READINESS
+from streaming_app.queries.broker_releases import read_brokers
+from streaming_app.queries.clusters import check_cluster, find_staleness
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import format_duration
-
-if TYPE_CHECKING:
-    from streaming_app.tables.heartbeat_file import HeartbeatRecord
-    from streaming_app.tables.reader import WarehouseReader
 
 _MAX_AGE_SECONDS = 120.0  # a job that writes to an object store writes a heartbeat every 30 s
 
-max_age_option = click.option(
+max_age_option = duration_option(
     "--max-age",
-    default=format_duration(_MAX_AGE_SECONDS),
-    show_default=True,
-    type=duration(),
-    metavar="DURATION",
-    help="With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
+    format_duration(_MAX_AGE_SECONDS),
+    "With --check: how old the tables may be. For jobs that run at intervals, longer than an interval.",
 )
 
 
@@ -42,10 +36,6 @@ def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseRe
 
 def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[WarehouseReader, HeartbeatRecord | None]:
     """Open the tables as `open_cluster` does, but print nothing; return also the job's heartbeat, if there is one."""
-    from streaming_app.queries.clusters import check_cluster  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.tables.heartbeat_file import read_heartbeat  # noqa: PLC0415
-    from streaming_app.tables.reader import WarehouseReader  # noqa: PLC0415
-
     reader = WarehouseReader(warehouse)
     reader.open_ahead(*tables)
     heartbeat = read_heartbeat(warehouse, cluster)
@@ -56,8 +46,6 @@ def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[Wareho
 
 def report_staleness(heartbeat: HeartbeatRecord | None, cluster: str, max_age: float = _MAX_AGE_SECONDS) -> bool:
     """Return whether the tables are not up to date, by the job's heartbeat, and print why on stderr."""
-    from streaming_app.queries.clusters import find_staleness  # noqa: PLC0415 - not loaded by --help
-
     line = find_staleness(heartbeat, cluster, datetime.now(timezone.utc), timedelta(seconds=max_age))
     if line:
         echo_error(line)
@@ -66,9 +54,5 @@ def report_staleness(heartbeat: HeartbeatRecord | None, cluster: str, max_age: f
 
 def explain_unknown(reader: WarehouseReader, cluster: str, states: Collection[str]) -> None:
     """Print on stderr why a state is Unknown, if one is and the brokers' release explains it."""
-    from streaming_app.groups.events import UNKNOWN_STATE  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.kafka.releases import READINESS  # noqa: PLC0415
-    from streaming_app.queries.broker_releases import read_brokers  # noqa: PLC0415
-
     if UNKNOWN_STATE in states and (reason := read_brokers(reader, cluster).why_unknown(READINESS)):
         echo_error(reason)

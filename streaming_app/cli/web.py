@@ -1,21 +1,18 @@
 """The command `web`: serves the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from streaming_app.cli.options import handle_errors, warehouse_options
+from streaming_app.cli.options import warehouse_options
+from streaming_app.config.sections import PageSettings, check_base_path
 from streaming_app.tables.location import Location
 from streaming_app.text import split_address
+from streaming_app.web import page as served
+from streaming_app.web.access import Access, read_credentials
 
-if TYPE_CHECKING:
-    from streaming_app.config.sections import PageSettings
 
-
-@click.command(short_help="Serve the page.")
+@click.command
 @warehouse_options("page")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
 @click.option("--base-path", metavar="PATH", help="Path of the page, if a proxy forwards it without a change.")
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File with lines USER:PASSWORD or Bearer TOKEN: only these users may read the page.",
 )
-@handle_errors
 def web(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
@@ -46,16 +42,12 @@ def web(  # noqa: PLR0913, PLR0917 - one per option
 
     It reads the section `page` of the configuration. It asks no broker.
     """
-    from streaming_app.config.sections import PageSettings, check_base_path  # noqa: PLC0415 - not loaded by --help
-    from streaming_app.web.access import Access  # noqa: PLC0415
-    from streaming_app.web.page import serve  # noqa: PLC0415
-
     page = page or PageSettings()
     try:
         split_address(listen)
         path = page.base_path if base_path is None else check_base_path(base_path)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    changes = {"base_path": path, "allowed_hosts": allowed_hosts or page.allowed_hosts}
-    given = page.model_copy(update={**changes, "auth_file": auth_file or page.auth_file})
-    serve(warehouse, cluster, Access.of(given, listen), click.echo)
+    users, names = auth_file or page.auth_file, allowed_hosts or page.allowed_hosts
+    access = Access(listen, path, frozenset(names), read_credentials(users) if users else frozenset())
+    served.serve(warehouse, cluster, access, click.echo)

@@ -8,21 +8,10 @@ do not count: nobody runs them.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from streaming_app.groups import task_copies
 from streaming_app.groups.snapshot import AWAY_EPOCH
 from streaming_app.groups.state_rules import STABLE
-from streaming_app.groups.task_copies import (
-    ACTIVE,
-    DEFAULT_ACCEPTABLE_LAG,
-    DORMANT,
-    RESTORING,
-    ROLE_ORDER,
-    TaskCopy,
-    TaskId,
-    copies_of_row,
-    format_task,
-    sum_copies,
-    with_offsets,
-)
+from streaming_app.groups.task_copies import TaskCopy, TaskId
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import first_of, rank
@@ -31,7 +20,7 @@ _OBSTACLES = 3  # that are named; further ones are only counted
 
 
 def check_stops(
-    copies: Iterable[TaskCopy], acceptable_lag: int = DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
+    copies: Iterable[TaskCopy], acceptable_lag: int = task_copies.DEFAULT_ACCEPTABLE_LAG, away: Collection[str] = ()
 ) -> list[Row]:
     """Return for each process of a group whether it may be stopped now without a restore, by host and process.
 
@@ -57,15 +46,20 @@ def check_stops(
             "obstacles": [*_obstacles(own, by_task, acceptable_lag)],
         }
         for _, own in sorted(by_process.items())
-        for restores in [sum_copies(own)[RESTORING]]
+        for restores in [task_copies.sum_copies(own)[task_copies.RESTORING]]
     ]
 
 
 def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]], acceptable: int) -> Iterator[str]:
-    for task, copy in sorted({copy.task: copy for copy in own if copy.stateful and copy.role != DORMANT}.items()):
+    for task, copy in sorted(
+        {copy.task: copy for copy in own if copy.stateful and copy.role != task_copies.DORMANT}.items()
+    ):
         others = [one for one in by_task.get(task, ()) if one.process_id != copy.process_id]
-        name, lags = format_task(task), [one.lag for one in others if one.lag is not None]
-        if any(one.role in {ACTIVE, RESTORING} for one in others) or min(lags, default=acceptable + 1) <= acceptable:
+        name, lags = task_copies.format_task(task), [one.lag for one in others if one.lag is not None]
+        if (
+            any(one.role in {task_copies.ACTIVE, task_copies.RESTORING} for one in others)
+            or min(lags, default=acceptable + 1) <= acceptable
+        ):
             continue
         if not others:
             yield f"{name} has no other copy"
@@ -88,10 +82,12 @@ def read_reports(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row]
 
 def _report(group: Row, known: list[TaskCopy]) -> Row:
     members = group["members"] or ()
-    copies = with_offsets(copies_of_row(group), known, {member["member_id"] for member in members})
-    copies.sort(key=lambda one: (one.task, rank(one.role, ROLE_ORDER), one.process_id or ""))
+    copies = task_copies.with_offsets(
+        task_copies.copies_of_row(group), known, {member["member_id"] for member in members}
+    )
+    copies.sort(key=lambda one: (one.task, rank(one.role, task_copies.ROLE_ORDER), one.process_id or ""))
     own = next((copy.acceptable_lag for copy in known if copy.acceptable_lag is not None), None)
-    acceptable = DEFAULT_ACCEPTABLE_LAG if own is None else own
+    acceptable = task_copies.DEFAULT_ACCEPTABLE_LAG if own is None else own
     away = {member["member_id"] for member in members if member["member_epoch"] == AWAY_EPOCH}
     tags = {member["process_id"]: dict(member["client_tags"] or ()) for member in members}
     return {
@@ -122,7 +118,7 @@ def copy_rows(report: Row) -> list[Row]:
     return [
         {
             "GROUP": copy["group_id"],
-            "TASK": format_task((copy["subtopology_id"], copy["partition"])),
+            "TASK": task_copies.format_task((copy["subtopology_id"], copy["partition"])),
             "ROLE": copy["role"].upper(),
             "STATEFUL": "yes" if copy["stateful"] else "no",
             "HOST": copy["client_host"],

@@ -4,17 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups import snapshot
 from streaming_app.groups.group import ROLES
-from streaming_app.groups.snapshot import (
-    AWAY,
-    AWAY_EPOCH,
-    COLUMNS,
-    GroupSnapshot,
-    awaited_members,
-    describe_obligation,
-    group_snapshot,
-    member_details,
-)
 from streaming_app.queries.group_list import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
@@ -156,7 +147,7 @@ def state_rows(groups: Sequence[Row], facts: Mapping[str, Row], *, verbose: bool
 
 def waits_for(group: Row) -> list[dict[str, object]]:
     """Return the members, at most 20, that keep a group from being Stable, for JSON."""
-    return [member_details(member) for member in awaited_members(_snapshot(group))]
+    return [snapshot.member_details(member) for member in snapshot.awaited_members(snapshot.group_snapshot(group))]
 
 
 def awaited_rows(groups: Iterable[Row]) -> list[Row]:
@@ -178,29 +169,24 @@ def _awaited(group: Row) -> Iterator[Row]:
         )
         yield {"WAITS-FOR": "broker", "WHY": why, "SINCE": group["state_since"]}
         return
-    for member in awaited_members(_snapshot(group)):
+    for member in snapshot.awaited_members(snapshot.group_snapshot(group)):
         yield {
             "WAITS-FOR": member.client_id or member.member_id,
             "MEMBER": member.member_id,
             "PROCESS": member.process_id,
             "HOST": member.client_host,
             "INSTANCE-ID": member.instance_id,
-            "WHY": describe_obligation(member),
+            "WHY": snapshot.describe_obligation(member),
             "SINCE": member.updated_at,
         }
-
-
-def _snapshot(group: Row) -> GroupSnapshot:
-    """Return the snapshot of a row; an older release may have written it without the newest columns."""
-    return group_snapshot(dict.fromkeys(COLUMNS) | group)
 
 
 def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
     """Yield each group that waits for more members than `awaited_rows` has, and how many more."""
     for group in groups:
-        snapshot = _snapshot(group)
-        if group["state"] != "Assigning" and snapshot.unsettled_count > len(snapshot.unsettled):
-            yield group["group_id"], snapshot.unsettled_count - len(snapshot.unsettled)
+        found = snapshot.group_snapshot(group)
+        if group["state"] != "Assigning" and found.unsettled_count > len(found.unsettled):
+            yield group["group_id"], found.unsettled_count - len(found.unsettled)
 
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
@@ -229,7 +215,7 @@ def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool)
             "CLIENT-TAGS": ",".join(f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()),
             "MEMBER-EPOCH": member["member_epoch"],
             # The record of a static member that left temporarily still has its earlier state.
-            "MEMBER-STATE": AWAY if member["member_epoch"] == AWAY_EPOCH else member["member_state"],
+            "MEMBER-STATE": snapshot.AWAY if member["member_epoch"] == snapshot.AWAY_EPOCH else member["member_state"],
             "TOPOLOGY-EPOCH": member["topology_epoch"],
             "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
             "TARGET-ASSIGNMENTS": format_tasks(task for task in tasks if task["target"]),

@@ -161,7 +161,9 @@ def explain(row: Row, alert: Alert | None, deployment: str | None, now: datetime
         yield f"  At this rate it has caught up at {utc(row['caught_up_at'])}."
     known_at = times[_KNOWN_UNTIL]
     known = f"was known {ago(known_at, now)}" if known_at else "is not known"
-    yield f"  Its lag {known}.{_stream_time(times)}"
+    read = " to ".join(dict.fromkeys(utc(one) for name in _STREAM_TIMES if (one := times[name])))
+    stream_time = f" Stream time: {read}, the highest timestamps that the application had read." if read else ""
+    yield f"  Its lag {known}.{stream_time}"
     yield from filter(None, [deployment])
     if alert is None or alert.opened_at is None:
         return
@@ -195,10 +197,3 @@ def next_step(alert: Alert, row: Mapping[str, Any]) -> tuple[str, str]:
     rule = rules().get(name)
     step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
     return name, step.replace(" ID ", f" {alert.alert_id} ").replace(GROUP_ID, shlex.quote(alert.group_id or ""))
-
-
-def _stream_time(times: Row) -> str:
-    known = [utc(one) for name in _STREAM_TIMES if (one := times[name])]
-    if not known:
-        return ""
-    return f" Stream time: {' to '.join(dict.fromkeys(known))}, the highest timestamps that the application had read."

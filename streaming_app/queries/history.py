@@ -18,14 +18,7 @@ Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
-_GROUP_VALUES = (
-    "state",
-    "group_epoch",
-    "assignment_epoch",
-    "topology_epoch",
-    "description_status",
-    "not_ready_reason",
-)
+_GROUP_VALUES = ("state", "group_epoch", "assignment_epoch", "topology_epoch", "description_status", "not_ready_reason")
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
 _OF_MEMBER = ("client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
 

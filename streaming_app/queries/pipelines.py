@@ -9,27 +9,24 @@ uses them.
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streaming_app.groups.description import SINK, TOPIC
 from streaming_app.kafka import WRITER
+from streaming_app.queries.lag import Lag
 from streaming_app.tables.reader import WarehouseReader, quote
 
+_Value = TypeVar("_Value")
 RATE_SECONDS = 600.0
 """The seconds before the newest known end of a log over which its write rate is computed."""
 
 
 class Read(NamedTuple):
-    """A topic that a group reads, with its lag as in `lag_sums`."""
+    """A topic that a group reads, with its lag."""
 
     group_id: str
     topic: str
-    lag: int | None = None
-    lag_seconds: float | None = None
-    is_lower_bound: bool = False
-    unknown_partitions: int = 0
+    lag: Lag = Lag()
 
 
 Write = tuple[str, str]
@@ -46,40 +43,25 @@ class Root(NamedTuple):
     """The groups among `downstream` that are in trouble."""
 
 
-@dataclass(frozen=True)
 class Pipelines:
     """The known edges between groups and topics."""
 
-    reads: tuple[Read, ...] = ()
-    writes: tuple[Write, ...] = ()
-    undescribed: frozenset[str] = frozenset()
-    """Streams groups without a complete stored description: the topics that they write are not known."""
-    rates: Mapping[str, float] = field(default_factory=dict)
-    """By topic, records per second that are written to it, if known."""
-
-    @cached_property
-    def _reads(self) -> Mapping[str, list[Read]]:
-        found = defaultdict[str, list[Read]](list)
-        for one in self.reads:
-            found[one.topic].append(one)
-        return dict(found)
-
-    @cached_property
-    def _writers(self) -> Mapping[str, list[str]]:
-        found = defaultdict[str, list[str]](list)
-        for group_id, topic in sorted(self.writes):
-            found[topic].append(group_id)
-        return dict(found)
-
-    @cached_property
-    def _written_by(self) -> Mapping[str, list[str]]:
-        """The topics that a group writes."""
-        return _by_group(self.writes)
-
-    @cached_property
-    def _read_by(self) -> Mapping[str, list[str]]:
-        """The topics that a group reads."""
-        return _by_group((one.group_id, one.topic) for one in self.reads)
+    def __init__(
+        self,
+        reads: Iterable[Read] = (),
+        writes: Iterable[Write] = (),
+        undescribed: Iterable[str] = (),
+        rates: Mapping[str, float] | None = None,
+    ) -> None:
+        self.reads, written = tuple(reads), sorted(writes)
+        self.undescribed = frozenset(undescribed)
+        """Streams groups without a complete stored description: the topics that they write are not known."""
+        self.rates = rates or {}
+        """By topic, records per second that are written to it, if known."""
+        self._reads = _grouped((one.topic, one) for one in self.reads)
+        self._writers = _grouped((topic, group_id) for group_id, topic in written)
+        self._read_by = _grouped((one.group_id, one.topic) for one in self.reads)
+        self._written_by = _grouped(written)
 
     @property
     def topics(self) -> list[str]:
@@ -89,7 +71,7 @@ class Pipelines:
     @property
     def group_ids(self) -> list[str]:
         """All groups that read or write a topic, sorted by name."""
-        return sorted({one.group_id for one in self.reads} | {group_id for group_id, _ in self.writes})
+        return sorted(self._read_by.keys() | self._written_by.keys())
 
     def reads_of(self, topic: str) -> Sequence[Read]:
         """Return the reads of a topic."""
@@ -121,10 +103,10 @@ class Pipelines:
         return sorted(found, key=lambda one: (-len(one.behind), -len(one.downstream), one.group_id))
 
 
-def _by_group(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
-    found = defaultdict[str, list[str]](list)
-    for group_id, topic in pairs:
-        found[group_id].append(topic)
+def _grouped(pairs: Iterable[tuple[str, _Value]]) -> Mapping[str, list[_Value]]:
+    found: dict[str, list[_Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
     return found
 
 
@@ -201,7 +183,12 @@ def pipelines(
     rate_of: Mapping[str, float] | None = None,
 ) -> Pipelines:
     """Return the pipelines from rows of `lag_sums` or `offsets`, `subtopologies`, and sinks with their topics."""
-    reads = {(row["group_id"], row["topic"]): Read(**row) for row in lag}
+    reads = {
+        (row["group_id"], row["topic"]): Read(
+            row["group_id"], row["topic"], Lag(**{name: row[name] for name in row.keys() & Lag._fields})
+        )
+        for row in lag
+    }
     writes = {(row["group_id"], row["topic"]) for row in sinks}
     internal = set[tuple[str, str]]()
     for row in topologies:
@@ -220,10 +207,10 @@ def pipelines(
         return (group_id, topic) not in internal or len(users[topic]) > 1
 
     return Pipelines(
-        tuple(one for key, one in sorted(reads.items()) if is_shown(*key)),
-        tuple(one for one in sorted(writes) if is_shown(*one)),
-        frozenset(undescribed),
-        rate_of or {},
+        (one for key, one in sorted(reads.items()) if is_shown(*key)),
+        (one for one in writes if is_shown(*one)),
+        undescribed,
+        rate_of,
     )
 
 

@@ -61,12 +61,8 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             "observed_at": brokers.observed_at,
             "unknown": [*filter(None, map(brokers.why_unknown, ABILITIES)), *config_gaps(brokers.configs)],
         },
-        "tables": _table_sizes(location),
+        "tables": in_parallel(_table_size, [location / one.name for one in tables()], REQUESTS),
     }
-
-
-def _table_sizes(warehouse: Location) -> list[Row]:
-    return in_parallel(_table_size, [warehouse / one.name for one in tables()], REQUESTS)
 
 
 def _table_size(location: Location) -> Row:

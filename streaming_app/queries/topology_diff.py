@@ -1,12 +1,11 @@
 """The answer of `history --topology`: the changes between two topologies of a group."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.description import TOPIC
-from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between, topology_hash
+from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between
 from streaming_app.queries import output
 from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
@@ -127,29 +126,14 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
 
     `first_seen_at` is None if the log does not have the time at which it was written.
     """
-    (group,) = find_groups(warehouse, cluster, [group_id])
+    find_groups(warehouse, cluster, [group_id])
     rows = warehouse.rows(
         f"SELECT {', '.join(_OF_TOPOLOGY)}, subtopologies FROM topologies "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} "
         'ORDER BY first_seen_at NULLS FIRST, "offset"'
     )
-    if not rows and group["topology_epoch"] is not None:
-        rows = [_of_older_release(group)]
     hashes = [None, *(row["topology_hash"] for row in rows)]
     return [row for row, before in zip(rows, hashes, strict=False) if row["topology_hash"] != before]
-
-
-def _of_older_release(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the topology from a row of `groups` that a release wrote which kept only the newest topology."""
-    epoch, subtopologies = group["topology_epoch"], group["subtopologies"]
-    steps = (step for step in group["topology_epochs"] if step["topology_epoch"] == epoch)
-    first_seen_at = next((step["first_seen_at"] for step in steps), None)
-    return {
-        "topology_hash": topology_hash(subtopologies),
-        "topology_epoch": epoch,
-        "first_seen_at": first_seen_at,
-        "subtopologies": subtopologies,
-    }
 
 
 def _format(time: datetime | None) -> str:

@@ -136,7 +136,7 @@ def _page(config: JobConfig, listen: str | None, progress: Callable[[str], None]
     from streaming_app.web.access import Access  # noqa: PLC0415 - not loaded by a demo without the page
     from streaming_app.web.page import PageServer  # noqa: PLC0415
 
-    server = PageServer(config.warehouse, config.cluster, Access.of(config.page, listen), progress)
+    server = PageServer(config.warehouse, config.cluster, Access(listen), progress)
     server.start()
     try:
         for line in (*server.lines(), "The page shows the groups when Spark runs. Ctrl-C ends the demo."):

@@ -26,7 +26,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streaming_app.config.sections import PageSettings
 from streaming_app.errors import UserError
 from streaming_app.section import read_secret_file
 from streaming_app.text import split_address
@@ -79,16 +78,6 @@ class Access:
     """Accepted values of the Authorization header, from `read_credentials`; empty: everybody may read."""
     advice: str = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
     """For a refused client: how to allow another name."""
-
-    @classmethod
-    def of(cls, config: PageSettings, listen: str) -> Access:
-        """Return the settings of a configuration. Raises PageError if its file of users cannot be read."""
-        return cls(
-            listen=listen,
-            base_path=config.base_path,
-            allowed_hosts=frozenset(name.lower() for name in config.allowed_hosts),
-            credentials=read_credentials(config.auth_file) if config.auth_file else frozenset(),
-        )
 
     @property
     def is_open(self) -> bool:

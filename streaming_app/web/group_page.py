@@ -27,19 +27,10 @@ from streaming_app.tables.heartbeat_file import Gap
 from streaming_app.tables.reader import WarehouseReader, of_group, quote, time_literal
 from streaming_app.tables.task_copies_table import read_copies
 from streaming_app.text import host_of
+from streaming_app.web import tracks
 from streaming_app.web.page_snapshot import NOTHING_KNOWN, Snapshot
 from streaming_app.web.task_matrix import task_matrix, with_copies
 from streaming_app.web.topology_graph import node_rows, status_text
-from streaming_app.web.tracks import (
-    DRAWN_KINDS,
-    Scale,
-    behind_track,
-    event_tracks,
-    merged_verdicts,
-    stacked,
-    ticks,
-    verdict_track,
-)
 from streaming_app.web.window import Window
 
 Row = Mapping[str, Any]
@@ -58,7 +49,7 @@ SHOWN_ALERTS = 50
 
 _COLUMNS = 'at, kind, member_id, old, new, cause, client_host, instance_id, "offset"'
 _EVENTS = "FROM group_events WHERE {where} AND void IS NOT TRUE AND {within}"
-_DRAWN = f"{_EVENTS} AND at IS NOT NULL AND kind IN ({', '.join(map(quote, DRAWN_KINDS))})"
+_DRAWN = f"{_EVENTS} AND at IS NOT NULL AND kind IN ({', '.join(map(quote, tracks.DRAWN_KINDS))})"
 _NEWEST = 'ORDER BY at DESC NULLS LAST, "offset" DESC LIMIT {most}'
 _JOINED = """
 SELECT coalesce(sum(CASE WHEN kind = 'member_joined' THEN 1 ELSE -1 END), 0) AS joined FROM group_events
@@ -251,30 +242,35 @@ def _history(
     snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap], members: int | None = None
 ) -> dict[str, Any]:
     """Return the tracks of a group in a window, and its verdict at the instant; `members` of a streams group."""
-    scale, ask, group_id, until = Scale(window.begin, window.end, gaps), snapshot.ask, one["group_id"], window.until
+    scale, ask, group_id, until = (
+        tracks.Scale(window.begin, window.end, gaps),
+        snapshot.ask,
+        one["group_id"],
+        window.until,
+    )
     begin, end = bounds(window)
-    found = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
-    judged = merged_verdicts(found)
+    verdicts = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
+    judged = tracks.merged_verdicts(verdicts)
     times = begin, end or window.end.replace(second=0, microsecond=0) + timedelta(minutes=1)
     mutes = [one for one in snapshot.mutes if one.pattern.matches(group_id)]
-    tracks = [
-        verdict_track(scale, judged, ask(_alerts, group_id, *times), mutes),
-        behind_track(scale, ask(behind_series, group_id, *times), times),
+    drawn_tracks = [
+        tracks.verdict_track(scale, judged, ask(_alerts, group_id, *times), mutes),
+        tracks.behind_track(scale, ask(behind_series, group_id, *times), times),
     ]
     known_from = None
     if members is not None:
         drawn, joined = ask(_events, group_id, begin, end)
         known = [one for one in drawn if scale.has(one["at"])]
         known_from = known[0]["at"] if len(drawn) == MAX_EVENTS and known else None
-        tracks += event_tracks(scale, known, max(0, members - joined), known_from)
-    shown = stacked(tracks)
+        drawn_tracks += tracks.event_tracks(scale, known, max(0, members - joined), known_from)
+    shown = tracks.stacked(drawn_tracks)
     return {
         "window": window,
         "judged": judged[: -SHOWN_VERDICTS - 1 : -1],
         "then_verdict": next((one for one in reversed(judged) if until and one["at"] <= until), None),
         "then_gap": next((gap for gap in gaps if until and gap[0] <= until < gap[1]), None),
         "tracks": shown,
-        "ticks": list(ticks(scale)),
+        "ticks": list(tracks.ticks(scale)),
         "height": shown[-1].y + shown[-1].height if shown else 0,
         "at_x": scale.x(window.at) if window.at and scale.has(window.at) else None,
         "known_from": known_from,

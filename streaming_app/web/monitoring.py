@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import html
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from http import HTTPStatus
 
@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from streaming_app.errors import error_line
-from streaming_app.job_status import Probe, check_liveness, check_readiness, inputs
+from streaming_app.job_status import check_liveness, check_readiness, inputs
 from streaming_app.stream.job_state import JobState
 from streaming_app.text import utc
 from streaming_app.threads import in_thread
@@ -29,10 +29,9 @@ _LINKS = {
     "/health": "liveness of the job",
     "/ready": "readiness: whether the job has caught up with the topic",
 }
+_PROBES = {"/health": check_liveness, "/ready": check_readiness}
 _MAX_SCRAPES = 6  # at a time; probes need no thread
 _NOT_STORED = {"Cache-Control": "no-store"}
-
-_Handler = Callable[[Request], Awaitable[Response]]
 
 
 def monitoring_server(
@@ -46,67 +45,49 @@ def monitoring_server(
 
 def monitoring_app(registry: CollectorRegistry, health: JobState, cluster: str) -> ASGIApp:
     """Return the application. It answers a scrape that fails with one line."""
-    handlers: dict[str, _Handler] = {
-        "/": _index(cluster),
-        "/metrics": _metrics(registry),
-        "/health": _probe(check_liveness, health, cluster),
-        "/ready": _probe(check_readiness, health, cluster),
-    }
+    title = f"streams-groups: {html.escape(cluster)}"
+    links = "".join(f'<li><a href="{path}">{path}</a>: {description}</li>' for path, description in _LINKS.items())
+    body = f'<!doctype html><html lang="en"><title>{title}</title><h1>{title}</h1><ul>{links}</ul></html>\n'
+    running = 0
+
+    async def index(_: Request) -> Response:
+        return HTMLResponse(body, headers=_NOT_STORED)
+
+    async def metrics(request: Request) -> Response:
+        nonlocal running
+        if running >= _MAX_SCRAPES:
+            return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} such requests are running; try again")
+        running += 1
+        try:
+            return await asyncio.wrap_future(in_thread(lambda: _metrics(registry, request), "response"))
+        finally:
+            running -= 1
+
+    async def probe(request: Request) -> Response:
+        job = health.status
+        result = _PROBES[request.url.path](job, datetime.now(timezone.utc))
+        answer = {
+            "cluster": cluster,
+            "status": "ok" if result.ok else "unavailable",
+            "reason": result.reason,
+            "known_until": {one.name: one.at and utc(one.at) for one in inputs(job)},
+        }
+        status = HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(json.dumps(answer) + "\n", status, _NOT_STORED, "application/json; charset=utf-8")
+
+    handlers = {"/": index, "/metrics": metrics, **dict.fromkeys(_PROBES, probe)}
     routes = [Route(path, handler, methods=["GET"]) for path, handler in handlers.items()]
     app = Starlette(routes=routes, exception_handlers={Exception: _fail})
     app.router.redirect_slashes = False
     return app
 
 
-def _metrics(registry: CollectorRegistry) -> _Handler:
-    running = 0
-
-    def respond(request: Request) -> Response:
-        encode, media_type = choose_encoder(request.headers.get("accept", ""))
-        body, headers = encode(registry), {"Content-Type": media_type}
-        if gzip_accepted(request.headers.get("accept-encoding", "")):
-            body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-        return Response(body, headers=headers)
-
-    async def handle(request: Request) -> Response:
-        nonlocal running
-        if running >= _MAX_SCRAPES:
-            return _line(HTTPStatus.SERVICE_UNAVAILABLE, f"{running} such requests are running; try again")
-        running += 1
-        try:
-            return await asyncio.wrap_future(in_thread(lambda: respond(request), "response"))
-        finally:
-            running -= 1
-
-    return handle
-
-
-def _probe(probe: Probe, health: JobState, cluster: str) -> _Handler:
-    async def handle(_: Request) -> Response:
-        job = health.status
-        result = probe(job, datetime.now(timezone.utc))
-        status = HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE
-        body = {
-            "cluster": cluster,
-            "status": "ok" if result.ok else "unavailable",
-            "reason": result.reason,
-            "known_until": {one.name: one.at and utc(one.at) for one in inputs(job)},
-        }
-        text = json.dumps(body) + "\n"
-        return Response(text, status, _NOT_STORED, "application/json; charset=utf-8")
-
-    return handle
-
-
-def _index(cluster: str) -> _Handler:
-    title = f"streams-groups: {html.escape(cluster)}"
-    links = "".join(f'<li><a href="{path}">{path}</a>: {description}</li>' for path, description in _LINKS.items())
-    body = f'<!doctype html><html lang="en"><title>{title}</title><h1>{title}</h1><ul>{links}</ul></html>\n'
-
-    async def handle(_: Request) -> Response:
-        return HTMLResponse(body, headers=_NOT_STORED)
-
-    return handle
+def _metrics(registry: CollectorRegistry, request: Request) -> Response:
+    encode, media_type = choose_encoder(request.headers.get("accept", ""))
+    body, headers = encode(registry), {"Content-Type": media_type}
+    if gzip_accepted(request.headers.get("accept-encoding", "")):
+        body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
+    return Response(body, headers=headers)
 
 
 async def _fail(_: Request, error: Exception) -> Response:

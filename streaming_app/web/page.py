@@ -33,17 +33,9 @@ from streaming_app.queries.user_sql import QueryLimits, QueryResult, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
 from streaming_app.text import digest, escape
+from streaming_app.web import group_page
 from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import MAX_NODES, Graph
-from streaming_app.web.group_page import (
-    alerts_by_rule,
-    gaps_of,
-    group_now,
-    group_page,
-    hosts_of,
-    other_group_page,
-    then_of_group,
-)
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.page_snapshot import Snapshot, SnapshotSource
@@ -166,21 +158,23 @@ class Page:
         shown = {one["group_id"]: one for one in view["rows"]}
         begin = (now - _STRIP).replace(second=0, microsecond=0)  # the same for a minute
         found = snapshot.ask(verdicts_between, tuple(shown), begin) if shown else {}
-        scale = Scale(begin, now, gaps_of(snapshot, now))
+        scale = Scale(begin, now, group_page.gaps_of(snapshot, now))
         strips = {id_: strip(found.get(id_, ()), scale) for id_ in shown}
         return self._html("overview.html", snapshot, now, view=view, strips=strips)
 
     def _alerts(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
-        return self._html("alerts.html", snapshot, now, alerts=alerts_by_rule(snapshot.alerts))
+        return self._html("alerts.html", snapshot, now, alerts=group_page.alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        one, gaps = snapshot.groups.get(_group_id(request, snapshot)), gaps_of(snapshot, now)
+        one, gaps = snapshot.groups.get(_group_id(request, snapshot)), group_page.gaps_of(snapshot, now)
         if one and one["group_type"] != STREAMS:
             window = parse_window(request.query_params, one, now)
-            return self._html("other_group.html", snapshot, now, **other_group_page(snapshot, one, window, gaps))
+            return self._html(
+                "other_group.html", snapshot, now, **group_page.other_group_page(snapshot, one, window, gaps)
+            )
         known = self._known(request, snapshot)
         window = parse_window(request.query_params, known["row"], now)
-        return self._html("group.html", snapshot, now, **group_page(snapshot, known, window, gaps))
+        return self._html("group.html", snapshot, now, **group_page.group_page(snapshot, known, window, gaps))
 
     def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
         view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
@@ -196,14 +190,14 @@ class Page:
         shown, lags, described = known["row"], known["lags"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
         level = "processors" if parameters.get("level") == "processors" else "map"
-        then = snapshot.ask(then_of_group, group_id, window.until) if window.until else None
+        then = snapshot.ask(group_page.then_of_group, group_id, window.until) if window.until else None
         notes = [_NO_EVENT] if window.at else []
         if then:
             if then["row"]["deleted_at"]:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
             shown, lags = then["row"], then["lags"]
-        topology = TopologyGraph(group_id, shown["subtopologies"] or (), hosts_of(shown), lags["topic"])
+        topology = TopologyGraph(group_id, shown["subtopologies"] or (), group_page.hosts_of(shown), lags["topic"])
         if level == "map":
             graph = topology.map()
         elif described:
@@ -253,18 +247,19 @@ class Page:
 
     def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
         """Return what is known of the streams group in the URL. Raises HTTPException if there is none."""
-        known = snapshot.ask(group_now, _group_id(request, snapshot))
+        known = snapshot.ask(group_page.group_now, _group_id(request, snapshot))
         if known is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
         return known
 
     def _html(self, template: str, snapshot: Snapshot, now: datetime, status: int = 200, **values: object) -> Response:
+        others = [name for name in snapshot.clusters if name != self._source.cluster]
         html = render(
             template,
             now,
             cluster=snapshot.cluster,
             cluster_parameter=None if snapshot.cluster == self._source.cluster else snapshot.cluster,
-            clusters=_clusters(snapshot, self._source.cluster),
+            clusters=[self._source.cluster, *others] if others else [],
             snapshot=snapshot,
             heartbeat=snapshot.heartbeat,
             job_problem=snapshot.problem or snapshot.job_problem(now),
@@ -365,9 +360,3 @@ def _opened_boxes(text: str | None) -> Callable[[str], bool]:
     except (ValueError, TypeError, RecursionError):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "`open` is a JSON list of the names of boxes") from None
     return names.__contains__
-
-
-def _clusters(snapshot: Snapshot, default: str) -> list[str]:
-    """Return the clusters to choose from, the default first; empty if there is only one."""
-    others = [name for name in snapshot.clusters if name != default]
-    return [default, *others] if others else []

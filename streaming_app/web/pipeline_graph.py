@@ -64,7 +64,7 @@ def pipelines_graph(found: Pipelines, groups: Mapping[str, Row], is_open: Callab
         for one in found.writers(topic):
             graph.connect(nodes[one], node)
         for read in found.reads_of(topic):
-            graph.connect(node, nodes[read.group_id], lag=_lag(read))
+            graph.connect(node, nodes[read.group_id], lag=read.lag)
     graph = graph.folded(is_open, all_users=True)
     if not graph.nodes:
         graph.problem = "No group is known to read or write a topic yet."
@@ -103,15 +103,6 @@ def _names(group_ids: Sequence[str]) -> str:
     return first_of([short_name(one, 60) for one in group_ids[:SHOWN_GROUPS]], SHOWN_GROUPS, len(group_ids))
 
 
-def lag_text(read: Read) -> str:
-    """Return what waits for a read, in offsets and time; empty if nothing does."""
-    return _lag(read).waiting
-
-
-def _lag(read: Read) -> Lag:
-    return Lag(read.lag, read.lag_seconds, read.is_lower_bound, read.unknown_partitions)
-
-
 def _label(groups: Mapping[str, Row], group_id: str) -> str | None:
     summary = groups.get(group_id)
     return label_text(summary["labels"][0]) if summary and summary["labels"] else None
@@ -125,4 +116,4 @@ def _notes(found: Pipelines) -> list[str]:
 
 
 def _lag_first(read: Read) -> tuple[int, str]:
-    return -(read.lag or 0), read.group_id
+    return -(read.lag.lag or 0), read.group_id

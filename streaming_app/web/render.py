@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
-from streaming_app.job_status import inputs, inputs_of_lag
+from streaming_app import job_status
 from streaming_app.queries.group_list import TYPES
 from streaming_app.queries.output import cell
 from streaming_app.tables.reader import quote
@@ -139,35 +139,24 @@ _ENVIRONMENT.filters |= {
     "time": time,
     "plain": short_text,
     "timed": timed,
-    "health_meaning": words.health_meaning,
-    "event_text": words.event_text,
-    "causes_text": words.causes_text,
+    **{one: vars(words)[one] for one in ("causes_text", "event_text", "health_meaning")},
 }
+_SHOWN = {
+    group_page: ("MAX_EVENTS", "SHOWN_LAG", "SHOWN_MEMBERS", "not_over"),
+    job_status: ("inputs", "inputs_of_lag"),
+    overview: ("ASCENDING", "COLUMNS", "NOT_IN_LOG", "SHOW"),
+    pipeline_graph: ("SHOWN_GROUPS", "SHOWN_TOPICS"),
+    window: ("RANGES", "url_time"),
+    words: ("DESCRIPTIONS", "NO_MEANING", "STATES", "label_text"),
+}
+"""Module -> what templates use of it."""
 _ENVIRONMENT.globals |= {
     "count": count,
     "instant": utc,
-    "DESCRIPTIONS": words.DESCRIPTIONS,
-    "NO_MEANING": words.NO_MEANING,
-    "STATES": words.STATES,
-    "SHOW": overview.SHOW,
-    "SHOWN_TOPICS": pipeline_graph.SHOWN_TOPICS,
-    "SHOWN_GROUPS": pipeline_graph.SHOWN_GROUPS,
-    "lag_text": pipeline_graph.lag_text,
     "rows_of": rows_of,
     "LAG_BY_TOPIC": _LAG_BY_TOPIC,
-    "COLUMNS": overview.COLUMNS,
     "cell": cell,
     "rate_text": graph.rate_text,
-    "ASCENDING": overview.ASCENDING,
-    "RANGES": window.RANGES,
     "TYPES": TYPES,
-    "NOT_IN_LOG": overview.NOT_IN_LOG,
-    "url_time": window.url_time,
-    "label_text": words.label_text,
-    "MAX_EVENTS": group_page.MAX_EVENTS,
-    "SHOWN_MEMBERS": group_page.SHOWN_MEMBERS,
-    "SHOWN_LAG": group_page.SHOWN_LAG,
-    "not_over": group_page.not_over,
-    "inputs": inputs,
-    "inputs_of_lag": inputs_of_lag,
+    **{one: vars(module)[one] for module, names in _SHOWN.items() for one in names},
 }

@@ -19,11 +19,7 @@ _ROLES = {
     RESTORING: "active, restores its state and processes nothing yet",
     DORMANT: "not assigned, its state is left on the disk",
 }
-_TEXTS = {
-    _HOLDS: "{role}",
-    _TAKES: "will take over as {role}",
-    _GIVES: "{role}, gives it up",
-}
+_TEXTS = {_HOLDS: "{role}", _TAKES: "will take over as {role}", _GIVES: "{role}, gives it up"}
 
 
 def with_copies(assignments: Iterable[Row], copies: Iterable[TaskCopy]) -> Iterator[Row]:

@@ -112,11 +112,7 @@ class TopologyGraph:
                 graph.connect(node, self._topic(graph, "changelog", name, internal=True), "state")
 
     def _connect(
-        self,
-        graph: Graph,
-        row: Row,
-        nodes: Mapping[tuple[str | None, str], Node],
-        key: tuple[str | None, str],
+        self, graph: Graph, row: Row, nodes: Mapping[tuple[str | None, str], Node], key: tuple[str | None, str]
     ) -> None:
         node = nodes[key]
         for name in row["topics"]:

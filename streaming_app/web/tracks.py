@@ -139,7 +139,10 @@ def verdict_track(
     scale: Scale, judged: Sequence[Row], alerts: Iterable[Alert] = (), mutes: Iterable[Mute] = ()
 ) -> Track:
     """Return the track of verdicts (from `merged_verdicts`), with the alerts and mutes of the group below."""
-    values = [(one["at"], _health_kind(one["verdict"]), verdict_text(one)) for one in judged]
+    values = [
+        (one["at"], _health_kind(one["verdict"]), f"{one['verdict']} since {utc(one['since'])}: {one['why']}")
+        for one in judged
+    ]
     shapes = [*scale.lasting(values, 0, _HEALTH_HEIGHT), *scale.unknown(0, _HEALTH_HEIGHT)]
     rows = _rows(list(_alerts(alerts, scale)))
     rows += [muted] if (muted := list(_mutes(mutes, scale))) else []
@@ -159,11 +162,6 @@ def merged_verdicts(rows: Iterable[Row]) -> list[Row]:
         else:
             found.append(row)
     return found
-
-
-def verdict_text(one: Row) -> str:
-    """Return a verdict in words."""
-    return f"{one['verdict']} since {utc(one['since'])}: {one['why']}"
 
 
 def strip(judged: Sequence[Row], scale: Scale) -> list[Shape]:

@@ -1,21 +1,19 @@
 """`alerts` and `status`: their output and exit codes."""
 
-import json
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
-from streaming_app.cli.main import main
 from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.location import Location
 from tests.alerts.examples import make_alert
+from tests.cli.commands import as_json, run
 from tests.support.heartbeats import write_heartbeat
 from tests.support.warehouses import make_warehouse
 
@@ -48,10 +46,6 @@ def warehouse(tmp_path: Path) -> Path:
     return make_warehouse(tmp_path)
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [*map(str, arguments)])
-
-
 def save(warehouse: Path, *alerts: Alert) -> None:
     for alert in alerts:
         AlertsTable(Location(str(warehouse)), alert.cluster).save([alert])
@@ -60,7 +54,7 @@ def save(warehouse: Path, *alerts: Alert) -> None:
 def test_alerts_shows_the_open_alerts_of_this_cluster_with_their_unsent_notifications(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT, OTHER_CLUSTER)
     write_heartbeat(warehouse)
-    result = run("alerts", "--warehouse", warehouse)
+    result = run(warehouse, "alerts")
     assert result.exit_code == 0
     names, line = result.stdout.splitlines()
     assert names.split() == ["ID", "STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
@@ -78,7 +72,7 @@ def test_pending_and_resolved_alerts_are_shown_on_request(
     warehouse: Path, options: list[str], groups: list[str]
 ) -> None:
     save(warehouse, FIRING_ALERT, PENDING_ALERT, RESOLVED_ALERT)
-    printed = json.loads(run("alerts", "--json", *options, "--warehouse", warehouse).stdout)
+    printed = as_json(warehouse, "alerts", *options)
     assert sorted(alert["group_id"] for alert in printed) == groups
 
 
@@ -88,7 +82,7 @@ def test_pending_and_resolved_alerts_are_shown_on_request(
 def test_check_exits_with_1_only_if_an_alert_fires(warehouse: Path, alert: Alert, code: int) -> None:
     save(warehouse, alert)
     write_heartbeat(warehouse, facts=ended_at(0))
-    assert run("alerts", "--check", "--warehouse", warehouse).exit_code == code
+    assert run(warehouse, "alerts", "--check").exit_code == code
 
 
 def ended_at(seconds_ago: float, **fields: Any) -> JobStatus:
@@ -126,20 +120,20 @@ def test_check_exits_with_1_and_says_why_if_the_tables_are_not_up_to_date(
 ) -> None:
     if fields is not None:
         write_heartbeat(warehouse, **fields)
-    result = run(command, "--check", "--warehouse", warehouse)
+    result = run(warehouse, command, "--check")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert line in result.stderr
-    assert run(command, "--warehouse", warehouse).exit_code == 0
+    assert run(warehouse, command).exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["alerts", "status"])
 def test_check_exits_with_0_while_the_tables_are_up_to_date_or_as_old_as_allowed(warehouse: Path, command: str) -> None:
     write_heartbeat(warehouse, facts=ended_at(5))
-    assert run(command, "--check", "--warehouse", warehouse).exit_code == 0
+    assert run(warehouse, command, "--check").exit_code == 0
     write_heartbeat(warehouse, stopped=True, facts=ended_at(5))  # such as `run --once`
-    assert run(command, "--check", "--warehouse", warehouse).exit_code == 0
+    assert run(warehouse, command, "--check").exit_code == 0
     write_heartbeat(warehouse, stopped=True, facts=ended_at(3000))
-    assert run(command, "--check", "--max-age", "3600", "--warehouse", warehouse).exit_code == 0
+    assert run(warehouse, command, "--check", "--max-age", "3600").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -148,10 +142,10 @@ def test_check_exits_with_0_while_the_tables_are_up_to_date_or_as_old_as_allowed
 def test_tables_that_no_job_updates_are_shown_with_a_line_that_says_so(warehouse: Path, arguments: list[str]) -> None:
     line = "The job of cluster 'default' is not running: the tables are as of 2026-11-21 03:12:00Z.\n"
     write_heartbeat(warehouse, at=AT, stopped=True, facts=JobStatus(AT, caught_up=True, caught_up_at=AT))
-    result = run(*arguments, "--warehouse", warehouse)
+    result = run(warehouse, *arguments)
     assert (result.exit_code, result.stderr) == (0, line)
     write_heartbeat(warehouse)
-    assert run(*arguments, "--warehouse", warehouse).stderr == ""
+    assert run(warehouse, *arguments).stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -169,11 +163,11 @@ def test_tables_that_no_job_updates_are_shown_with_a_line_that_says_so(warehouse
 def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Path, arguments: list[str]) -> None:
     for name in ("prod", "default"):
         write_heartbeat(warehouse, name)
-    result = run(*arguments, "--cluster", "typo", "--warehouse", warehouse)
+    result = run(warehouse, *arguments, "--cluster", "typo")
     assert result.exit_code == 1
     line = f"Error: No cluster 'typo' in {warehouse}, which has 'default', 'prod': name one with --cluster\n"
     assert result.output == line
-    assert run("list", "--cluster", "prod", "--warehouse", warehouse).exit_code == 0
+    assert run(warehouse, "list", "--cluster", "prod").exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -198,7 +192,7 @@ def test_status_has_a_line_about_the_job_its_streams_and_its_self_check(
     warehouse: Path, facts: JobStatus, line: str
 ) -> None:
     write_heartbeat(warehouse, facts=facts)
-    assert line in run("status", "--warehouse", warehouse).output
+    assert line in run(warehouse, "status").output
 
 
 def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
@@ -206,8 +200,8 @@ def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
     ends = {"2": now - timedelta(minutes=5), "1": now}
     later = {"log_ends_at": ends, "descriptions_at": now - timedelta(hours=2)}
     write_heartbeat(warehouse, facts=JobStatus(AT, caught_up_at=now, offsets=StreamStatus(), **later))
-    lines = run("status", "--warehouse", warehouse).stdout.splitlines()
-    known_until = json.loads(run("status", "--warehouse", warehouse, "--json").stdout)["job"]["known_until"]
+    lines = run(warehouse, "status").stdout.splitlines()
+    known_until = as_json(warehouse, "status")["job"]["known_until"]
     names = ["groups", "commits", "log ends of broker 1", "log ends of broker 2", "descriptions"]
     (parts,) = (line.removeprefix("inputs    ").split(", ") for line in lines if line.startswith("inputs    groups"))
     assert [one.startswith(name) for one, name in zip(parts, names, strict=True)] == [True] * 5
@@ -218,11 +212,11 @@ def test_status_shows_how_old_each_input_is(warehouse: Path) -> None:
 
 def test_status_shows_groups_alerts_and_tables(warehouse: Path) -> None:
     save(warehouse, FIRING_ALERT, OTHER_CLUSTER)
-    lines = run("status", "--warehouse", warehouse).output.splitlines()
+    lines = run(warehouse, "status").output.splitlines()
     assert lines[1] == "job       has never run here"
     assert lines[3] == "alerts    1 open"
     names = [definition.name for definition in tables()]
     assert [line.split()[0] for line in lines[-len(names) :]] == names
-    printed = json.loads(run("status", "--json", "--warehouse", warehouse).stdout)
+    printed = as_json(warehouse, "status")
     assert (printed["job"], printed["groups"], len(printed["alerts"])) == (None, {}, 1)
     assert all(table["files_with_history"] for table in printed["tables"])

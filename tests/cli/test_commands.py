@@ -1,7 +1,6 @@
 """The command line with wrong usage, and commands that went."""
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 
 pytestmark = pytest.mark.slow
-
-AT = datetime(2026, 11, 24, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(
@@ -41,18 +38,6 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "Error: " in result.output
-
-
-ROWS = [["list"], ["list", "--type", "all"], ["list", "--health"], ["describe", "g", "--copies"], ["history", "g"]]
-
-
-@pytest.mark.parametrize("arguments", [*ROWS, ["sql", "SELECT 1 AS one"], ["status"], ["alerts"]], ids=" ".join)
-def test_every_command_that_prints_rows_prints_json(arguments: list[str], tmp_path: Path) -> None:
-    append(make_warehouse(tmp_path), "groups", group_row("g"))
-    append(tmp_path, "group_events", {"group_id": "g", "at": AT, "kind": "created", "offset": 1})
-    result = CliRunner().invoke(main, [*arguments, "--json", "--warehouse", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout) is not None
 
 
 def test_a_group_is_an_argument_or_an_option(tmp_path: Path) -> None:

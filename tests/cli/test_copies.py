@@ -1,20 +1,21 @@
 """`describe --copies`: where the copies of tasks are, and which processes may be stopped."""
 
-import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from streaming_app.cli.main import main
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.queries.copies import check_stops
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.cli.commands import as_json, run, words
+from tests.groups.test_task_copies import copy
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 
+COPIES = ("describe", "--copies")
 TITLES = "GROUP TASK ROLE STATEFUL HOST PROCESS MEMBER LAG END DONE RATE REPORTED READY"
 PROCESS_TITLES = "PROCESS HOST TAGS COPIES RESTORING LAG RATE READY MAY-STOP WHY"
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -69,12 +70,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["describe", "--copies", *arguments, "--warehouse", str(warehouse)])
-
-
 def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_not_stop(warehouse: Path) -> None:
-    result = run(warehouse, "--group", "orders")
+    result = run(warehouse, *COPIES, "--group", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     header, *lines = result.stdout.splitlines()
     assert " ".join(header.split()) == TITLES
@@ -89,7 +86,7 @@ def test_copies_are_listed_by_task_and_processes_with_the_reason_why_they_may_no
 
 
 def test_a_restore_is_told_by_task_and_by_process(warehouse: Path) -> None:
-    lines = [line.split() for line in run(warehouse, "--group", "restored").stdout.splitlines()]
+    lines = words(warehouse, *COPIES, "--group", "restored")
     assert [line[-5:] for line in lines[1:4]] == [
         ["900", "25%", "10", "2026-11-22T09:00:00.000Z", "2026-11-22T09:00:30.000Z"],
         ["1000", "90%", "2", "2026-11-22T09:00:00.000Z", "2026-11-22T09:01:00.000Z"],
@@ -99,7 +96,7 @@ def test_a_restore_is_told_by_task_and_by_process(warehouse: Path) -> None:
         ["p-a", "a", "zone=a", "2", "2", "775", "12", "2026-11-22T09:01:00.000Z"],
         ["p-b", "b", "zone=b", "1", "1", "1", "-", "-"],
     ]
-    (printed,) = json.loads(run(warehouse, "--group", "restored", "--json").stdout)
+    (printed,) = as_json(warehouse, *COPIES, "--group", "restored")
     first = printed["processes"][0]
     assert (first["restoring"], first["lag"], first["rate"], first["ready_at"], first["client_tags"]) == (
         *(2, 775, 12.5),
@@ -109,7 +106,7 @@ def test_a_restore_is_told_by_task_and_by_process(warehouse: Path) -> None:
 
 def test_json_says_which_processes_may_stop(warehouse: Path) -> None:
     def may_stop(group_id: str) -> dict[str, bool | None]:
-        (printed,) = json.loads(run(warehouse, "--group", group_id, "--json").stdout)
+        (printed,) = as_json(warehouse, *COPIES, "--group", group_id)
         return {one["process_id"]: one["may_stop"] for one in printed["processes"]}
 
     assert may_stop("orders") == {"p-a": False, "p-b": True}
@@ -118,18 +115,64 @@ def test_json_says_which_processes_may_stop(warehouse: Path) -> None:
 
 
 def test_a_rebalance_and_unknown_offsets_are_said(warehouse: Path) -> None:
-    assert run(warehouse, "--group", "moving").stdout.count("not now") == 2
-    assert "the group is Reconciling" in run(warehouse, "--group", "moving").stdout
-    unknown = run(warehouse, "--group", "unknown")
+    assert run(warehouse, *COPIES, "--group", "moving").stdout.count("not now") == 2
+    assert "the group is Reconciling" in run(warehouse, *COPIES, "--group", "moving").stdout
+    unknown = run(warehouse, *COPIES, "--group", "unknown")
     assert unknown.stderr.startswith("The lag of copies is not known: clients report it once a minute")
     assert unknown.stderr.count("\n") == 1
-    assert "but not for running active tasks" in run(warehouse, "--group", "alone").stderr
-    assert run(warehouse, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
+    assert "but not for running active tasks" in run(warehouse, *COPIES, "--group", "alone").stderr
+    assert run(warehouse, *COPIES, "--group", "idle").stdout == "idle is Empty: no member has a task.\n"
 
 
 def test_copies_of_all_groups_are_in_one_table(warehouse: Path) -> None:
-    lines = run(warehouse, "--all-groups").stdout.splitlines()
-    assert lines[0] == "idle is Empty: no member has a task."
-    assert [line.split()[0] for line in lines if " ACTIVE " in line] == ["alone", *["moving"] * 2] + ["orders"] * 2 + [
-        "unknown"
-    ] * 2
+    first, *lines = words(warehouse, *COPIES, "--all-groups")
+    assert " ".join(first) == "idle is Empty: no member has a task."
+    names = ["alone", *["moving"] * 2, *["orders"] * 2, *["unknown"] * 2]
+    assert [line[0] for line in lines if "ACTIVE" in line] == names
+
+
+def test_a_dormant_copy_takes_over_if_it_is_near_enough_and_needs_nobody_itself() -> None:
+    restoring = copy("a", "restoring", lag=60)
+    for lag, may_stop in ((50, True), (51, False)):
+        checks = check_stops([restoring, copy("b", "dormant", lag=lag)], 50)
+        assert [not one["obstacles"] for one in checks] == [may_stop, True]
+    assert not any(one["obstacles"] for one in check_stops([restoring, copy("b", "standby", lag=0)], 50))
+    assert not check_stops([copy("b", "dormant", lag=0)], 50)[0]["obstacles"]
+
+
+@pytest.mark.parametrize(
+    ("copies", "obstacles"),
+    [
+        ([copy("a", "active")], {"a": ["0_0 has no other copy"]}),
+        ([copy("a", "active"), copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
+        ([copy("a", "active"), copy("b", "standby", lag=10)], {"a": [], "b": []}),
+        (
+            [copy("a", "active"), copy("b", "standby", lag=11)],
+            {"a": ["0_0: the best other copy is 11 behind, more than 10"], "b": []},
+        ),
+        (
+            [copy("a", "active"), copy("b", "standby"), copy("c", "warmup")],
+            {"a": ["0_0: the lag of the other copies is not known"], "b": [], "c": []},
+        ),
+        ([copy("a", "active"), copy("b", "standby"), copy("c", "warmup", lag=1)], {"a": [], "b": [], "c": []}),
+        ([copy("a", "active", stateful=False)], {"a": []}),
+        ([copy("a", "standby", lag=0)], {"a": ["0_0 has no other copy"]}),
+    ],
+    ids=["alone", "same process", "near", "far", "unknown", "one is near", "stateless", "no active"],
+)
+def test_a_process_may_stop_if_every_stateful_task_goes_on_elsewhere_without_a_restore(
+    copies: list[TaskCopy], obstacles: dict[str, list[str]]
+) -> None:
+    found = {check["process_id"]: check["obstacles"] for check in check_stops(copies, 10)}
+    assert found == obstacles
+
+
+def test_a_copy_of_a_member_that_left_temporarily_does_not_count() -> None:
+    copies = [copy("a", "active"), copy("b", "standby", lag=0)]
+    first, second = check_stops(copies, 10, away={"m-b"})
+    assert (bool(first["obstacles"]), second["obstacles"]) == (True, [])
+
+
+def test_what_would_be_restored_is_said_of_each_task() -> None:
+    copies = [copy("a", "active", 0), copy("a", "active", 1), copy("b", "standby", 0, 0), copy("a", "active", 2)]
+    assert check_stops(copies, 10)[0]["obstacles"] == ["0_1 has no other copy", "0_2 has no other copy"]

@@ -1,22 +1,20 @@
 """The commands `why` and `alerts end`, and where others show the verdict."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from streaming_app.alerts.alert import Alert, Line
-from streaming_app.cli.main import main
 from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.alerts.examples import make_alert
+from tests.cli.commands import as_json, output
 from tests.support.health_harness import NOW, ago
 from tests.support.lag_harness import row
 from tests.support.rows import group_row
@@ -57,14 +55,8 @@ def save(warehouse: Path, *alerts: Alert) -> None:
     AlertsTable(warehouse, "default").save(alerts)
 
 
-def run(warehouse: Path, *arguments: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
-    lines = [line for line in run(warehouse, "why", "--group", "payments").split("\n") if line]
+    lines = [line for line in output(warehouse, "why", "--group", "payments").split("\n") if line]
     assert any(line.startswith("payments is Down since 2026-11-21") for line in lines)
     text = "\n".join(lines)
     assert len(lines) <= 11  # and the one about the job
@@ -77,22 +69,19 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         "More: the runbook, StreamsGroupDown;",
     ):
         assert words in text
-    result = CliRunner().invoke(main, ["why", "--group", "payments", "--json", "--warehouse", str(warehouse)])
-    shown = json.loads(result.stdout)
+    shown = as_json(warehouse, "why", "--group", "payments")
     assert (shown["verdict"], shown["labels"], shown["alert_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
     assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
-    assert "There is no verdict on a group 'nobody'" in run(warehouse, "why", "--group", "nobody", code=1)
+    assert "There is no verdict on a group 'nobody'" in output(warehouse, "why", "--group", "nobody", code=1)
 
 
 def test_why_says_how_far_the_input_has_got_if_that_is_known(warehouse: Path) -> None:
-    assert "Stream time" not in run(warehouse, "why", "--group", "orders")
+    assert "Stream time" not in output(warehouse, "why", "--group", "orders")
     rows = [row(group_id="orders", partition=number, partition_time=60.0 * number) for number in range(3)]
     LagTables(warehouse, "default").replace_lag([*rows, row(group_id="orders", partition=3)])
 
-    text = run(warehouse, "why", "--group", "orders")
-    shown = json.loads(
-        CliRunner().invoke(main, ["why", "--group", "orders", "--json", "--warehouse", str(warehouse)]).stdout
-    )
+    text = output(warehouse, "why", "--group", "orders")
+    shown = as_json(warehouse, "why", "--group", "orders")
 
     assert " Stream time: 1970-01-01 00:00:00Z to 1970-01-01 00:02:00Z, the highest timestamps" in text
     assert (shown["max_partition_time"], shown["labels"]) == ("1970-01-01T00:02:00.000Z", {})
@@ -114,7 +103,7 @@ def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
 ) -> None:
     """Seen: "start the application" of a group whose members were back and did not move: it had been Down before."""
     HealthTable(warehouse, "default").append([HealthRow("payments", now, NOW)])
-    last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
+    last = output(warehouse, "why", "--group", "payments").splitlines()[-1]
     assert last.startswith(f"  What to do: {step}")
     assert f"More: the runbook, StreamsGroup{rule};" in last
 
@@ -126,15 +115,14 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     moved = first._replace(at=ago(minutes=5))  # another time of the same verdict
     HealthTable(warehouse, "default").append([first, moved, last, last._replace(is_end=True)])
     save(warehouse, replace(ALERT, alert_id="old", group_id="retired", ended_at=ago(minutes=3), ended_by="planned"))
-    lines = run(warehouse, "why", "retired").splitlines()[-4:]
+    lines = output(warehouse, "why", "retired").splitlines()[-4:]
     assert lines[:3] == [
         f"retired was deleted at {utc(ago(minutes=2))}.",
         f"  {utc(ago(minutes=9))} Off: Nothing waits.",
         f"  {utc(NOW)} Off: It was deleted.",
     ]
     assert lines[3].startswith("  Its last alert, old, StreamsGroupDown, ended at ")
-    ran = CliRunner().invoke(main, ["why", "retired", "--json", "--warehouse", str(warehouse)])
-    shown = json.loads(ran.stdout)
+    shown = as_json(warehouse, "why", "retired")
     assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
 
 
@@ -148,22 +136,22 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
 def test_processes_that_were_replaced_may_have_been_restarted_only(warehouse: Path, what: str, text: str) -> None:
     event = {"group_id": "orders", "at": NOW, "kind": "deployment", "old": ago(minutes=3).isoformat(), "new": what}
     append(warehouse, "group_events", {**event, "offset": 7})
-    assert f"  {text} {utc(NOW)}, within 3m: {what}." in run(warehouse, "why", "orders").splitlines()
+    assert f"  {text} {utc(NOW)}, within 3m: {what}." in output(warehouse, "why", "orders").splitlines()
 
 
 def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     append(warehouse, "groups", *map(group_row, ("orders", "payments", "new")))
-    lines = run(warehouse, "list").splitlines()[-4:]
+    lines = output(warehouse, "list").splitlines()[-4:]
     assert [line.split() for line in lines] == [
         ["GROUP", "HEALTH"],
         ["new", "Unknown"],
         ["orders", "Ok"],
         ["payments", "Down"],
     ]
-    down = run(warehouse, "list", "--health", "down,Stalled")
+    down = output(warehouse, "list", "--health", "down,Stalled")
     assert ("payments" in down, "orders" in down) == (True, False)
-    assert "No such verdict: Dwn" in run(warehouse, "list", "--health", "Dwn", code=1)
-    assert "verdicts  1 Down, 1 Ok" in run(warehouse, "status")
+    assert "No such verdict: Dwn" in output(warehouse, "list", "--health", "Dwn", code=1)
+    assert "verdicts  1 Down, 1 Ok" in output(warehouse, "status")
 
 
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
@@ -173,23 +161,23 @@ def test_describe_begins_with_the_verdicts_the_worst_first_and_what_will_be_lost
     append(warehouse, "groups", *(group_row(name, "Stable") for name in ("orders", "payments")))
     write = {"topic": "orders", "partition": 1, "committed_offset": 7}
     append(warehouse, "offset_commits", *({"group_id": name, **write, "last_offset": 1} for name in ("orders", "app")))
-    lines = run(warehouse, "describe", "--all-groups").split("\n")[1:]  # the first is about the job
+    lines = output(warehouse, "describe", "--all-groups").split("\n")[1:]  # the first is about the job
     assert lines[0].startswith("payments is Down since 2026-11-21")
     assert lines[0].endswith(f"7 offsets wait. Retention deletes the oldest record that waits at {utc(ago(hours=-3))}.")
     assert lines[1].startswith("orders is Ok since ")
     assert lines[2].split() == _OFFSETS
     assert [line.split() for line in lines[3:-1]] == [["orders", "orders", "1", "-"]]  # of streams groups only
-    of_state = run(warehouse, "describe", "--all-groups", "--state").split("\n")[1:]
+    of_state = output(warehouse, "describe", "--all-groups", "--state").split("\n")[1:]
     assert of_state[:2] == lines[:2]
     assert of_state[2].split()[:5] == ["GROUP", "COORDINATOR", "(ID)", "ASSIGNOR", "STATE"]
 
 
 def test_what_was_wrong_is_shown_after_it_is_over(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, ended_at=NOW, ended_by="retired"))
-    last = run(warehouse, "why", "--group", "payments").splitlines()[-1]
+    last = output(warehouse, "why", "--group", "payments").splitlines()[-1]
     ended = f"Its last alert, {ALERT.alert_id}, StreamsGroupDown, ended at {utc(NOW)} after 4m (retired): no "
     assert last.startswith(f"  {ended}")
-    assert "no members since" in run(warehouse, "alerts", "--resolved")
+    assert "no members since" in output(warehouse, "alerts", "--resolved")
 
 
 def test_who_ends_an_alert_no_longer_sees_it(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,11 +186,11 @@ def test_who_ends_an_alert_no_longer_sees_it(warehouse: Path, monkeypatch: pytes
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54_321)
     end = ("alerts", "end", ALERT.alert_id, "--reason")
-    assert "has ended: retired" in run(warehouse, *end, "retired")
+    assert "has ended: retired" in output(warehouse, *end, "retired")
     assert EndedAlerts(warehouse, "default").reasons() == {ALERT.alert_id: "retired"}
-    assert "No alerts are open." in run(warehouse, "alerts")
-    assert ALERT.alert_id in run(warehouse, "alerts", "--resolved")
-    assert "No open alert" in run(warehouse, *end, "planned", code=1)
+    assert "No alerts are open." in output(warehouse, "alerts")
+    assert ALERT.alert_id in output(warehouse, "alerts", "--resolved")
+    assert "No open alert" in output(warehouse, *end, "planned", code=1)
 
 
 def test_the_alerts_of_many_groups_are_ended_by_one_request_which_lists_them(warehouse: Path) -> None:
@@ -210,28 +198,28 @@ def test_the_alerts_of_many_groups_are_ended_by_one_request_which_lists_them(war
     other = replace(ALERT, alert_id="stale", group_id="old-1", rule="StreamsGroupMembersStale")
     AlertsTable(warehouse, "default").save([*old, other])
     end = ("alerts", "end", "--match", "old-.*", "--reason", "retired")
-    lines = run(warehouse, *end).splitlines()
+    lines = output(warehouse, *end).splitlines()
     assert sorted(line.split()[0] for line in lines)[:200] == [one.alert_id for one in old]
     assert lines[-1] == "200 alerts have ended: retired."
     assert len([*(warehouse / "_jobs" / "default.incidents").iterdir()]) == 1
     assert EndedAlerts(warehouse, "default").reasons() == {one.alert_id: "retired" for one in old}
-    left = run(warehouse, "alerts")
+    left = output(warehouse, "alerts")
     assert "old-2" not in left
     assert ALERT.alert_id in left
     assert "stale" in left
-    assert run(warehouse, *end, code=1).splitlines()[1:] == [  # the first is about the job
+    assert output(warehouse, *end, code=1).splitlines()[1:] == [  # the first is about the job
         "Error: No group with an open alert that can be ended matches 'old-.*': `streams-groups alerts` lists them"
     ]
-    printed = run(warehouse, "alerts", "end", "--match", ".*", "--json", "--reason", "planned")
-    assert [row["group"] for row in json.loads(printed[printed.index("[") :])] == ["payments"]
+    ended = as_json(warehouse, "alerts", "end", "--match", ".*", "--reason", "planned")
+    assert [row["group"] for row in ended] == ["payments"]
 
 
 @pytest.mark.parametrize("words", [[], ["abc", "--match", ".*"], ["--match", "a-*"], ["--match", "("]])
 def test_neither_an_id_nor_a_pattern_or_both_or_no_pattern_is_wrong_usage(warehouse: Path, words: list[str]) -> None:
-    assert run(warehouse, "alerts", "end", *words, "--reason", "retired", code=2).count("\n") == 1
+    assert output(warehouse, "alerts", "end", *words, "--reason", "retired", code=2).count("\n") == 1
 
 
 def test_only_an_alert_with_the_health_of_a_group_is_ended_by_a_person(warehouse: Path) -> None:
     save(warehouse, replace(ALERT, alert_id="stale", rule="StreamsGroupMembersStale"))
-    said = run(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
+    said = output(warehouse, "alerts", "end", "stale", "--reason", "retired", code=1)
     assert "it ends by itself when its condition is over" in said

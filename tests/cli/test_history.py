@@ -1,16 +1,21 @@
 """`history`: what happened to a group, who had a task, and how everything was at a time, from `group_events` alone."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from streaming_app.cli.main import main
+from streaming_app.groups.topology import topology_hash
+from tests.cli.commands import as_json, run
+from tests.support.heartbeats import write_heartbeat
+from tests.support.rows import subtopology_row
 from tests.support.warehouses import append, make_warehouse
 
+PAYMENTS = ("history", "--group", "payments")
 THREE = datetime(2026, 3, 14, 3, tzinfo=timezone.utc)
 
 # minutes after 3:00, kind, member, old, new
@@ -52,61 +57,51 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def history(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["history", "--group", "payments", *arguments, "--warehouse", str(warehouse)])
-
-
-def as_json(warehouse: Path, *arguments: str) -> Any:
-    result = history(warehouse, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def at(minutes: int) -> str:
     return f"2026-03-14T03:{minutes:02}Z"
 
 
 def test_everything_that_happened_is_printed_in_order(warehouse: Path) -> None:
-    lines = history(warehouse).stdout.splitlines()
+    lines = run(warehouse, *PAYMENTS).stdout.splitlines()
     assert lines[0].split() == ["AT", "KIND", "MEMBER", "HOST", "OLD", "NEW"]
     assert [line.split()[1] for line in lines[1:]] == [kind for _, kind, *_ in STORY]
-    assert [event["kind"] for event in as_json(warehouse, "--limit", "2")] == ["state", "deleted"]
+    assert [event["kind"] for event in as_json(warehouse, *PAYMENTS, "--limit", "2")] == ["state", "deleted"]
 
 
 @pytest.mark.parametrize("member", ["m1", "pod-1"])
 def test_a_member_is_named_by_its_id_or_its_instance_id(warehouse: Path, member: str) -> None:
-    events = as_json(warehouse, "--member", member)
+    events = as_json(warehouse, *PAYMENTS, "--member", member)
     assert {event["member_id"] for event in events} == {"m1"}
     assert [event["kind"] for event in events] == ["member_joined", *["assignment"] * 3, "member_left"]
 
 
 def test_who_had_a_task_until_it_moved_or_its_member_left(warehouse: Path) -> None:
-    found = as_json(warehouse, "--task", "0_3")
+    found = as_json(warehouse, *PAYMENTS, "--task", "0_3")
     assert [(spell["member_id"], spell["role"], spell["since"][14:16], spell["until"][14:16]) for spell in found] == [
         ("m1", "active", "01", "10"),
         ("m2", "standby", "01", "11"),
         ("m2", "active", "11", "30"),
     ]
     assert found[0]["client_host"] == "/10.0.0.1"
-    (spell,) = as_json(warehouse, "--task", "0_4")
+    (spell,) = as_json(warehouse, *PAYMENTS, "--task", "0_4")
     assert spell["until"] == "2026-03-14T03:20:00.000Z"
 
 
 def test_how_a_group_was_at_a_time(warehouse: Path) -> None:
-    found = as_json(warehouse, "--at", at(15))
+    found = as_json(warehouse, *PAYMENTS, "--at", at(15))
     assert (found["state"], found["deleted_at"]) == ("Stable", None)
     assert [(one["member_id"], one["tasks"], one["client_host"]) for one in found["members"]] == [
         ("m1", "active 0_4", "/10.0.0.1"),
         ("m2", "active 0_3,1_0", "/10.0.0.2"),
     ]
-    lines = history(warehouse, "--at", at(15)).stdout.splitlines()
+    lines = run(warehouse, *PAYMENTS, "--at", at(15)).stdout.splitlines()
     assert lines[0].split()[0] == "STATE"
     assert lines[3].startswith("MEMBER")
 
 
 def test_after_members_left_and_the_group_was_deleted_they_are_gone(warehouse: Path) -> None:
-    assert [one["member_id"] for one in as_json(warehouse, "--at", at(25))["members"]] == ["m2"]
-    deleted = as_json(warehouse, "--at", at(40))
+    assert [one["member_id"] for one in as_json(warehouse, *PAYMENTS, "--at", at(25))["members"]] == ["m2"]
+    deleted = as_json(warehouse, *PAYMENTS, "--at", at(40))
     assert (deleted["members"], deleted["deleted_at"]) == ([], "2026-03-14T03:30:00.000Z")
 
 
@@ -121,6 +116,125 @@ def test_after_members_left_and_the_group_was_deleted_they_are_gone(warehouse: P
     ],
 )
 def test_what_was_not_is_one_line(warehouse: Path, arguments: list[str], code: int, message: str) -> None:
-    result = history(warehouse, *arguments)
+    result = run(warehouse, *PAYMENTS, *arguments)
     assert result.exit_code == code
     assert message in result.output
+
+
+FIRST_AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
+
+
+def subtopology(*source_topics: str, changelogs: Mapping[str, int] | None = None) -> dict[str, Any]:
+    return subtopology_row(source_topics=list(source_topics), changelogs=changelogs or {})
+
+
+FIRST = [subtopology("orders", changelogs={"app-seen-changelog": 6})]
+SECOND = [subtopology("orders", "payments", changelogs={"app-seen-changelog": 12})]
+
+
+class Tables:
+    """A warehouse in which the test writes a group, and its topologies with the days since `FIRST_AT`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = make_warehouse(path)
+        write_heartbeat(self.path)
+
+    def write(self, group_id: str, *topologies: tuple[int, list[Any]]) -> None:
+        append(self.path, "groups", {"group_id": group_id, "state": "Empty"})
+        for offset, (days, subtopologies) in enumerate(topologies):
+            row = {"topology_hash": topology_hash(subtopologies), "topology_epoch": 0, "subtopologies": subtopologies}
+            first_seen_at = FIRST_AT + timedelta(days=days)
+            append(
+                self.path, "topologies", {**row, "group_id": group_id, "first_seen_at": first_seen_at, "offset": offset}
+            )
+
+    def diff(self, *arguments: str) -> Result:
+        return run(self.path, "history", "--topology", *arguments)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    made = Tables(tmp_path_factory.mktemp("warehouse"))
+    made.write("payments", (0, FIRST), (9, SECOND))
+    made.write("back", (0, FIRST), (9, SECOND), (10, FIRST), (11, FIRST))
+    made.write("new", (3, FIRST))
+    made.write("without-topology")
+    return made
+
+
+def test_the_newest_topology_is_compared_with_the_one_before(tables: Tables) -> None:
+    result = tables.diff("--group", "payments")
+    before, after, *rows = result.output.splitlines()
+    assert result.exit_code == 0
+    assert before == f"from  {topology_hash(FIRST)}, epoch 0, since 2026-11-01 08:00:00Z"
+    assert after == f"to    {topology_hash(SECOND)}, epoch 0, since 2026-11-10 08:00:00Z"
+    assert [row.split() for row in rows] == [
+        ["CHANGE", "WHAT", "SUBTOPOLOGY", "NAME", "ATTRIBUTE", "OLD", "NEW"],
+        ["added", "source", "topic", "0", "payments", "-", "-", "-"],
+        ["changed", "changelog", "topic", "0", "app-seen-changelog", "partitions", "6", "12"],
+    ]
+    printed = json.loads(tables.diff("--group", "payments", "--json").output)
+    assert [printed[one]["topology_hash"] for one in ("from", "to")] == [topology_hash(FIRST), topology_hash(SECOND)]
+    assert [(one["change"], one["name"], one["new"]) for one in printed["changes"]] == [
+        ("added", "payments", None),
+        ("changed", "app-seen-changelog", "12"),
+    ]
+
+
+def test_a_limit_is_how_many_changes_are_shown(tables: Tables) -> None:
+    lines = tables.diff("--group", "payments", "--limit", "1").output.splitlines()
+    assert (len(lines), lines[-1]) == (5, "1 more change, see --limit.")
+    assert len(json.loads(tables.diff("--group", "payments", "--limit", "1", "--json").output)["changes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "begin"),
+    [
+        ("2026-11-10T08:00Z", f"from  {topology_hash(SECOND)}, epoch 0, since 2026-11-10"),
+        ("2026-11-11 08:00:00+00:00", f"no difference: topology {topology_hash(FIRST)}, epoch 0, since 2026-11-11"),
+        ("2026-11-02", "no difference:"),  # it came back
+        ("2026-10-02", "No topology of that time is known: the first is of 2026-11-01"),
+    ],
+)
+def test_the_topology_at_a_time_is_compared_with_the_newest(tables: Tables, time: str, begin: str) -> None:
+    result = tables.diff("--group", "back", "--from", time)
+    assert result.exit_code == 0
+    assert result.output.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["unknown"], "No group 'unknown' in cluster 'default': `streams-groups list --type all` shows all"),
+        (["new"], "Group 'new' has had only one topology, since 2026-11-04 08:00:00Z"),
+        (["without-topology"], "Group 'without-topology' has no topology in the log yet"),
+    ],
+)
+def test_no_group_and_no_earlier_topology_are_one_line_each(tables: Tables, arguments: list[str], line: str) -> None:
+    result = tables.diff("--group", *arguments)
+    assert (result.exit_code, result.output.count("\n")) == (1, 1)
+    assert result.output.startswith(f"Error: {line}")
+
+
+def description(group_id: str, days: int, *nodes: tuple[str, str]) -> dict[str, Any]:
+    """Return a row of a description that was stored so many days after `FIRST_AT`."""
+    return {
+        "group_id": group_id,
+        "topology_epoch": 0,
+        "content_hash": str(nodes),
+        "stored_at": FIRST_AT + timedelta(days=days),
+        "description_nodes": [{"kind": kind, "node": name, "subtopology_id": "0"} for kind, name in nodes],
+    }
+
+
+def test_processors_and_stores_of_the_stored_descriptions_are_compared(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.write("payments", (0, FIRST), (9, SECOND))
+    append(tables.path, "descriptions", description("payments", 9, ("processor", "map"), ("store", "totals")))
+    last = tables.diff("--group", "payments").output.splitlines()[-1]
+    assert last == "Processors and stores are not compared: no description of the earlier one is known."
+    append(tables.path, "descriptions", description("payments", 1, ("processor", "map"), ("topic", "orders")))
+    rows = [row.split()[:4] for row in tables.diff("--group", "payments").output.splitlines()[3:]]
+    assert ["added", "store", "0", "totals"] in rows
+    assert not [row for row in rows if "orders" in row or "map" in row]
+    assert json.loads(tables.diff("--group", "payments", "--json").output)["descriptions_compared"]

@@ -4,10 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from streaming_app.cli.main import main
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
+from tests.cli.commands import words
 from tests.support.lag_harness import row
 from tests.support.warehouses import append, make_warehouse
 
@@ -65,28 +64,18 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
-
-
-def lines(warehouse: Path, *arguments: str) -> list[list[str]]:
-    result = run(warehouse, *arguments)
-    assert result.exit_code == 0, result.output
-    return [line.split() for line in result.stdout.splitlines()]
-
-
 def test_groups_are_listed_with_the_largest_lag_first(warehouse: Path) -> None:
-    head, *groups = lines(warehouse, "lag")
+    head, *groups = words(warehouse, "lag")
     assert head[1:7] == ["LAG", "LAG-SECONDS", "OFFSET-STATUS", "PARTITIONS", "WITHOUT-COMMIT", "UNKNOWN"]
     assert groups == [
         ["payments", ">=580", ">=90", "UNOWNED", "4", "1", "1", "orders-1", "500", "-", f"{OLDEST}..{NEWEST}"],
         ["plain", "7", "1", "OK", "1", "0", "0", "clicks-0", "7", "2", "h", "ago", "-"],
     ]
-    assert len(lines(warehouse, "lag", "--by", "partition", "--top", "2")) == 1 + 2
+    assert len(words(warehouse, "lag", "--by", "partition", "--top", "2")) == 1 + 2
 
 
 def test_tasks_say_who_has_them(warehouse: Path) -> None:
-    found = lines(warehouse, "lag", "--group", "payments", "--by", "task")
+    found = words(warehouse, "lag", "--group", "payments", "--by", "task")
 
     assert [line[:6] for line in found[1:]] == [
         ["payments", "0_1", "bob", "10.0.0.2", "500", ">=90"],
@@ -97,20 +86,20 @@ def test_tasks_say_who_has_them(warehouse: Path) -> None:
 
 
 def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:
-    found = lines(warehouse, "describe", "--group", "payments", "--offsets")
+    found = words(warehouse, "describe", "--group", "payments", "--offsets")
     assert found[0] == ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
     assert ["payments", "orders", "1", "500"] in found
     assert ["payments", "orders", "3", "-"] in found
-    verbose = lines(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
+    verbose = words(warehouse, "describe", "--group", "payments", "--offsets", "--verbose")
     assert verbose[0][3:7] == ["CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]
     assert ["payments", "orders", "1", "90", "-", "100", "500"] in [line[:7] for line in verbose]
     assert verbose[0][7:] == ["TASK", "MEMBER", "PROCESS", "HOST", "LAG-SECONDS", "OFFSET-STATUS", "STREAM-TIME"]
     assert ["0_1", "bob", "p-2", "10.0.0.2", ">=90", "WAITS", "-"] in [line[7:] for line in verbose]
     assert [line[-1] for line in verbose[1:]] == ["-", NEWEST, "-", OLDEST, "-"]
-    committed = lines(warehouse, "describe", "--group", "only-committed", "--offsets")
+    committed = words(warehouse, "describe", "--group", "only-committed", "--offsets")
     assert committed[1:] == [["only-committed", "t", "0", "-"]]  # no lag of it is known
 
 
 def test_nothing_waits_in_a_log_without_records_of_which_there_is_no_commit(warehouse: Path) -> None:
-    found = lines(warehouse, "describe", "elsewhere", "--offsets", "--cluster", "other")
+    found = words(warehouse, "describe", "elsewhere", "--offsets", "--cluster", "other")
     assert found[1:] == [["elsewhere", "empty", "0", "0"], ["elsewhere", "orders", "0", "1"]]

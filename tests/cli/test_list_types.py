@@ -1,13 +1,11 @@
 """`list --type`: GROUP TYPE PROTOCOL, as kafka-groups.sh --list prints them."""
 
-import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from offsets_decoder import encode
-from streaming_app.cli.main import main
+from tests.cli.commands import as_json, run, words
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 from tests.tables.test_newest_views import classic, commit, consumer, write
@@ -24,13 +22,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["list", "--warehouse", str(warehouse), *arguments])
-
-
 def test_all_groups_are_listed_with_their_types_and_protocols(warehouse: Path) -> None:
-    lines = run(warehouse, "--type", "all").stdout.splitlines()
-    assert [line.split() for line in lines] == [
+    assert words(warehouse, "list", "--type", "all") == [
         ["GROUP", "TYPE", "PROTOCOL"],
         ["\\x1b[2J", "Classic", "-"],
         ["app", "Classic", "consumer"],
@@ -42,13 +35,13 @@ def test_all_groups_are_listed_with_their_types_and_protocols(warehouse: Path) -
 
 def test_types_and_states_limit_the_list(warehouse: Path) -> None:
     def listed(*arguments: str) -> list[list[str]]:
-        return [line.split() for line in run(warehouse, *arguments).stdout.splitlines()[1:]]
+        return words(warehouse, "list", *arguments)[1:]
 
     assert listed("--type", "Consumer,share") == [["ready", "Consumer", "consumer"]]
     assert [line[0] for line in listed("--type", "classic", "--state", "empty")] == ["\\x1b[2J", "old", "tool"]
     assert ["app", "Classic", "consumer", "-"] in listed("--type", "all", "--state")
     assert listed("--type", "streams") == listed() == []
-    result = run(warehouse, "--type", "simple")
+    result = run(warehouse, "list", "--type", "simple")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("Error: No such type: simple. Valid types are: all, streams, ")
 
@@ -61,12 +54,12 @@ def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last
         append(path, "broker_facts", {**fact, "cluster": cluster, "value": state})
 
     def listed(state: str) -> list[list[str]]:
-        return [line.split() for line in run(path, "--type", "all", "--state", state).stdout.splitlines()[1:]]
+        return words(path, "list", "--type", "all", "--state", state)[1:]
 
     assert listed("preparing_rebalance") == [["moving", "Classic", "consumer", "PreparingRebalance"]]
     assert listed("Empty") == [["old", "Classic", "consumer", "Empty"]]
     assert listed("Stable") == []
-    (moving,) = json.loads(describe(path, "--group", "moving", "--json").stdout)
+    (moving,) = as_json(path, "describe", "--group", "moving")
     assert (moving["state"], "known_state" in moving) == ("PreparingRebalance", False)
 
 
@@ -79,12 +72,6 @@ def assignment(**topics: list[int]) -> bytes:
 
 
 TOPIC_ID = "B" * 22
-
-
-def members(path: Path, group_id: str) -> list[list[str]]:
-    result = describe(path, "--group", group_id, "--members")
-    assert result.exit_code == 0, result.output
-    return [line.split() for line in result.stdout.splitlines()]
 
 
 def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_and_what_they_have(
@@ -109,38 +96,36 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
         (encode(10, {"group_id": "shared", "member_id": "s1"}, None)[0], b""),
     ]
     write(path, pairs, cluster="default")
-    assert members(path, "old") == [
+    assert words(path, "describe", "--group", "old", "--members") == [
         ["GROUP", "MEMBER", "INSTANCE-ID", "CLIENT-ID", "HOST", "LEADER", "ASSIGNMENT"],
         ["old", "m1", "-", "c1", "10.0.0.1", "-", "a(7),", "b(0,1)"],
         ["old", "m2", "i2", "c1", "10.0.0.1", "yes", "-"],
     ]
-    assert members(path, "new")[1:] == [["new", "n1", "i3", "c3", "10.0.0.3", "-", "orders(2,4)"]]
-    assert members(path, "large")[1:] == [["large", "0", "-", "-", "-", "-", "-"]]
-    assert members(path, "shared")[1:] == [["shared", "s1", "-", "-", "-", "-", "-"]]
-    result = describe(path, "--group", "none", "--members")
+    for group_id, line in (
+        ("new", "new n1 i3 c3 10.0.0.3 - orders(2,4)"),
+        ("large", "large 0 - - - - -"),
+        ("shared", "shared s1 - - - - -"),
+    ):
+        assert words(path, "describe", group_id, "--members")[1:] == [line.split()]
+    result = run(path, "describe", "--group", "none", "--members")
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-def describe(path: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["describe", "--warehouse", str(path), *arguments])
-
-
 def test_a_group_of_another_type_is_described_by_what_is_known_of_it(warehouse: Path) -> None:
-    result = describe(warehouse, "--group", "app", "--group", "ready", "--state")
-    assert [line.split() for line in result.stdout.splitlines()] == [
+    assert words(warehouse, "describe", "--group", "app", "--group", "ready", "--state") == [
         ["GROUP", "TYPE", "PROTOCOL", "STATE", "#MEMBERS", "GROUP-EPOCH", "ASSIGNOR", "OFFSETS"],
         ["app", "Classic", "consumer", "-", "1", "3", "stream", "0"],
         ["ready", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
     ]
-    assert describe(warehouse, "app").stdout == "app has no verdict and no committed offsets: see --state.\n"
-    (app,) = json.loads(describe(warehouse, "--group", "app", "--json").stdout)
+    assert run(warehouse, "describe", "app").stdout == "app has no verdict and no committed offsets: see --state.\n"
+    (app,) = as_json(warehouse, "describe", "--group", "app")
     assert (app["group_type"], app["kafka_streams"], app["state"]) == ("classic", True, None)
 
 
 def test_what_a_group_of_another_type_does_not_have_is_said_in_one_line(warehouse: Path) -> None:
     append(warehouse, "groups", group_row("streams-one", "Stable"))
     for arguments in (("--group", "app", "--topology"), ("--group", "app", "--group", "streams-one", "--state")):
-        result = describe(warehouse, *arguments)
+        result = run(warehouse, "describe", *arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         last = result.stderr.splitlines()[-1]
         assert last.startswith("Error: 'app' is a classic group, not a streams group: describe it by itself, with ")

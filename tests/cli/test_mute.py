@@ -1,17 +1,15 @@
 """`alerts mute`, and what `alerts` says of muted alerts."""
 
-import json
 import re
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from streaming_app.cli.main import main
 from streaming_app.tables.alerts_table import AlertsTable
 from tests.alerts.examples import make_alert
+from tests.cli.commands import as_json, output, run
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
@@ -29,19 +27,13 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
-
-
 def mute(warehouse: Path, *arguments: str) -> str:
-    result = run(warehouse, "alerts", "mute", *arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
+    return output(warehouse, "alerts", "mute", *arguments)
 
 
 def test_alerts_marks_the_muted_ones_which_still_fire_until_the_mute_is_ended(warehouse: Path) -> None:
     assert "MUTED" not in run(warehouse, "alerts").stdout
-    assert json.loads(run(warehouse, "alerts", "--json").stdout)[0]["muted"] is None
+    assert as_json(warehouse, "alerts")[0]["muted"] is None
     mute(warehouse, *MUTE)
     result = run(warehouse, "alerts")
     names, line = result.stdout.splitlines()
@@ -49,7 +41,7 @@ def test_alerts_marks_the_muted_ones_which_still_fire_until_the_mute_is_ended(wa
     assert re.search(r" until \S+ \S+Z payments is NotReady$", line)
     (shown,) = (one for one in result.stderr.splitlines() if one.startswith("Muted until "))
     assert shown.endswith(", pay.*: deployment of payments")
-    (printed,) = json.loads(run(warehouse, "alerts", "--json").stdout)
+    (printed,) = as_json(warehouse, "alerts")
     assert (printed["state"], printed["muted"]["pattern"]) == ("firing", "pay.*")
     assert set(printed["muted"]) == {"pattern", "reason", "ends_at", "created_by"}
     assert mute(warehouse, "pay.*", "--for", "0s") == "pay.* is not muted any more.\n"

@@ -1,15 +1,13 @@
 """What is set aside: `status` shows it, and `status --release` asks for a group again."""
 
-import json
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from streaming_app.checks.verification import WarehouseTables
-from streaming_app.cli.main import main
 from streaming_app.tables.request_files import ReleaseRequests
+from tests.cli.commands import as_json, output
 from tests.long.hostile import STORED, effective_characters
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row
@@ -35,18 +33,13 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def status(warehouse: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["status", *arguments, "--warehouse", str(warehouse)])
-
-
 def test_status_shows_groups_and_records_that_are_set_aside(warehouse: Path) -> None:
-    result = status(warehouse)
-    assert result.exit_code == 0
-    assert "TypeError: why" in result.output
-    assert "MalformedRecord" in result.output
-    assert "orders" not in result.output
-    assert effective_characters(result.output) == set()
-    shown = json.loads(status(warehouse, "--json").output)
+    text = output(warehouse, "status")
+    assert "TypeError: why" in text
+    assert "MalformedRecord" in text
+    assert "orders" not in text
+    assert effective_characters(text) == set()
+    shown = as_json(warehouse, "status")
     assert {row["group"] for row in shown["set_aside"]} == {"bad", STORED}
     assert [(row["group"], row["records"]) for row in shown["quarantined"]] == [(STORED, 3)]
 
@@ -58,8 +51,7 @@ def test_verify_and_the_self_check_leave_them_out(warehouse: Path) -> None:
 
 @pytest.mark.parametrize("group_id", ["bad", STORED], ids=["plain", "hostile"])
 def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> None:
-    result = status(warehouse, "--release", group_id)
-    assert result.exit_code == 0, result.output
+    output(warehouse, "status", "--release", group_id)
     requests = ReleaseRequests(warehouse, "default")
     assert group_id in requests.group_ids()
     requests.remove(group_id)
@@ -68,9 +60,6 @@ def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> No
 
 
 def test_a_group_that_is_not_set_aside_is_not_released(warehouse: Path) -> None:
-    result = status(warehouse, "--release", "bad", "--release", "orders")
-    assert (result.exit_code, result.output) == (
-        1,
-        "Error: Group 'orders' is not set aside: `streams-groups status` shows those that are\n",
-    )
+    said = output(warehouse, "status", "--release", "bad", "--release", "orders", code=1)
+    assert said == "Error: Group 'orders' is not set aside: `streams-groups status` shows those that are\n"
     assert ReleaseRequests(warehouse, "default").group_ids() == []

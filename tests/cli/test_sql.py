@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import streaming_app
-from streaming_app.cli.main import main
 from streaming_app.errors import WarehouseError
 from streaming_app.tables.definitions import table
+from tests.cli.commands import run
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row
 from tests.support.waiting import MINUTES, wait_until
@@ -33,38 +32,34 @@ def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run_sql(two_clusters: Path, query: str, *options: str) -> str:
-    result = CliRunner().invoke(main, ["sql", query, "--warehouse", str(two_clusters), *options])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_csv_has_a_header_and_json_is_a_list_of_objects(two_clusters: Path) -> None:
     query = "SELECT 1 AS n, 'a' AS s"
-    assert run_sql(two_clusters, query, "--format", "csv") == "n,s\n1,a\n"
-    assert run_sql(two_clusters, query, "--format", "json") == '[\n  {\n    "n": 1,\n    "s": "a"\n  }\n]\n'
-    lines = run_sql(two_clusters, "show tables;", "--format", "csv").splitlines()
+    assert run(two_clusters, "sql", query, "--format", "csv").stdout == "n,s\n1,a\n"
+    assert run(two_clusters, "sql", query, "--format", "json").stdout == '[\n  {\n    "n": 1,\n    "s": "a"\n  }\n]\n'
+    lines = run(two_clusters, "sql", "show tables;", "--format", "csv").stdout.splitlines()
     assert lines[0] == "name,type,about"
     assert {tuple(line.split(",")[:2]) for line in lines} >= {("groups", "table"), ("members", "view")}
 
 
 def test_a_table_that_is_piped_has_one_line_a_row_however_wide_and_their_number(two_clusters: Path) -> None:
-    header, rule, *rows, count = run_sql(two_clusters, "SELECT cluster, group_id, state FROM groups").splitlines()
+    header, rule, *rows, count = run(
+        two_clusters, "sql", "SELECT cluster, group_id, state FROM groups"
+    ).stdout.splitlines()
     assert header.split() == ["cluster", "group_id", "state"]
     assert set(rule) == {"─"}
     assert sorted(row.split() for row in rows) == [[cluster, LONG, "Stable"] for cluster in CLUSTERS]
     assert count.strip() == "2 rows"
-    header, _, *rows, _ = run_sql(two_clusters, "SELECT * FROM groups").splitlines()
+    header, _, *rows, _ = run(two_clusters, "sql", "SELECT * FROM groups").stdout.splitlines()
     assert len(header.split()) == len(table("groups").names)
     assert len(rows) == 2
-    assert run_sql(two_clusters, "SELECT * FROM quarantine").splitlines()[-1].strip() == "0 rows"
+    assert run(two_clusters, "sql", "SELECT * FROM quarantine").stdout.splitlines()[-1].strip() == "0 rows"
 
 
 def test_a_cluster_selects_the_rows_of_tables_and_views(two_clusters: Path) -> None:
     query = "SELECT DISTINCT cluster, member_id FROM members"
-    selected = run_sql(two_clusters, query, "--format", "csv", "--cluster", "prod")
+    selected = run(two_clusters, "sql", query, "--format", "csv", "--cluster", "prod").stdout
     assert selected == "cluster,member_id\nprod,m-prod\n"
-    assert run_sql(two_clusters, query, "--format", "csv").count("\n") == 3
+    assert run(two_clusters, "sql", query, "--format", "csv").stdout.count("\n") == 3
 
 
 REFUSED = (
@@ -115,7 +110,7 @@ def test_a_statement_that_is_no_query_is_refused_and_writes_nothing(
     with pytest.raises(WarehouseError) as refused:
         streaming_app.query(warehouse, text)
     assert "\n" not in str(refused.value)
-    result = CliRunner().invoke(main, ["sql", text, "--warehouse", str(warehouse)])
+    result = run(warehouse, "sql", text)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[-1] == f"Error: {refused.value}"
     assert list(tmp_path.iterdir()) == []
@@ -124,7 +119,7 @@ def test_a_statement_that_is_no_query_is_refused_and_writes_nothing(
 
 @pytest.mark.parametrize("query", RUN)
 def test_one_query_is_run(query: str, warehouse: Path) -> None:
-    assert CliRunner().invoke(main, ["sql", query, "--warehouse", str(warehouse)]).exit_code == 0
+    assert run(warehouse, "sql", query).exit_code == 0
     streaming_app.query(warehouse, query)
 
 

@@ -6,9 +6,8 @@ from datetime import datetime, timezone
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
 
-from streaming_app.cli.main import main
+from tests.cli.commands import run
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.sample_groups import write_sample
 
@@ -50,7 +49,7 @@ def test_a_command_opens_the_tables_that_it_reads_once(
     warehouse = uuid4().hex  # this process keeps tables that it opens again
     shutil.copytree(store.root / "sample", store.root / warehouse)
     before = len(store.requests())
-    result = CliRunner().invoke(main, [*command.split(), "--warehouse", store.uri(warehouse)])
+    result = run(store.uri(warehouse), *command.split())
     assert result.exit_code == 0, result.output
     requests = store.requests()[before:]
     opened = sorted(key.split("/")[1] for _, key in requests if key.endswith("/_last_checkpoint"))

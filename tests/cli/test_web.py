@@ -79,8 +79,8 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     assert result.exit_code == 0, result.output
     (settings,) = served
     assert settings.base_path == "/streams"
-    assert settings.allowed_hosts == {"a.example"}
+    assert settings.allowed_hosts == {"A.example"}
     assert settings.credentials
     flags = ["--base-path", "/x", "--allowed-host", "B"]
     assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
-    assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"b"})
+    assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"B"})

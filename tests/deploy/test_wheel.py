@@ -62,7 +62,7 @@ def test_every_module_of_the_wheel_is_a_command_or_is_imported_by_another_one() 
         for module in graph.modules
         if not graph.find_modules_that_directly_import(module) and not graph.find_children(module)
     }
-    commands = {f"streaming_app.cli.{module}" for block in COMMANDS.values() for module in block.values()}
+    commands = {f"streaming_app.cli.{module}" for block in COMMANDS.values() for module, _ in block.values()}
     assert roots == {"streaming_app.__main__", *commands}, "what only tests or developers need is not installed"
 
 

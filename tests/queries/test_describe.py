@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from streaming_app.cli.main import main
+from tests.cli.commands import as_json, run
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 
@@ -28,7 +27,7 @@ class Warehouse:
         append(self.path, "groups", group_row(group_id, state, members=members, assignments=tasks, **epochs))
 
     def describe(self, *arguments: str) -> str:
-        result = CliRunner().invoke(main, ["describe", *arguments, "--warehouse", str(self.path)])
+        result = run(self.path, "describe", *arguments)
         assert result.exit_code == 0, result.output
         return result.stdout
 
@@ -145,3 +144,62 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
         ["orders", "streams.num.standby.replicas", "1", "0"],
         ["orders", "streams.session.timeout.ms", "45000", "60000"],
     ]
+
+
+FETCHED_AT = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
+TEXT = "Topologies:\n   Sub-topology: 0\n    Source: s (topics: [orders])\n      --> none\n\n"
+
+
+def description(group_id: str, days: int = 0, **columns: Any) -> dict[str, Any]:
+    made = {"topology_epoch": 0, "content_hash": str(days), "is_newest": True, "status": "AVAILABLE", "text": TEXT}
+    return {"group_id": group_id, **made, "node_count": 1, "fetched_at": FETCHED_AT + timedelta(days=days), **columns}
+
+
+@pytest.fixture(scope="module")
+def descriptions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = make_warehouse(tmp_path_factory.mktemp("descriptions"))
+    status = {"topology_epoch": 0, "description_status": "CURRENT"}
+    names = ("stored", "lost", "large", "denied")
+    append(path, "groups", *(group_row(name, **status) for name in names))
+    append(path, "groups", group_row("replaced", topology_epoch=1, description_status="STALE"))
+    for name, without in (("never", "NEVER_STORED"), ("rejected", "FAILED"), ("pushed", "UNCERTAIN")):
+        append(path, "groups", group_row(name, topology_epoch=0, description_status=without))
+    before = description("stored", -1, is_newest=False, text="an earlier one\n")
+    large = description("large", text=None, node_count=50_000, truncated=True)
+    lost = description("lost", status="NOT_STORED")
+    append(path, "descriptions", before, description("stored"), lost, large, description("replaced"))
+    write_heartbeat(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("group_id", "end"),
+    [
+        ("stored", "."),
+        ("lost", "; asked again, the broker said NOT_STORED."),
+        ("replaced", ", no longer the one of the group's topology."),
+    ],
+)
+def test_the_newest_description_is_printed_and_which_one_it_is(descriptions: Path, group_id: str, end: str) -> None:
+    result = run(descriptions, "describe", group_id, "--description", "--topology")
+    assert (result.exit_code, result.stdout) == (0, TEXT)
+    assert result.stderr == f"Description of topology epoch 0, fetched at 2026-11-22 09:00:00Z{end}\n"
+    printed = as_json(descriptions, "describe", group_id, "--description")
+    assert (printed["text"], printed["is_current"]) == (TEXT, group_id != "replaced")
+
+
+@pytest.mark.parametrize(
+    ("group_id", "line"),
+    [
+        ("never", "No topology description of never: no client has pushed one that the brokers store (NEVER_STORED)"),
+        ("rejected", "No topology description of rejected: the brokers' plugin rejected a client's description"),
+        ("pushed", "No topology description of pushed: a client has pushed one, but it is not known whether"),
+        ("denied", "No topology description of denied: the job has not fetched it yet, or needs Describe on the group"),
+        ("large", "The description has 50,000 nodes, too many to print"),
+        ("unknown", "No group 'unknown'"),
+    ],
+)
+def test_none_is_a_line_that_says_why(descriptions: Path, group_id: str, line: str) -> None:
+    result = run(descriptions, "describe", group_id, "--description")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
+    assert result.stderr.startswith(f"Error: {line}")

@@ -138,7 +138,7 @@ def test_the_tables_say_who_reads_and_writes_what(tmp_path: Path) -> None:
     found = read_pipelines(WarehouseReader(warehouse), "default")
     assert found.downstream("enrich") == ("report",)
     assert found.upstream("enrich") == ("intake",)
-    assert [(one.group_id, one.topic, one.lag) for one in found.reads] == [
+    assert [(one.group_id, one.topic, one.lag.lag) for one in found.reads] == [
         ("enrich", "not-committed", None),
         ("enrich", "orders", 7),
         ("report", "enriched", 0),

@@ -1,17 +1,15 @@
 """What topics a topology has, how many partitions they have, and which of them a member serves at its endpoint."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.queries.topics import served, topics_of
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from tests.cli.commands import as_json, words
 from tests.support.container import Broker
 from tests.support.offsets_log import FoldedLog, RawRecord
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
@@ -52,15 +50,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def describe(path: Path, *arguments: str) -> list[list[str]]:
-    command = ["describe", "--group", "orders", *arguments, "--warehouse", str(path)]
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 0, result.output
-    return [line.split() for line in result.stdout.splitlines()]
-
-
 def test_a_verbose_topology_lists_its_topics_as_they_are_and_as_they_were_asked_for(warehouse: Path) -> None:
-    lines = describe(warehouse, "--topology", "--verbose")
+    lines = words(warehouse, "describe", "orders", "--topology", "--verbose")
     begin = lines.index([]) + 1
     assert lines[begin : lines.index([], begin)] == [
         ["GROUP", "SUBTOPOLOGY", "TOPIC", "KIND", "PARTITIONS", "ASKED-FOR"],
@@ -70,8 +61,7 @@ def test_a_verbose_topology_lists_its_topics_as_they_are_and_as_they_were_asked_
         ["orders", "1", "us-.*", "pattern", "-", "-"],
         ["orders", "1", "orders-by-key-repartition", "repartition", "3", "4"],
     ]
-    command = ["describe", "--group", "orders", "--json", "--warehouse", str(warehouse)]
-    (group,) = json.loads(CliRunner().invoke(main, command).stdout)
+    (group,) = as_json(warehouse, "describe", "orders")
     assert group["topics"][-1] == {
         "subtopology_id": "1",
         "name": "orders-by-key-repartition",
@@ -82,7 +72,7 @@ def test_a_verbose_topology_lists_its_topics_as_they_are_and_as_they_were_asked_
 
 
 def test_verbose_members_say_where_they_are_and_which_partitions_their_endpoints_serve(warehouse: Path) -> None:
-    header, first, second, blank, *endpoints = describe(warehouse, "--members", "--verbose")
+    header, first, second, blank, *endpoints = words(warehouse, "describe", "orders", "--members", "--verbose")
     places = slice(header.index("RACK"), header.index("CLIENT-TAGS") + 1)
     assert header[places] == ["RACK", "ENDPOINT", "CLIENT-TAGS"]
     assert first[places] == ["a", "h0.example:80", "zone=z,cluster=k"]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -39,8 +40,8 @@ def client(page: Page) -> Iterator[TestClient]:
         yield connected
 
 
-def look(warehouse: Path, cluster: str = "default") -> TestClient:
-    return TestClient(Page(SnapshotSource(warehouse, cluster, clock), Access(), clock).app, base_url=LOCAL)
+def look(warehouse: Path, cluster: str = "default", **settings: Any) -> TestClient:
+    return TestClient(Page(SnapshotSource(warehouse, cluster, clock), Access(**settings), clock).app, base_url=LOCAL)
 
 
 def shown(text: str) -> list[str]:
@@ -286,17 +287,15 @@ def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient
     ],
 )
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
-    settings = Access(allowed_hosts=frozenset({"streams.example.org"}))
-    page = Page(SnapshotSource(sample_template, "default", clock), settings, clock)
-    assert TestClient(page.app, base_url=LOCAL).get("/health", headers={"Host": host}).status_code == status
+    client = look(sample_template, allowed_hosts=frozenset({"Streams.example.org"}))
+    assert client.get("/health", headers={"Host": host}).status_code == status
 
 
 def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path, tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# people\nada:sésame:x\n\nBearer t0ken\n", "utf-8")
     file.chmod(0o600)
-    settings = Access(credentials=read_credentials(file))
-    client = TestClient(Page(SnapshotSource(sample_template, "default", clock), settings, clock).app, base_url=LOCAL)
+    client = look(sample_template, credentials=read_credentials(file))
 
     def status(authorization: str) -> int:
         return client.get("/", headers={"Authorization": authorization} if authorization else {}).status_code
@@ -394,8 +393,7 @@ def test_while_the_job_reads_for_the_first_time_the_page_does_not_say_that_there
 
 
 def test_a_warehouse_that_becomes_unreadable_is_shown_as_it_was(sample: Path) -> None:
-    source = SnapshotSource(sample, "default", clock)
-    client = TestClient(Page(source, Access(), clock).app, base_url=LOCAL)
+    client = look(sample)
     assert RICH in client.get("/").text
     (sample / "alerts").rename(sample / "gone")
     assert wait_until(lambda: "lacks the table alerts" in client.get("/").text)
@@ -431,7 +429,7 @@ def test_readers_who_wait_for_the_same_slow_page_keep_no_other_page_waiting(
         assert may_end.wait(MINUTES)
         return []
 
-    monkeypatch.setattr("streaming_app.web.page.alerts_by_rule", wait)
+    monkeypatch.setattr("streaming_app.web.group_page.alerts_by_rule", wait)
 
     async def look_at_both() -> list[int]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
@@ -460,8 +458,7 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
 
 
 def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    page = Page(SnapshotSource(sample_template, "default", clock), Access(base_path="/streams"), clock)
-    with TestClient(page.app, base_url=LOCAL) as client:
+    with look(sample_template, base_path="/streams") as client:
         assert RICH in client.get("/streams/").text
         assert client.get("/streams", follow_redirects=True).status_code == 200
         assert client.get("/streams/static/page.js").status_code == 200

@@ -4,9 +4,8 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack
 from email.message import Message
-from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -16,13 +15,12 @@ from streaming_app.errors import SetupError
 from streaming_app.metrics.collector import make_registry
 from streaming_app.stream.job_state import JobState
 from streaming_app.web import monitoring
-from streaming_app.web.monitoring import monitoring_app, monitoring_server
-from streaming_app.web.server import HttpServer, Limits
+from streaming_app.web.monitoring import monitoring_server
+from streaming_app.web.server import HttpServer
 from tests.support import http_client
 from tests.support.http_client import connect
 from tests.support.metrics_harness import batch, group, scraped
 from tests.support.waiting import MINUTES, thread_names, wait_until
-from tests.web.server_clock import ServerClock
 
 
 @pytest.fixture
@@ -120,46 +118,6 @@ def test_silent_clients_block_neither_other_clients_nor_the_shutdown(
         for client in (*silent, slow):
             client.close()
     assert capfd.readouterr().err == ""
-
-
-@pytest.fixture
-def stopped(health: JobState) -> Iterator[tuple[HttpServer, ServerClock]]:
-    """A server and its time, which stands still."""
-    app = monitoring_app(make_registry(scraped([], health=health), MetricsSettings()), health, "prod")
-    server = HttpServer("127.0.0.1:0", app, what="metrics", advice="")
-    server.start()
-    with closing(server):
-        clock = ServerClock(server)
-        yield server, clock
-        clock.resume()
-
-
-def test_the_connection_of_a_silent_client_is_closed(
-    stopped: tuple[HttpServer, ServerClock], capfd: pytest.CaptureFixture[str]
-) -> None:
-    server, clock = stopped
-    with connect(server.url) as silent:
-        assert wait_until(lambda: bool(server._server.server_state.connections))
-        clock.tick(Limits().request_seconds)
-        clock.resume()
-        with suppress(ConnectionResetError):
-            assert silent.recv(1) == b""  # closed by the server
-    assert capfd.readouterr().err == ""
-
-
-def test_a_connection_is_used_again_until_it_is_idle_for_too_long(stopped: tuple[HttpServer, ServerClock]) -> None:
-    server, clock = stopped
-    with closing(HTTPConnection(server.url.removeprefix("http://"), timeout=MINUTES)) as client:
-        client.connect()
-        connection = client.sock
-        for _ in range(3):
-            client.request("GET", "/health")
-            assert b"the stream is running" in client.getresponse().read()
-            assert client.sock is connection
-            clock.tick(Limits().idle_seconds - 1)
-        clock.tick(1)
-        clock.resume()
-        assert connection.recv(1) == b""
 
 
 def test_probes_are_answered_while_as_many_scrapes_run_as_may(start: Callable[..., HttpServer]) -> None:

@@ -1,23 +1,21 @@
 """Page, commands and SQL show the same number of the same thing."""
 
 import html
-import json
 import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from starlette.testclient import TestClient
 
-from streaming_app.cli.main import main
 from streaming_app.queries.health import deployment_lines
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import duration, utc
 from streaming_app.web.access import Access
 from streaming_app.web.page import Page
 from streaming_app.web.page_snapshot import SnapshotSource
+from tests.cli.commands import as_json
 from tests.support.sample_groups import NOW, clock
 from tests.support.warehouses import append
 
@@ -59,12 +57,6 @@ def _more() -> list[Row]:
     ]
 
 
-def _shell(warehouse: Path, *arguments: str) -> list[Row]:
-    result = CliRunner().invoke(main, [*arguments, "--json", "--warehouse", str(warehouse)])
-    assert result.exit_code == 0, result.output
-    return list(json.loads(result.stdout))
-
-
 def _text(part: str) -> str:
     return " ".join(re.sub(r"<title>.*?</title>|<[^>]*>", " ", part).split())
 
@@ -83,10 +75,10 @@ def _cells(client: TestClient) -> dict[str, list[str]]:
 def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     reader = WarehouseReader(warehouse)
     rows = reader.rows("SELECT * FROM group_overview WHERE cluster = 'default' AND state <> 'Dead'")
-    shell = {row["group_id"]: row for row in _shell(warehouse, "lag", "--by", "group")}
-    firing = Counter(row["group_id"] for row in _shell(warehouse, "alerts"))
+    shell = {row["group_id"]: row for row in as_json(warehouse, "lag", "--by", "group")}
+    firing = Counter(row["group_id"] for row in as_json(warehouse, "alerts"))
     deployed = deployment_lines(reader, "default", [row["group_id"] for row in rows])
-    listed = {row["group"]: row for row in _shell(warehouse, "list", "--type", "all", "--state", "--health")}
+    listed = {row["group"]: row for row in as_json(warehouse, "list", "--type", "all", "--state", "--health")}
     page = Page(SnapshotSource(warehouse, "default", clock), Access(), clock)
     client = TestClient(page.app, base_url="http://localhost")
     cells = _cells(client)

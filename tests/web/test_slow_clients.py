@@ -8,9 +8,10 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from select import select
 from typing import Any
@@ -254,6 +255,20 @@ def test_more_requests_than_may_be_answered_at_a_time_are_refused(serve: Serve, 
     statuses = Counter(client.recv(12) for client in waiting)
     assert statuses == {b"HTTP/1.1 503": refused, b"HTTP/1.1 200": LIMITS.requests}
     assert request(server.url, "/")[0] == HTTPStatus.OK
+
+
+def test_a_connection_is_used_again_until_it_is_idle_for_too_long(serve: Serve) -> None:
+    served = serve(lambda _: b"done")
+    with closing(HTTPConnection(served.url.removeprefix("http://"), timeout=MINUTES)) as client:
+        client.connect()
+        connection = client.sock
+        for _ in range(3):
+            client.request("GET", "/")
+            assert client.getresponse().read() == b"done"
+            assert client.sock is connection
+            served.clock.tick(LIMITS.idle_seconds - 1)
+        served.clock.tick(1)
+        assert is_closed(connection)
 
 
 def is_closed(client: socket.socket) -> bool:

@@ -277,7 +277,9 @@ def test_a_lag_says_which_of_its_numbers_are_lower_bounds(lag: Lag, text: str) -
 
 def test_many_groups_are_drawn_by_families_that_are_opened() -> None:
     ids = [f"{name}-{number:02}" for name in ("orders", "billing") for number in range(40)]
-    reads = [Read(one, f"to-{one}", 5, 2.0) for one in ids] + [Read("audit", "billing-out", unknown_partitions=1)]
+    reads = [Read(one, f"to-{one}", Lag(5, 2.0)) for one in ids] + [
+        Read("audit", "billing-out", Lag(unknown_partitions=1))
+    ]
     writes = ("orders-00", "to-billing-00"), ("billing-01", "billing-out"), ("orders-01", "to-orders-02")
     found = Pipelines(tuple(reads), writes)
 

@@ -4,10 +4,10 @@ With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests 
 groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
 Spark session: a further session takes half a minute of processor time until its JVM is warm. They are two groups, each
 half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
-The tests that use three brokers are a group, too: these take processor time to start, and as long as they run.
-They come next, then the modules of `LONG`, those that start something else, and what needs nothing comes last, as it is
-short: the processes end at about the same time. That is the order of a first run, and of CI, whose checkout is new. Each run writes how long its groups took to
-`build/test-durations.json`, and the next one takes the longest first.
+The tests that use three brokers are a group, too: these take processor time to start, and as long as they run. They
+come next, then the modules of `LONG`, those that start something else, and what needs nothing comes last, as it is
+short: the processes end at about the same time. That is the order of a first run, and of CI, whose checkout is new.
+Each run writes how long its groups took to `build/test-durations.json`, and the next one takes the longest first.
 """
 
 import json

@@ -4,10 +4,10 @@ With `--dist loadgroup --no-loadscope-reorder` a process takes a group of tests 
 groups first occur. A module is a group, so that what its fixtures start is started once, but for the tests that use the
 Spark session: a further session takes half a minute of processor time until its JVM is warm. They are two groups, each
 half of them, and the first ones, as nothing else takes as long: with one, the other processes had ended long before it.
-The tests that use three brokers are a group, too: these take processor time to start, and as long as they run.
-They come next, then the modules that start something else, and what needs nothing comes last, as it is short: the
-processes end at about the same time. That is the order of a first run. Each run writes how long its groups took to
-`build/test-durations.json`, and the next one takes the longest first.
+The tests that use three brokers are a group, too: these take processor time to start, and as long as they run. They
+come next, then the modules of `LONG`, those that start something else, and what needs nothing comes last, as it is
+short: the processes end at about the same time. That is the order of a first run, and of CI, whose checkout is new.
+Each run writes how long its groups took to `build/test-durations.json`, and the next one takes the longest first.
 """
 
 import json
@@ -25,6 +25,17 @@ CLUSTER = "three_brokers"
 """The fixture, and the group of the tests without a session that use it."""
 WHOLE = frozenset({"security"})
 """Folders whose modules share what they start, a secured broker, and so a process with each other."""
+LONG = frozenset(
+    {
+        "tests/histories/test_histories",
+        "tests/job/test_maintenance_service",
+        "tests/job/test_taken_over",
+        "tests/notify/test_apprise",
+        "tests/relations/test_restarts",
+        "tests/upgrade/test_upgrade",
+    }
+)
+"""Modules without a session that take longest, half a minute or more: none of them may begin when others end."""
 _STARTS = frozenset({"broker", "spark", "java", "browser", "slow"})
 
 
@@ -79,7 +90,9 @@ def _recorded() -> Mapping[str, float]:
 def _rank(group: str, starting: Iterable[str]) -> tuple[int, str]:
     if group in {SESSION, STREAM_SESSION, CLUSTER}:
         return (1 if group == CLUSTER else 0), group
-    return (2 if group in starting else 3), group
+    if group in LONG:
+        return 2, group
+    return (3 if group in starting else 4), group
 
 
 def _session(item: pytest.Item) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Range = tuple[int, int]
@@ -64,10 +64,15 @@ class TimeInterval:
 def _bounds(location: ZoneInfo | timezone, day: date, minutes: tuple[int, ...]) -> tuple[datetime, ...]:
     """Return the times on a local day when an interval with bounds at these minutes may begin or end."""
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=location) for one in (day, day + _DAY))
-    if begin.utcoffset() != end.utcoffset():  # clocks are changed on this day, so any minute may be a bound
+    if begin.utcoffset() != end.utcoffset():  # clocks are changed on this day, and may skip a bound, or have it twice
         first = begin.astimezone(timezone.utc)
         length = end.astimezone(timezone.utc) - first
-        return tuple(first + number * _MINUTE for number in range(length // _MINUTE + 1))
+        every = [first + number * _MINUTE for number in range(-1, length // _MINUTE + 1)]
+        return tuple(
+            local.astimezone(timezone.utc)
+            for before, local in pairwise(one.astimezone(location) for one in every)
+            if 60 * local.hour + local.minute in {0, *minutes} or before.utcoffset() != local.utcoffset()
+        )
     return tuple(
         begin.replace(hour=minute // 60, minute=minute % 60).astimezone(timezone.utc)
         for minute in {0, *minutes}

@@ -25,7 +25,7 @@ def anonymous():
             return int(line.split()[1]) // 1024
 
 def arrow(size):
-    for _ in range(20):
+    for _ in range(3):
         kept = [pa.array(["x" * 30_000] * 50) for _ in range(size)]
         del kept
 

@@ -37,17 +37,15 @@ def test_every_page_that_is_not_an_index_or_an_include_is_linked_from_the_readme
 
 @pytest.mark.slow
 def test_sphinx_builds_every_page_without_a_warning(tmp_path: Path) -> None:
-    """Every page is in a table of contents, and every link leads somewhere."""
+    """Every page is in a table of contents, and every link leads somewhere. No HTML is written, which takes longest."""
     for module in ("sphinx", "myst_parser"):
         pytest.importorskip(module, reason="not installed: pip install '.[docs]'")
-    options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", tmp_path / "doctrees"]
+    options = ["-W", "--keep-going", "-n", "-q", "-b", "dummy", "-d", tmp_path / "doctrees"]
     built = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, DOCS, tmp_path / "html"],
+        [sys.executable, "-m", "sphinx", *options, DOCS, tmp_path],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert (built.returncode, built.stderr) == (0, "")
-    pages = {page.stem for page in (tmp_path / "html").glob("*.html")}
-    assert {page.stem for page in DOCS.glob("*.md")} <= pages

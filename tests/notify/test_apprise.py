@@ -112,8 +112,9 @@ def test_every_pager_ends_an_incident_by_the_key_that_it_was_opened_with(
     services: HttpReceiver, certificates: Certificates, url: str
 ) -> None:
     services.default = Response(OK if UUID in url else 202, body=b'{"ok": true, "requestId": "r1"}')
-    for event in (FIRING, RESOLVED):  # as by two runs of the job
-        make_sink(url, ca_file=certificates.authority).send([make_alert(resolved=event == RESOLVED)], event)
+    sink = make_sink(url, ca_file=certificates.authority)
+    for event in (FIRING, RESOLVED):  # each by a process of its own
+        sink.send([make_alert(resolved=event == RESOLVED)], event)
     fired, resolved = (f"{request.path} {request.body.decode()}" for request in services.requests)
     key = notification_id(make_alert(), FIRING)
     assert key in fired

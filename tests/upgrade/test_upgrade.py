@@ -254,32 +254,39 @@ def every_write(patched: pytest.MonkeyPatch, of: Callable[[int, Callable[[], Any
         patched.setattr(owner, name, counted)
 
 
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
-    is_done: bool, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upgrade_steps, "_FILES_PER_COMMIT", 1)
-    claims, copies_and_commits, formats = len(tables()), 2 * sum(IN_ROOT.values()), len(tables())
-    every = claims + copies_and_commits + formats + len(NEW) + 1  # the verdicts move
-    for killed_at in (*range(claims, every - formats, 2 - is_done), every - formats // 2, every):
-        warehouse = copy_warehouse(recorded, tmp_path / str(killed_at))
+def write_numbers() -> tuple[range, int]:
+    """Return the numbers of the writes that copy, commit and move, where each commit has a file; and of all writes."""
+    claims, formats = len(tables()), len(tables())
+    every = claims + 2 * sum(IN_ROOT.values()) + formats + len(NEW) + 1  # the verdicts move
+    return range(claims - 1, every - formats), every
 
-        def write(number: int, do: Callable[[], Any], killed_at: int = killed_at) -> Any:
-            if number != killed_at:
-                return do()
-            if is_done:
-                do()
+
+def check_kill(after: int, recorded: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill an upgrade after a write, which leaves the same as a kill before the next one; start again."""
+    copy_warehouse(recorded, warehouse)
+
+    def write(number: int, do: Callable[[], Any]) -> Any:
+        result = do()
+        if number == after:
             raise KilledError
+        return result
 
-        with monkeypatch.context() as patched:
-            every_write(patched, write)
-            if killed_at == every:
-                start(warehouse)  # there is no such write
-                return
-            with pytest.raises(KilledError):
-                start(warehouse)
-        start(warehouse)
-        check_is_upgraded(warehouse, recorded)
+    with monkeypatch.context() as patched:
+        patched.setattr(upgrade_steps, "_FILES_PER_COMMIT", 1)
+        every_write(patched, write)
+        with pytest.raises(KilledError):
+            start(warehouse)
+    start(warehouse)
+    check_is_upgraded(warehouse, recorded)
+
+
+def test_an_upgrade_that_is_killed_at_any_write_goes_on_at_the_next_start(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a third of the writes, of each kind; `tests/long/test_upgrade_kills.py` has all."""
+    numbers, every = write_numbers()
+    for number in (*numbers[::3], every - 1):
+        check_kill(number, recorded, tmp_path / str(number), monkeypatch)
 
 
 def test_an_error_of_any_write_is_one_line_and_the_next_start_goes_on(

@@ -279,11 +279,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_object(self, key: str) -> None:
         try:
-            content = self._file(key).read_bytes()
+            content, written_at = self._file(key).read_bytes(), self._file(key).stat().st_mtime
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             self._send(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
             return
-        headers, status, size = {"ETag": '"e"', "Last-Modified": formatdate(usegmt=True)}, 200, len(content)
+        headers, status, size = {"ETag": '"e"', "Last-Modified": formatdate(written_at, usegmt=True)}, 200, len(content)
         if wanted := self.headers["Range"]:
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             start = int(first) if first else max(0, size - int(last))

@@ -9,6 +9,9 @@ no gaps, and no two commits have the same content. So if both hold, the handle i
 If there is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or
 restored from a copy, its log was cleaned up, a request failed) the table is opened again.
 
+A job alone changes the rows of its cluster, and knows what it has written. So when it reads it does not check the
+handle again for `KNOWN_SECONDS`: until then it may not know what others have done. Commands and the page always check.
+
 Readers share a handle. A writer takes the handle for itself: what the writer has checked (see `fence` and `BatchId`)
 must hold for the version on which its commit is based, so nobody else may update the handle. After an error the handle
 is dropped, since the commit may have succeeded.
@@ -26,10 +29,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.location import Location
 
+KNOWN_SECONDS = 120.0
+"""For how long a job reads from a handle that was up to date: each check is two requests."""
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 """By table; held while the handle is taken, updated for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
@@ -69,6 +76,7 @@ class KeptTable:
         self._transactions: dict[str, int | None] = {}
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
+        self._checked_at = monotonic()
         if not location.is_local:
             with suppress(Exception):  # without the hash the table is usable, but each use opens it again
                 self._content = _digest(self.commit(self._version))
@@ -92,12 +100,22 @@ class KeptTable:
         """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
+    def was_checked(self, seconds: float) -> bool:
+        """Return whether the handle was up to date within the last seconds."""
+        return monotonic() - self._checked_at < seconds
+
+    def doubt(self) -> None:
+        """Let the next use check the handle."""
+        self._checked_at = -math.inf
+
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
+        now = monotonic()
         try:
             if _digest(self.commit(self._version)) != self._content:
                 return False
             if self.commit(self._version + 1, 1) is None:
+                self._checked_at = now
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
@@ -133,7 +151,7 @@ class KeptTable:
             for app, number in known.items()
             if is_whole
         }
-        self._version = version
+        self._version, self._checked_at = version, monotonic()
         return self.can_be_kept
 
     def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
@@ -144,18 +162,18 @@ class KeptTable:
             return None
 
 
-def newest_table(location: Location) -> DeltaTable:
+def newest_table(location: Location, known_for: float = 0.0) -> DeltaTable:
     """Return the newest version of the table, for reading. Other readers share the handle, and may update it.
 
-    So later reads from the handle may see later versions; DataFusion keeps the version that it got. Raises as
-    `Location.delta_table` does.
+    So later reads from the handle may see later versions; DataFusion keeps the version that it got. In a store, a
+    handle that was up to date within the last `known_for` seconds is not checked. Raises as `Location.delta_table`.
     """
     key = str(location)
     if location.is_local:
         return location.delta_table()
     with _LOCKS[key]:
         kept = _KEPT.get(key)
-        if kept is not None and kept.is_up_to_date():
+        if kept is not None and (kept.was_checked(known_for) or kept.is_up_to_date()):
             return kept.table
         _KEPT.pop(key, None)
         if key not in _OPENED:
@@ -165,6 +183,14 @@ def newest_table(location: Location) -> DeltaTable:
         if kept.can_be_kept:
             _KEPT[key] = kept
         return kept.table
+
+
+def doubt(location: Location) -> None:
+    """Let the next reader of a table check the handle: another one may have changed it."""
+    key = str(location)
+    with _LOCKS[key]:
+        if kept := _KEPT.get(key):
+            kept.doubt()
 
 
 @contextmanager

@@ -275,6 +275,9 @@ def test_a_heartbeat_in_a_store_is_a_copy_and_a_look_at_the_table(
             with store.counted() as requests:
                 mine.sign()
             assert requests == {"COPY": 1, "GET": 2}
+            shutil.rmtree(store.root / "w" / "_jobs" / f"{CLUSTER}.owner")
+            mine.sign()
+            assert (store.root / "w" / "_jobs" / f"{CLUSTER}.owner").is_dir()
             mine.end = lambda: None
         alive = next(store.root.glob("**/*.alive"))
 

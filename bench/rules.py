@@ -14,7 +14,7 @@ from bench.rounds import print_table
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings
-from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
+from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember, Versions
 from streaming_app.health.group_history import ASSIGNED, JOINED, LEFT, STATE, Event, GroupHistory
 from streaming_app.job_status import JobStatus
 from tests.support.healthy_group import healthy_group
@@ -63,14 +63,14 @@ def run(groups: int = 100_000) -> None:
     settings = AlertSettings.model_validate(SETTINGS)
     engine_settings = EngineSettings("c", settings.rule_settings_of(), ("chat",))
     engine = AlertEngine(engine_settings, (), DescriptionSupport("auto"))
-    everything = {group.group_id: group for group in facts(groups)}
-    histories = {group_id: restarted_lately() for group_id in islice(everything, 1, None, WRONG_EVERY)}
+    everything = Versions((group.group_id, group) for group in facts(groups))
+    histories = Versions((group_id, restarted_lately()) for group_id in islice(everything, 1, None, WRONG_EVERY))
     rows = []
     for number, label in enumerate(("first", "second", "third", f"{CHANGED} groups changed"), 1):
         now = NOW + timedelta(seconds=5 * number)
         if number > 3:
             changes = {one: replace(everything[one], last_offset=1) for one in islice(everything, CHANGED)}
-            everything = {**everything, **changes}
+            everything = everything.after(changes)
         job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
         start = time.process_time()
         engine.step(Observed(everything, histories, job=job), now)

@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 A group gets a new verdict when its facts have changed, or at the time that its last verdict names (`recheck_at`). If
 both happen between two steps, it first gets a verdict with the old facts at `recheck_at`, and then one with the new
-facts. So verdicts and their times do not depend on how often `step` is called, as long as it sees every change. For all
-other groups a step only compares `recheck_at` with the time.
+facts. So verdicts and their times do not depend on how often `step` is called, as long as it sees every change. A step
+does nothing for all other groups.
 
 After a group is deleted, its verdict comes from the last facts before, until these can change nothing any more. A bad
 verdict on it stays.
@@ -28,7 +28,7 @@ from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, age, changed, group_snapshot, is_newcomer
+from streaming_app.groups.snapshot import COLUMNS, GroupSnapshot, Versions, age, changed, group_snapshot, is_newcomer
 from streaming_app.groups.state_rules import DEAD, EMPTY
 from streaming_app.groups.task_copies import GroupCopies
 from streaming_app.health.facts import MOMENT, Away, Facts, HealthSettings
@@ -110,7 +110,11 @@ class Board:
         verdicts, too, from their lag alone.
         """
         self._settings_of, self._severity_of, self._of_all_types = settings_of, severity_of, of_all_types
-        self._verdicts = dict(stored or {})
+        self._verdicts = dict[str, Verdict]()
+        self._wakes: dict[str, datetime] = {}  # group -> `recheck_at`, for those that have one
+        for group_id, verdict in (stored or {}).items():
+            self._put(group_id, verdict)
+        self._unseen = set(self._verdicts)  # groups with a verdict about which no facts were seen
         self._seen: dict[str, Facts] = {}  # group -> the facts of its verdict, without settings and previous verdict
         self._began: datetime | None = None
         self._known = self._judged = Known({}, work=None)
@@ -152,16 +156,30 @@ class Board:
                 verdict = replace(verdict, recheck_at=now + MOMENT)  # then a deleted group is forgotten
             else:
                 verdict = replace(before, severity=None, evidence={**before.evidence, PLANNED: True})
-            self._verdicts[group_id] = verdict
+            self._put(group_id, verdict)
             changes.append(Change(group_id, verdict, now))
         return changes
+
+    def _put(self, group_id: str, verdict: Verdict) -> None:
+        self._verdicts[group_id] = verdict
+        if verdict.recheck_at is not None:
+            self._wakes[group_id] = verdict.recheck_at
+        else:
+            self._wakes.pop(group_id, None)
+
+    def _remove(self, group_id: str) -> None:
+        del self._verdicts[group_id]
+        self._seen.pop(group_id, None)
+        self._wakes.pop(group_id, None)
+        self._unseen.discard(group_id)
 
     def step(self, known: Known, now: datetime) -> list[Change]:
         """Update the verdicts, and return their changes in the order of time. Raises MemoryError."""
         self._began = self._began or now
         if known.work is None:  # not known now: the last known work counts
             known = replace(known, work=self._known.work)
-        self._known = replace(known, histories=dict(known.histories))  # the caller changes this mapping later
+        histories = known.histories if isinstance(known.histories, Versions) else dict(known.histories)
+        self._known = replace(known, histories=histories)  # another mapping is changed later by the caller
         self._update(self._judged, now)
         self._judged = self._known  # not after an error, so that the next step sees once more what is new
         changes, self._changes = self._changes, []
@@ -171,10 +189,9 @@ class Board:
         """Judge the groups that changed since `before`, and those that are due."""
         self._successors = Successors(self._known.groups, self._known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
-        due = (group_id for group_id, one in self._verdicts.items() if _is_due(one, now))
-        unseen = self._verdicts.keys() - self._seen.keys() if len(self._seen) < len(self._verdicts) else ()
+        due = [group_id for group_id, at in self._wakes.items() if at <= now]
         newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
-        for group_id in dict.fromkeys(chain(*new, due, sorted(unseen), self.put_off)):
+        for group_id in dict.fromkeys(chain(*new, due, sorted(self._unseen), self.put_off)):
             facts = self._see(group_id, now)
             if facts is None and group_id in self._verdicts:
                 self._forget_unseen(group_id, now)
@@ -234,9 +251,10 @@ class Board:
             )
         returned = len(self._changes)
         self._seen[group_id] = self._set(facts, now, is_new=True)
+        self._unseen.discard(group_id)
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
-            del self._seen[group_id], self._verdicts[group_id]
+            self._remove(group_id)
             self.failed.pop(group_id, None)
             if len(self._changes) == returned:
                 self._changes.append(Change(group_id, verdict, now))  # so that the stored verdict is removed
@@ -251,14 +269,14 @@ class Board:
         pending = pending_of_deleted(verdict)
         if self._is_of_other_type(group_id):
             if verdict.verdict != OFF:
-                self._verdicts[group_id] = other = Verdict(OFF, now, now, _OF_OTHER_TYPE)
+                self._put(group_id, other := Verdict(OFF, now, now, _OF_OTHER_TYPE))
                 self._changes.append(Change(group_id, other, now))
         elif pending and not any(one.at > pending.since and one.new not in {EMPTY, DEAD} for one in states):
             if pending.at <= now:
-                self._verdicts[group_id] = pending = self._configured(group_id, continued(pending, verdict))
+                self._put(group_id, pending := self._configured(group_id, continued(pending, verdict)))
                 self._changes.append(Change(group_id, pending, max(pending.at, verdict.at + MOMENT)))
         elif not is_bad(verdict) and self._known.work is not None:
-            del self._verdicts[group_id]
+            self._remove(group_id)
             gone = Verdict(OFF, now, now, "It was deleted while no job ran.")
             self._changes.append(Change(group_id, gone, now))
 
@@ -298,7 +316,7 @@ class Board:
         if facts.is_deleted and self._is_of_other_type(group_id):
             after = Verdict(OFF, at, at, _OF_OTHER_TYPE)
         after = self._configured(group_id, after)
-        self._verdicts[group_id] = after
+        self._put(group_id, after)
         shown = (after.verdict, after.severity, after.why)
         if before is None or (before.verdict, before.severity, before.why) != shown:
             # A verdict may be as old as the record that proves it: then the change gets a later time than the last one.

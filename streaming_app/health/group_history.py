@@ -15,9 +15,9 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from sys import intern
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from streaming_app.groups.snapshot import Versions
 from streaming_app.text import host_of
 
 REASONS_KEPT_FOR = timedelta(days=15)
@@ -100,11 +100,16 @@ class GroupHistories:
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupHistory] = {}
+        self._shown, self._changed = Versions[GroupHistory](), set[str]()
         self._pruned_at: datetime | None = None
 
     def groups(self) -> Mapping[str, GroupHistory]:
-        """Return the history of each group that has one; the mapping changes with the next event."""
-        return MappingProxyType(self._groups)
+        """Return the history of each group that has one: the same object if nothing has changed since the last call."""
+        if self._changed:
+            changes = {one: self._groups[one] for one in sorted(self._changed) if one in self._groups}
+            self._shown = self._shown.after(changes, sorted(self._changed - changes.keys()))
+            self._changed = set()
+        return self._shown
 
     def add(self, group_id: str, row: Row, now: datetime) -> bool:
         """Add an event. Return whether it is new: of a kept kind, recent, and not added before."""
@@ -138,6 +143,7 @@ class GroupHistories:
     def _set(self, group_id: str, event: Event, events: Sequence[Event]) -> None:
         history = self._groups.get(group_id, NO_HISTORY)
         self._groups[group_id] = history._replace(**{_LISTS[event.kind]: events})
+        self._changed.add(group_id)
 
     def prune(self, known: Collection[str], now: datetime) -> None:
         """Remove old events, about once a minute; for groups that are not in `known`, all that are older than `WINDOW`.
@@ -157,5 +163,7 @@ class GroupHistories:
             )
             if not any(kept):
                 del self._groups[group_id]
+                self._changed.add(group_id)
             elif kept != history:
                 self._groups[group_id] = kept
+                self._changed.add(group_id)

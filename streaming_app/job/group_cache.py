@@ -20,7 +20,6 @@ import operator
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +30,9 @@ from streaming_app.groups.snapshot import (
     MEMBER_FIELDS,
     REBALANCING,
     GroupSnapshot,
+    Versions,
     WrittenBetween,
+    changed,
     correct_snapshot,
     group_snapshot,
 )
@@ -68,8 +69,8 @@ class GroupCache:
         self._lock = threading.Lock()  # guards the two fields that the stream's thread writes
         self._queue: list[_Batch] = []
         self._reload = True
-        self._groups: Mapping[str, GroupSnapshot] = MappingProxyType({})  # replaced, never modified
-        self._some_dead = False
+        self._groups = Versions[GroupSnapshot]()  # replaced, never modified
+        self._dead = set[str]()
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
@@ -100,7 +101,7 @@ class GroupCache:
         with self._lock:
             queue, self._queue = self._queue, []
             reload, self._reload = self._reload, False
-        now, had_read_all = self._now(), self._read_all_at() is not None
+        now, had_read_all, before = self._now(), self._read_all_at() is not None, self._groups
         try:
             self._apply(queue, now, reload=reload)
         except BaseException:
@@ -108,31 +109,36 @@ class GroupCache:
             raise
         self._is_complete |= had_read_all
         self._histories.prune(self._groups, now)
-        for group_id in self._rebalances.keys() - self._groups.keys():
-            del self._rebalances[group_id]
+        for group_id in changed(before, self._groups):
+            if group_id not in self._groups:
+                self._rebalances.pop(group_id, None)
 
     def _apply(self, queue: list[_Batch], now: datetime, *, reload: bool) -> None:
-        if not (reload or queue or self._some_dead):
+        if not (reload or queue or self._dead):
             return
-        groups = {name: group for name, group in self._groups.items() if group.state != DEAD}
-        unbounded = WrittenBetween(None, now)
+        before, gone, unbounded = self._groups, self._dead, WrittenBetween(None, now)
         if reload:
-            known, names = self._groups, list(groups)
+            known, names = before, [name for name in before if name not in gone]
             if not self._is_read:  # what became of a group of which an earlier run stored a verdict
                 names = list(self._stored())
-            groups = {
-                one.group_id: correct_snapshot(one, known.get(one.group_id), unbounded) for one in self._read(names)
-            }
+            before, gone = (
+                Versions(
+                    (one.group_id, correct_snapshot(one, known.get(one.group_id), unbounded))
+                    for one in self._read(names)
+                ),
+                set(),
+            )
             self._is_read = True
-        replaces = operator.gt if reload else operator.ge
+        replaces, new = operator.gt if reload else operator.ge, dict[str, GroupSnapshot]()
         for tables, bounds in queue:
             rows = tables["groups"]
             for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
-                cached = groups.get(group.group_id)
+                group_id = group.group_id
+                cached = new.get(group_id) or (None if group_id in gone else before.get(group_id))
                 if cached is None or replaces(group.last_offset, cached.last_offset):
-                    groups[group.group_id] = correct_snapshot(group, cached, bounds)
-        self._groups = MappingProxyType(groups)
-        self._some_dead = any(group.state == DEAD for group in groups.values())
+                    new[group_id] = correct_snapshot(group, cached, bounds)
+        self._groups = before.after(new, gone - new.keys())
+        self._dead = {name for name, group in (self._groups if reload else new).items() if group.state == DEAD}
         if reload:
             self._add_events(self._read_events(now), unbounded)
         for tables, bounds in queue:

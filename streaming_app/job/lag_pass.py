@@ -39,7 +39,7 @@ class _Tables(Protocol):
     """What a pass reads, each time through a reader of its own; see `LagTables`."""
 
     def reader(self) -> Reader: ...
-    def commits(self, reader: Reader, /) -> dict[CommitKey, Commit]: ...
+    def commits(self, reader: Reader, /) -> Mapping[CommitKey, Commit]: ...
     def records_of_commits(
         self, reader: Reader, keys: Collection[CommitKey], /
     ) -> dict[CommitKey, tuple[int, int]]: ...
@@ -94,6 +94,7 @@ class LagPass:
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
         self._committed, self._topic = CommittedOffsets(), topic
         self._known: dict[str, _KnownGroup] = {}
+        self._versions: Iterable[tuple[str, int]] | None = None
         self._ends = LogEndsReader(clock)
         self._brokers: frozenset[int] = frozenset()
         self._matches: dict[str, Collection[str]] = {}
@@ -176,8 +177,11 @@ class LagPass:
 
     def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the streams groups that have changed since the last pass."""
+        versions = self._store.group_versions(reader)
+        if versions is self._versions:
+            return
         gone, changed = set(self._known), dict[str, int]()
-        for group_id, version in self._store.group_versions(reader):
+        for group_id, version in versions:
             gone.discard(group_id)
             known = self._known.get(group_id)
             if known is None or known.version != version:
@@ -190,6 +194,7 @@ class LagPass:
             )
         for group_id in gone:
             del self._known[group_id]
+        self._versions = versions  # not after an error, so that the next pass reads what is new
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:

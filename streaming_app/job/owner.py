@@ -2,21 +2,25 @@
 
 Theory of operation
 -------------------
-The table `_jobs/CLUSTER.owner` has no rows. For each heartbeat, the job that owns the cluster makes a commit with
-its host, its process and its term (see `tables.fence`). A commit is a conditional put in a store, or creates a file
+The table `_jobs/CLUSTER.owner` has no rows. A job that takes the cluster makes a commit with its host, its process and
+its term (see `tables.fence`), and another one when it ends. A commit is a conditional put in a store, or creates a file
 that must not exist in a directory. So if several jobs take the cluster at the same moment, one of them gets it, with
 the next term.
 
-A job takes the cluster from an owner that has ended, or that has committed no heartbeat for `SILENT_SECONDS`. It
+For each heartbeat, the owner writes the file `_jobs/CLUSTER.alive` again, and then checks that the table has no later
+term. In a store that is a copy of the owner's commit, which gets another time: a copy is one request, and a commit with
+what follows from it takes eleven.
+
+A job takes the cluster from an owner that has ended, or that has given no heartbeat for `SILENT_SECONDS`. It
 measures this with its own monotonic clock, so clocks of other hosts do not matter. If an owner was killed on this host,
 the job knows it at once, because the kernel has released the owner's lock: a file in a local directory, next to a file
 with the id of the last owner. The host is also compared, since some network file systems give each host its own lock.
 
-An owner that was only paused may continue after that. Before it does anything after a pause it commits a heartbeat.
-That commit is rejected, and the job ends with a line that names the new owner. The tables reject the other commits that
-it was about to make, since the new owner commits its term to them before it reads them.
+An owner that was only paused may continue after that. Before it does anything after a pause it gives a heartbeat. Then
+it finds the later term, and the job ends with a line that names the new owner. The tables reject the commits that it
+was about to make, since the new owner commits its term to them before it reads them.
 
-These heartbeats are commits of this table. The heartbeat file (`tables.heartbeat_file`) is for commands and the page.
+The heartbeat file (`tables.heartbeat_file`) is another one, for commands and the page.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -43,7 +48,7 @@ from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
 from streaming_app.report import Report
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.fence import Fence, newest_term
+from streaming_app.tables.fence import Fence, newest_term, term_in
 from streaming_app.tables.kept_table import ConflictError, KeptTable, repeating, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
@@ -55,17 +60,17 @@ if TYPE_CHECKING:
 SIGN_SECONDS = 15.0
 """The time between two heartbeats of an owner."""
 SILENT_SECONDS = 50.0
-"""An owner that has committed no heartbeat for this time is gone."""
+"""An owner that has given no heartbeat for this time is gone."""
 _POLL_SECONDS = 5.0
 _SAY_SECONDS = 60.0
-_SIGNS_PER_CHECKPOINT = 100
+_COMMITS_PER_CHECKPOINT = 100
 _COMMITS_OF_ONCE = 2  # when it takes the cluster, and when it ends
 _SCHEMA = Schema([Field("none", PrimitiveType("string"))])
 _CONFIGURATION = {"delta.logRetentionDuration": "interval 1 hours"}
 
 
 class OwnerRecord(NamedTuple):
-    """The content of a heartbeat."""
+    """The content of an owner's commit."""
 
     host: str
     pid: str
@@ -89,8 +94,27 @@ def state_directory(warehouse: Location, configured: Path | None) -> Path:
 
 
 def owner_location(warehouse: Location, cluster: str) -> Location:
-    """Return the location of the heartbeats, a table."""
+    """Return the location of the table with the owners."""
     return warehouse / "_jobs" / f"{cluster}.owner"
+
+
+class _AliveFile:
+    """The file that an owner writes for each heartbeat."""
+
+    def __init__(self, owners: Location) -> None:
+        """Take the file next to the table of the owners."""
+        self._owners, self._file = owners.name, owners.parent / f"{owners.name.removesuffix('.owner')}.alive"
+
+    def write(self, version: int) -> None:
+        """Write it again; `version` is that of the owner's commit. Raises OSError."""
+        if self._file.is_local:
+            self._file.write_text(uuid.uuid4().hex)
+        else:
+            self._file.copy_from(f"{self._owners}/_delta_log/{version:020}.json")
+
+    def read(self) -> str | None:
+        """Return what differs after each heartbeat; None if there was none. Raises OSError."""
+        return self._file.find_text() if self._file.is_local else self._file.modified()
 
 
 class ClusterOwner(Fence):
@@ -104,25 +128,32 @@ class ClusterOwner(Fence):
         self.record = OwnerRecord(socket.gethostname(), str(os.getpid()), uuid.uuid4().hex)
         self._place, self._monotonic, self._lock = place, monotonic, threading.Lock()
         self._signed_at, self._is_long = monotonic(), False
+        self._alive, self._version = _AliveFile(place), 0
 
     def sign(self) -> None:
-        """Commit a heartbeat. Raises OtherOwnerError once another job has taken over, JobError if the commit fails."""
+        """Give a heartbeat. Raises OtherOwnerError once another job has taken over, JobError if that fails."""
         with self._lock, _errors(self._place):
-            repeating(self.stop)(self._sign)
+            with suppress(FileNotFoundError):  # the table is lost
+                self._alive.write(self._version)
+            repeating(self.stop)(self._check_table)
+            self._signed_at = self._monotonic()
 
-    def _sign(self) -> None:
+    def _check_table(self, *, commits: bool = False) -> None:
+        """Raise OtherOwnerError if the table has a later term; commit this term if it `commits`, or lacks it."""
         with _opened(self._place) as kept:
             self.check(kept)
-            self.commit(kept, self.record._asdict())
-            self._signed_at = self._monotonic()
-            self.note_length(kept)
+            if commits or term_in(kept, self.application) < self.term:
+                self.commit_record(kept)
 
-    def note_length(self, kept: KeptTable) -> None:
-        """Note whether the log has a hundred commits more; a run with `once` makes two, and may make no other."""
-        self._is_long |= kept.table.version() % _SIGNS_PER_CHECKPOINT < _COMMITS_OF_ONCE
+    def commit_record(self, kept: KeptTable) -> None:
+        """Commit the term with what is known of this job. Raises as `commit`."""
+        self.commit(kept, self.record._asdict())
+        self._version = kept.table.version()
+        # A run with `once` makes two commits, and may make no other.
+        self._is_long |= self._version % _COMMITS_PER_CHECKPOINT < _COMMITS_OF_ONCE
 
     def maintain_log(self) -> None:
-        """Make a checkpoint if the log is long: not with a heartbeat, which must not be late. Raises JobError."""
+        """Make a checkpoint if the log is long: not with a commit, which must not be late. Raises JobError."""
         if self._is_long:
             self._is_long = False
             with _errors(self._place):
@@ -131,7 +162,7 @@ class ClusterOwner(Fence):
                 table.cleanup_metadata()
 
     def check_owner(self) -> None:
-        """Raise OtherOwnerError if another job has taken over, as it can if this job has committed no heartbeat."""
+        """Raise OtherOwnerError if another job has taken over, as it can if this job has given no heartbeat."""
         if not self.is_lost and self._monotonic() - self._signed_at >= 2 * SIGN_SECONDS:  # paused, or cut off
             with suppress(JobError):  # e.g. a store that is away
                 self.sign()
@@ -140,8 +171,8 @@ class ClusterOwner(Fence):
     def end(self) -> None:
         """Record that this job has ended, unless another job has taken over. From now on it commits nothing."""
         self.record = self.record._replace(has_ended="true")
-        with suppress(JobError):  # e.g. a store that is away: the error that ended the job is more important
-            self.sign()
+        with suppress(JobError), self._lock, _errors(self._place):  # e.g. a store that is away: what ended it counts
+            repeating(self.stop)(partial(self._check_table, commits=True))
         self.is_lost = True
 
     def _successor(self) -> str:
@@ -186,8 +217,9 @@ class _WaitingJob:
         self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
         lock = state_directory(config.warehouse, config.state_dir) / f"{config.cluster}.lock"
         self.lock, self._last_holder = FileLock(lock, timeout=0), lock.with_suffix(".run")
-        self._version: int | None = None
-        """Of the table; each heartbeat of the owner is a new one."""
+        self._alive = _AliveFile(self._place)
+        self._seen: tuple[int, str | None] | None = None
+        """The version of the table, and what the newest heartbeat left."""
         self._seen_at = monotonic()
         self._is_alive = False
         """Whether a heartbeat came since the first look."""
@@ -198,7 +230,7 @@ class _WaitingJob:
             try:
                 found = self._attempt()
             except JobError as error:
-                if self._once or self._version is None:  # at the start; while it waits, an error may be temporary
+                if self._once or self._seen is None:  # at the start; while it waits, an error may be temporary
                     raise
                 found = str(error)
             if isinstance(found, ClusterOwner):
@@ -216,13 +248,15 @@ class _WaitingJob:
         with _errors(self._place), _opened(self._place) as kept:
             record, version = _record_in(kept), kept.table.version()
             who, silent = record.text if record else "", self._silent(version)
-            if silent >= SILENT_SECONDS or (has_lock and (not who or self._held_lock(record))):
+            is_free = has_lock and (not who or self._held_lock(record))
+            if silent >= SILENT_SECONDS or is_free:
                 places = [self._place, *(self._warehouse / one.name for one in tables())]  # the first may be lost
                 term = newest_term(self._cluster, places) + 1
+                silent = self._silent(version)  # an owner that was paused may live again meanwhile
+            if silent >= SILENT_SECONDS or is_free:
                 owner = ClusterOwner(self._place, self._cluster, term, self._monotonic, self._stop)
                 with suppress(ConflictError):  # another job gets it
-                    owner.commit(kept, owner.record._asdict())
-                    owner.note_length(kept)
+                    owner.commit_record(kept)
                     if has_lock:
                         self._last_holder.write_text(owner.record.run_id, "utf-8")
                     return owner
@@ -233,11 +267,11 @@ class _WaitingJob:
         return f"cluster {self._cluster} is written by {who}, {seen}"
 
     def _silent(self, version: int) -> float:
-        """Note the version with the newest heartbeat; return for how many seconds there was no new one."""
-        now = self._monotonic()
-        if version != self._version:
-            self._is_alive = self._version is not None
-            self._version, self._seen_at = version, now
+        """Note the newest heartbeat, or commit; return for how many seconds there was no new one. Raises OSError."""
+        now, seen = self._monotonic(), (version, self._alive.read())
+        if seen != self._seen:
+            self._is_alive = self._seen is not None
+            self._seen, self._seen_at = seen, now
         return now - self._seen_at
 
     def _has_lock(self) -> bool:
@@ -259,14 +293,14 @@ class _WaitingJob:
 
 
 def _record_in(kept: KeptTable) -> OwnerRecord | None:
-    """Return the newest heartbeat in the table; None if its newest commit is none. Raises OSError."""
+    """Return the newest record in the table; None if its newest commit has none. Raises OSError."""
     commit = kept.commit_info(kept.table.version())
     return OwnerRecord(**{name: commit[name] for name in OwnerRecord._fields}) if "run_id" in commit else None
 
 
 @contextmanager
 def _opened(place: Location) -> Iterator[KeptTable]:
-    """Give the table of the heartbeats, and create it if missing. Raises errors for `_errors`."""
+    """Give the table of the owners, and create it if missing. Raises errors for `_errors`."""
     with ExitStack() as stack:
         try:
             kept = stack.enter_context(table_to_write(place))

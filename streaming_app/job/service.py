@@ -36,6 +36,7 @@ from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.report import Report, ReportOnce
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.fence import Fence
+from streaming_app.tables.kept_table import KNOWN_SECONDS
 from streaming_app.tables.reader import WarehouseReader, quote
 
 CLOSE_SECONDS = 2.0
@@ -184,7 +185,7 @@ class Job:
         """Return columns of the rows of the job's cluster that match a condition. Raises WarehouseError."""
         own = f"cluster = {quote(self.config.cluster)}"
         query = f"SELECT {columns} FROM {table} WHERE {own} AND {condition}"  # noqa: S608 - the callers quote
-        return WarehouseReader(self.config.warehouse).rows(query)
+        return WarehouseReader(self.config.warehouse, known_for=KNOWN_SECONDS if self.fence else 0.0).rows(query)
 
 
 class Poller(Service):

@@ -9,13 +9,17 @@ no gaps, and no two commits have the same content. So if both hold, the handle i
 If there is a next commit, delta-rs reads what is new. In every other case (the table was deleted, created again or
 restored from a copy, its log was cleaned up, a request failed) the table is opened again.
 
+A job alone changes the rows of its cluster, and knows what it has written. So when it reads it does not check the
+handle again for `KNOWN_SECONDS`: until then it may not know what others have done. Commands and the page always check.
+
 Readers share a handle. A writer takes the handle for itself: what the writer has checked (see `fence` and `BatchId`)
 must hold for the version on which its commit is based, so nobody else may update the handle. After an error the handle
 is dropped, since the commit may have succeeded.
 
 The newest transaction of an application is known from the first read, and from the content of later commits.
 
-A table in a local directory is opened each time, which takes milliseconds.
+A table in a local directory is opened each time, which takes ten milliseconds, except by a job that reads: it keeps a
+handle as well, and checks it each time, which takes a tenth of one.
 
 A commit that another one has overtaken is repeated, and no other. delta-rs raises the same error for each that fails: a
 store may refuse the request, or another tool has given the table a feature that delta-rs cannot write. Then every
@@ -26,10 +30,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -43,6 +49,8 @@ if TYPE_CHECKING:
 
     from streaming_app.tables.location import Location
 
+KNOWN_SECONDS = 120.0
+"""For how long a job reads from a handle that was up to date: each check is two requests."""
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 """By table; held while the handle is taken, updated for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
@@ -61,15 +69,19 @@ class ConflictError(CommitFailedError):
 class KeptTable:
     """A table at one version, and the transactions of it that are known."""
 
-    def __init__(self, location: Location) -> None:
-        """Open the newest version. Raises deltalake's TableNotFoundError, or errors for `describe_error`."""
+    def __init__(self, location: Location, *, is_kept: bool = True) -> None:
+        """Open the newest version. Only a handle that `is_kept` can be checked later.
+
+        Raises deltalake's TableNotFoundError, or errors for `describe_error`.
+        """
         self._location = location
         self.table = location.delta_table()
         self._version = self.table.version()
         self._transactions: dict[str, int | None] = {}
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
-        if not location.is_local:
+        self._checked_at = monotonic()
+        if is_kept:
             with suppress(Exception):  # without the hash the table is usable, but each use opens it again
                 self._content = _digest(self.commit(self._version))
 
@@ -92,12 +104,22 @@ class KeptTable:
         """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
+    def was_checked(self, seconds: float) -> bool:
+        """Return whether the handle was up to date within the last seconds."""
+        return monotonic() - self._checked_at < seconds
+
+    def doubt(self) -> None:
+        """Let the next use check the handle."""
+        self._checked_at = -math.inf
+
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
+        now = monotonic()
         try:
             if _digest(self.commit(self._version)) != self._content:
                 return False
             if self.commit(self._version + 1, 1) is None:
+                self._checked_at = now
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
@@ -133,32 +155,36 @@ class KeptTable:
             for app, number in known.items()
             if is_whole
         }
-        self._version = version
+        self._version, self._checked_at = version, monotonic()
         return self.can_be_kept
 
     def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
         """Return the first `size` bytes of the commit of a version; None if there is none. One GET. Raises OSError."""
+        name = f"_delta_log/{version:020}.json"
         try:
-            return read_file(self.table, f"_delta_log/{version:020}.json", size)
+            if self._location.is_local:
+                with (self._location / name).path.open("rb") as file:
+                    return file.read(size)
+            return read_file(self.table, name, size)
         except FileNotFoundError:
             return None
 
 
-def newest_table(location: Location) -> DeltaTable:
+def newest_table(location: Location, known_for: float = 0.0) -> DeltaTable:
     """Return the newest version of the table, for reading. Other readers share the handle, and may update it.
 
-    So later reads from the handle may see later versions; DataFusion keeps the version that it got. Raises as
-    `Location.delta_table` does.
+    So later reads from the handle may see later versions; DataFusion keeps the version that it got. In a store, a
+    handle that was up to date within the last `known_for` seconds is not checked. Raises as `Location.delta_table`.
     """
     key = str(location)
-    if location.is_local:
+    if location.is_local and not known_for:
         return location.delta_table()
     with _LOCKS[key]:
         kept = _KEPT.get(key)
-        if kept is not None and kept.is_up_to_date():
+        if kept is not None and ((not location.is_local and kept.was_checked(known_for)) or kept.is_up_to_date()):
             return kept.table
         _KEPT.pop(key, None)
-        if key not in _OPENED:
+        if key not in _OPENED and not location.is_local:
             _OPENED.add(key)
             return location.delta_table()
         kept = KeptTable(location)
@@ -167,11 +193,19 @@ def newest_table(location: Location) -> DeltaTable:
         return kept.table
 
 
+def doubt(location: Location) -> None:
+    """Let the next reader of a table check the handle: another one may have changed it."""
+    key = str(location)
+    with _LOCKS[key]:
+        if kept := _KEPT.get(key):
+            kept.doubt()
+
+
 @contextmanager
 def table_to_write(location: Location) -> Iterator[KeptTable]:
     """Give the newest version of the table; nobody else uses it until the block ends. Raises as `newest_table` does."""
     if location.is_local:
-        yield KeptTable(location)
+        yield KeptTable(location, is_kept=False)
         return
     key = str(location)
     with _LOCKS[key]:

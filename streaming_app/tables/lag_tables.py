@@ -1,11 +1,11 @@
 """The tables that only the lag service writes, and its queries of the tables that the streams write."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +23,12 @@ from streaming_app.tables.arrow import (
 )
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
+from streaming_app.tables.kept_table import KNOWN_SECONDS
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.rust_table import RustTable
+
+T = TypeVar("T", bound=Sized)
 
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
 READ_UNCOMMITTED = "read_uncommitted"
@@ -41,6 +44,7 @@ _FIELDS = {
 """The fields to read of the nested columns: they become Python objects for all groups."""
 _ROWS_AT_ONCE = 200
 _FEW = 200  # the most groups that a query names; for more groups it reads all
+_KEPT_ROWS = 100_000  # at most, of what was read
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
 
@@ -65,13 +69,30 @@ class LagTables:
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
         self._mine = of_groups(cluster, None)
+        self._known_for = KNOWN_SECONDS if fence else 0.0
+        self._read: dict[str, tuple[object, Any]] = {}
+        """By name: the versions of the tables that were read, and what was in them."""
 
     def reader(self) -> WarehouseReader:
         """Return a reader of the newest versions of the tables, for the methods below."""
-        return WarehouseReader(self._warehouse)
+        return WarehouseReader(self._warehouse, known_for=self._known_for)
 
-    def commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
+    def _unless_same(self, reader: WarehouseReader, name: str, read: Callable[[WarehouseReader], T]) -> T:
+        """Return what a table or view has: what was read before, the same object, if the tables have the same versions.
+
+        It must not be changed. What has many rows is not kept.
+        """
+        versions, (known, rows) = reader.versions(name), self._read.pop(name, (None, None))
+        found: T = rows if known == versions else read(reader)
+        if len(found) <= _KEPT_ROWS:
+            self._read[name] = versions, found
+        return found
+
+    def commits(self, reader: WarehouseReader) -> Mapping[CommitKey, Commit]:
         """Return the committed offsets in the log."""
+        return self._unless_same(reader, "offsets", self._read_commits)
+
+    def _read_commits(self, reader: WarehouseReader) -> dict[CommitKey, Commit]:
         times = ("committed_at", "partition_time")
         names = ("group_id", "topic", "partition", "committed_offset", "topic_id", "leader_epoch")
         found, known = dict[CommitKey, Commit](), dict[str, str]()
@@ -92,11 +113,15 @@ class LagTables:
         found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
         return {key: found[key] for key in keys if key in found}
 
-    def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
-        """Yield the existing streams groups, each with a hash that changes when its row changes.
+    def group_versions(self, reader: WarehouseReader) -> Sequence[tuple[str, int]]:
+        """Return the existing streams groups, each with a hash that changes when its row changes.
 
-        The values themselves would take a quarter of a kilobyte per group, for up to a million groups.
+        The values themselves would take a quarter of a kilobyte per group, for up to a million groups. It is the same
+        object as before if no row has changed.
         """
+        return self._unless_same(reader, "groups", lambda reader: [*self._group_versions(reader)])
+
+    def _group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
         columns = ("group_id", "last_offset", "updated_at", "state")
         slices = reader.slices(
             f"SELECT {', '.join(columns)} FROM groups WHERE {self._mine} "  # noqa: S608 - quoted
@@ -124,6 +149,9 @@ class LagTables:
 
         Groups that only commit offsets are omitted: a consumer that assigns partitions itself is not a member.
         """
+        return self._unless_same(reader, "all_groups", self._other_groups)
+
+    def _other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
         query = f"SELECT group_id, group_type, protocol_type, member_count FROM all_groups WHERE {self._mine}"  # noqa: S608 - quoted
         rows = with_plain_types(reader.query(query))
         types = Counter(to_values(rows["group_type"]))

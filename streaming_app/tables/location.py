@@ -170,6 +170,21 @@ class Location:
             return
         object_store.write_file(str(self.parent), self.name, content)
 
+    def copy_from(self, name: str) -> None:
+        """Write this file of a store as a copy of another one, below the same directory: it gets another time.
+
+        That is one request. Raises FileNotFoundError if there is no such file, and OSError.
+        """
+        object_store.in_directory(str(self.parent), lambda directory: directory.copy_file(name, self.name))
+
+    def modified(self) -> str | None:
+        """Return when this file of a store was written, by the clock of the store; None if there is none.
+
+        Raises OSError.
+        """
+        found = object_store.in_directory(str(self.parent), lambda directory: directory.get_file_info([self.name])[0])
+        return None if found.mtime is None else str(found.mtime_ns)
+
     def remove(self) -> None:
         """Remove the file; it may be missing. Raises OSError."""
         if self.is_local:

@@ -54,12 +54,16 @@ _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 class WarehouseReader:
     """The tables and views of a warehouse, each at the version that was newest when a query first named it."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str | None = None) -> None:
-        """Prepare to read the rows of one cluster, by default of all. A table is opened when a query first names it."""
-        self._location = Location.of(warehouse)
+    def __init__(self, warehouse: Location | Path, cluster: str | None = None, *, known_for: float = 0.0) -> None:
+        """Prepare to read the rows of one cluster, by default of all. A table is opened when a query first names it.
+
+        `known_for` is as for `newest_table`.
+        """
+        self._location, self._known_for = Location.of(warehouse), known_for
         self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
         self._builder, self._known = QueryBuilder(), set[str]()
         self._opened: dict[str, DeltaTable] = {}
+        self._versions: dict[str, tuple[str, int]] = {}
         self._ahead: dict[str, Future[DeltaTable]] = {}
         self._opening = threading.Lock()
 
@@ -70,7 +74,9 @@ class WarehouseReader:
         """
         if not self._location.is_local:
             new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
-            self._ahead |= {name: in_thread(partial(open_table, self._location / name)) for name in new}
+            self._ahead |= {
+                name: in_thread(partial(open_table, self._location / name, self._known_for)) for name in new
+            }
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
@@ -82,6 +88,11 @@ class WarehouseReader:
             return to_arrow(self._builder.execute(sql))
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
             raise self._describe(error) from None
+
+    def versions(self, name: str) -> list[tuple[str, int]]:
+        """Return the ids and versions of the tables that a table or view reads. Raises as `query`."""
+        self._open_named(name)
+        return [self._versions[one] for one in sorted(_stored({name}))]
 
     def check_is_query(self, sql: str) -> None:
         """Raise WarehouseError unless a user's text is one SELECT, or the plain EXPLAIN of one.
@@ -176,7 +187,8 @@ class WarehouseReader:
     def _register(self, stored: str, name: str) -> None:
         if name not in self._opened:
             ahead = self._ahead.pop(name, None)
-            opened = ahead.result() if ahead else open_table(self._location / name)
+            opened = ahead.result() if ahead else open_table(self._location / name, self._known_for)
+            self._versions[name] = str(opened.metadata().id), opened.version()  # before: others may update the handle
             self._builder.register(stored, opened)
             self._opened[name] = opened
 
@@ -230,10 +242,13 @@ def query_bounded(sql: str, **tables: DeltaTable) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_stream(builder.execute(sql))
 
 
-def open_table(location: Location) -> DeltaTable:
-    """Open the table at `location`. Raises WarehouseError if there is none, or it is of another release."""
+def open_table(location: Location, known_for: float = 0.0) -> DeltaTable:
+    """Open the table at `location`, as `newest_table` does.
+
+    Raises WarehouseError if there is none, or it is of another release.
+    """
     try:
-        opened = newest_table(location)
+        opened = newest_table(location, known_for)
     except TableNotFoundError:
         if location.name != _FIRST_TABLE and _has_files(location.parent / _FIRST_TABLE / "_delta_log"):
             raise WarehouseError(_created_by_older_release(location.parent, f"the table {location.name}")) from None

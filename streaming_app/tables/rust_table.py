@@ -32,7 +32,7 @@ from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.data_files import EncodedFile, write_file
 from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
 from streaming_app.tables.group_files import stored_files
-from streaming_app.tables.kept_table import KeptTable, newest_table, repeating, table_to_write
+from streaming_app.tables.kept_table import KNOWN_SECONDS, KeptTable, doubt, newest_table, repeating, table_to_write
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS, describe_error
 from streaming_app.tables.own_files import OwnFiles, are_set_back, changes_of, hash_of, own_files
@@ -112,12 +112,13 @@ class RustTable:
         """By reader, the files of the cluster after the last commits that followed from those which it noted."""
 
     def open(self) -> DeltaTable:
-        """Return the newest version of the table, for reading. Raises delta-rs' errors."""
-        return newest_table(self.location)
+        """Return the newest version of the table, for reading: in a job, as it was checked. Raises delta-rs' errors."""
+        return newest_table(self.location, KNOWN_SECONDS if self._fence else 0.0)
 
     def forget(self) -> None:
         """Forget what is known of the table: this may be another one than before, or an older copy."""
         self._schema = None
+        doubt(self.location)
 
     def table_id(self) -> str | None:
         """Return the id of the table, which differs after it was created again; None if there is no table."""
@@ -276,6 +277,7 @@ class RustTable:
         """
         with self.errors():
             self._attempt(write, None, opened, transactions)
+        doubt(self.location)
 
     def _own(self, condition: str | None) -> str:
         return f"{self.own_rows} AND ({condition})" if condition else self.own_rows

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, EngineSettings, Observed
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, Versions
 from tests.alerts.evaluation import rule_settings_of, truths_of
 from tests.support.healthy_group import healthy_group
 
@@ -67,7 +67,7 @@ def test_what_is_left_out_changes_no_finding_and_no_count(history: list[tuple[di
             assert evaluate(facts, watched, rule_settings_of) == of_all
 
 
-class Counted(dict[str, GroupSnapshot]):
+class Counted(Versions[GroupSnapshot]):
     """The groups of a cluster, and how many times one of them was looked at."""
 
     looks = 0
@@ -102,3 +102,8 @@ def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
     engine.step(Observed(groups), NOW + timedelta(seconds=2))
     assert groups.looks == 0
     assert len(engine.board.verdicts()) == len(groups)
+    changes = {one: replace(groups[one], last_offset=1) for one in ("app-3", "app-700")}
+    after = groups.after(changes)
+    for second in range(3, 6):
+        engine.step(Observed(after), NOW + timedelta(seconds=second))
+    assert 0 < groups.looks + after.looks < 50

@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import (
     GroupSnapshot,
+    Versions,
     WrittenBetween,
     awaited_members,
+    changed,
     correct_snapshot,
     describe_obligation,
     group_snapshot,
@@ -116,3 +120,35 @@ def test_only_newcomers_have_a_rank_the_oldest_the_first() -> None:
     found = ranks(groups, groups, NOW)
     assert "payments-0" not in found
     assert [found[one] for one in ("!0000", "!0999", "new-0", "new-2")] == [1, 1_000, 1_001, 1_003]
+
+
+keys = st.sampled_from("abcdef")
+
+
+@given(st.lists(st.tuples(st.dictionaries(keys, st.integers()), st.sets(keys)), max_size=30), st.data())
+def test_what_changed_between_two_versions_is_what_a_comparison_finds(
+    steps: list[tuple[dict[str, int], set[str]]], data: st.DataObject
+) -> None:
+    found = [Versions[object]({"a": object()})]
+    for changes, removed in steps:
+        found.append(found[-1].after({key: [value] for key, value in changes.items()}, removed))
+    first, last = sorted(data.draw(st.tuples(*(st.integers(0, len(steps)),) * 2)))
+    before, now = found[first], found[last]
+    assert sorted(changed(before, now)) == sorted(changed(dict(before), dict(now)))
+    assert sorted(changed(now, before)) == sorted(changed(dict(now), dict(before)))
+
+
+class _Unread(Versions[int]):
+    def items(self) -> NoReturn:
+        raise AssertionError("nobody compares all")
+
+
+def test_a_version_is_compared_with_recent_ones_without_reading_all_of_it() -> None:
+    before = now = _Unread(dict.fromkeys("abc", 0))
+    for number in range(10):
+        now = now.after({"b": number}, ["c"])
+    assert list(changed(before, now)) == ["b", "c"]
+    with pytest.raises(AssertionError):
+        list(changed(dict(before), now))
+    with pytest.raises(TypeError):
+        now["a"] = 1

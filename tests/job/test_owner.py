@@ -1,5 +1,6 @@
 """Which job owns a cluster: who takes it at once, who waits and for how long, and what a replaced owner learns."""
 
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -51,8 +52,8 @@ def config_of(warehouse: Location, directory: Path, *, once: bool = False) -> Jo
 class Job:
     """A job whose lock is in a directory of its own, as one on another host has, or in that of another one."""
 
-    def __init__(self, warehouse: Path, name: str) -> None:
-        self.warehouse, self.directory = Location.of(warehouse), warehouse / name
+    def __init__(self, warehouse: Path | str, directory: Path) -> None:
+        self.warehouse, self.directory = Location.of(warehouse), directory
         self.lines: list[str] = []
         self.waited_for: list[str] = []
 
@@ -70,13 +71,13 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[[str], Job]:
-    return lambda name: Job(tmp_path, name)
+    return lambda name: Job(tmp_path, tmp_path / name)
 
 
 Jobs = Callable[[str], Job]
 
 
-def last_sign(warehouse: Path | Location) -> dict[str, Any]:
+def last_commit(warehouse: Path | Location) -> dict[str, Any]:
     return DeltaTable(str(owner_location(Location.of(warehouse), CLUSTER))).history(1)[0]
 
 
@@ -84,17 +85,16 @@ def test_each_owner_has_the_next_term_and_says_who_it_is_and_that_it_ended(job: 
     for term, name in enumerate(("one", "another", "another"), 1):
         with job(name).owns() as mine:
             assert mine.term == term
-            for _ in range(2):
-                mine.sign()
-            sign = last_sign(tmp_path)
-            assert (sign["host"], sign["run_id"], sign["has_ended"]) == (HERE, mine.record.run_id, "")
-        assert last_sign(tmp_path)["has_ended"]
+            mine.sign()
+            commit = last_commit(tmp_path)
+            assert (commit["host"], commit["run_id"], commit["has_ended"]) == (HERE, mine.record.run_id, "")
+        assert last_commit(tmp_path)["has_ended"]
         with pytest.raises(OtherOwnerError):
             mine.check_owner()  # by a thread that nobody has waited for
     with job("one").owns() as mine:
         shutil.rmtree(owner_location(Location.of(tmp_path), CLUSTER).path)
         mine.sign()  # no other owner is known
-        assert last_sign(tmp_path)["run_id"] == mine.record.run_id
+        assert last_commit(tmp_path)["run_id"] == mine.record.run_id
 
 
 def test_a_record_that_is_lost_takes_no_term_back(job: Jobs, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_paused_owner_learns_who_has_taken_over_before_it_does_anything(job: J
             paused.check_owner()
         paused.end()  # of one that lost it
         newer.sign()
-        assert last_sign(tmp_path)["run_id"] == newer.record.run_id
+        assert last_commit(tmp_path)["run_id"] == newer.record.run_id
 
 
 def test_an_owner_goes_on_while_it_cannot_give_a_sign(job: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,16 +228,69 @@ def test_an_owner_goes_on_while_it_cannot_give_a_sign(job: Jobs, monkeypatch: py
             mine.sign()
 
 
-def test_the_log_of_signs_does_not_grow(job: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner, "_SIGNS_PER_CHECKPOINT", 5)
-    with job("one").owns() as mine:
-        for _ in range(12):
-            mine.sign()
+def test_the_log_of_owners_gets_checkpoints_and_a_heartbeat_is_no_commit(
+    job: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, "_COMMITS_PER_CHECKPOINT", 5)
+    log = owner_location(Location.of(tmp_path), CLUSTER).path / "_delta_log"
+    for term in range(1, 7):
+        with job("one").owns() as mine:
             mine.maintain_log()
-        log = owner_location(Location.of(tmp_path), CLUSTER).path / "_delta_log"
-        assert len(list(log.glob("*.checkpoint.parquet"))) >= 2
-        assert mine.term == 1
-        mine.check_owner()
+            commits = len(list(log.glob("*.json")))
+            for _ in range(3):
+                mine.sign()
+            assert len(list(log.glob("*.json"))) == commits
+            assert mine.term == term
+            mine.check_owner()
+    assert len(list(log.glob("*.checkpoint.parquet"))) >= 2
+
+
+def test_an_owner_that_lives_again_while_another_job_is_about_to_take_over_stays(
+    job: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, passing = job("one").is_killed(), Passing()
+
+    def read_terms(*_: object) -> int:
+        if passing.now < 2 * SILENT_SECONDS:
+            first.sign()
+        return 1
+
+    monkeypatch.setattr(owner, "newest_term", read_terms)
+    with job("two").owns(passing) as mine:
+        assert mine.term == 2
+        assert passing.now >= 2 * SILENT_SECONDS
+
+
+@pytest.mark.slow
+def test_a_heartbeat_in_a_store_is_a_copy_and_a_look_at_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server(tmp_path) as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        first, second = Job(store.uri("w"), tmp_path / "one"), Job(store.uri("w"), tmp_path / "two")
+        passing = Passing()
+        with first.owns() as mine:
+            mine.sign()
+            with store.counted() as requests:
+                mine.sign()
+            assert requests == {"COPY": 1, "GET": 2}
+            shutil.rmtree(store.root / "w" / "_jobs" / f"{CLUSTER}.owner")
+            mine.sign()
+            assert (store.root / "w" / "_jobs" / f"{CLUSTER}.owner").is_dir()
+            mine.end = lambda: None
+        alive = next(store.root.glob("**/*.alive"))
+
+        def live() -> None:
+            mine.sign()
+            os.utime(alive, (passing.now, passing.now))  # the server tells whole seconds, of which none has passed
+
+        passing = Passing(every=live, times=8)
+        with second.owns(passing) as taker:
+            assert taker.term == 2
+            assert 120 + SILENT_SECONDS <= passing.now <= 120 + SILENT_SECONDS + 5
+        with pytest.raises(OtherOwnerError):
+            mine.sign()
 
 
 def test_a_job_that_is_asked_to_stop_takes_nothing(job: Jobs, tmp_path: Path) -> None:
@@ -245,7 +298,7 @@ def test_a_job_that_is_asked_to_stop_takes_nothing(job: Jobs, tmp_path: Path) ->
     stopping.set()
     with pytest.raises(StopRequestedError):
         job("two").owns(stopping).__enter__()
-    assert last_sign(tmp_path)["run_id"] == first.record.run_id
+    assert last_commit(tmp_path)["run_id"] == first.record.run_id
 
 
 def test_where_the_lock_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

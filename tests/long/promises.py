@@ -43,8 +43,8 @@ PROMISES = (
         "Of two jobs for one cluster one is active, and the other one waits until it is gone.",
         "tests/job/test_owner.py::test_a_job_waits_while_signs_come_and_takes_over_after_the_last_one",
         "streaming_app/job/owner.py",
-        "            self._version, self._seen_at = version, now",
-        "            self._version = version",
+        "            self._seen, self._seen_at = seen, now",
+        "            self._seen = seen",
     ),
     Promise(
         "History of records that the brokers lost is marked as void.",

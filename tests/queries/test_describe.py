@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import as_json, run
+from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
 

@@ -29,6 +29,7 @@ _PAGE = 1_000  # keys per page, as in S3
 _DIRECTORY = ".directory"  # the file of a key that ends in "/", with which Hadoop's client marks directories
 _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
 _HELD = "held"
+_NO_KEY = b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
 _POLL_SECONDS = 0.02  # while a request is held
 
 
@@ -175,7 +176,11 @@ class _Handler(BaseHTTPRequestHandler):
             content = _without_chunks(content)
         if source := self.headers["x-amz-copy-source"]:
             self._note("COPY", key)
-            copied = self._file(unquote(source).removeprefix("/").removeprefix(f"{_BUCKET}/")).read_bytes()
+            try:
+                copied = self._file(unquote(source).removeprefix("/").removeprefix(f"{_BUCKET}/")).read_bytes()
+            except FileNotFoundError:
+                self._send(404, _NO_KEY)
+                return
             with self.lock:
                 self._write(self._file(key), copied)
             copy = f"<LastModified>{_iso(self._file(key).stat().st_mtime)}</LastModified><ETag>e</ETag>"
@@ -279,11 +284,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_object(self, key: str) -> None:
         try:
-            content = self._file(key).read_bytes()
+            content, written_at = self._file(key).read_bytes(), self._file(key).stat().st_mtime
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            self._send(404, b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>")
+            self._send(404, _NO_KEY)
             return
-        headers, status, size = {"ETag": '"e"', "Last-Modified": formatdate(usegmt=True)}, 200, len(content)
+        headers, status, size = {"ETag": '"e"', "Last-Modified": formatdate(written_at, usegmt=True)}, 200, len(content)
         if wanted := self.headers["Range"]:
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             start = int(first) if first else max(0, size - int(last))

@@ -74,11 +74,11 @@ def test_a_feature_that_is_added_while_the_job_runs_fails_the_write_with_the_nam
         table.append(table.to_table([{"group_id": "g"}]))
 
 
-def test_an_owner_whose_heartbeats_cannot_be_committed_says_so_and_does_not_try_for_ever(tmp_path: Path) -> None:
+def test_an_owner_whose_term_cannot_be_committed_says_so_and_does_not_try_for_ever(tmp_path: Path) -> None:
     place = owner_location(Location.of(tmp_path), "default")
-    owner = ClusterOwner(place, "default", 1, lambda: 0.0, Event())
-    owner.sign()
+    ClusterOwner(place, "default", 1, lambda: 0.0, Event()).sign()
     add(of_feature("rowTracking"), place.path)
+    owner = ClusterOwner(place, "default", 2, lambda: 0.0, Event())
     with pytest.raises(JobError, match=r"Cannot read or write .*_jobs: .*RowTracking"):
         owner.sign()
 

@@ -13,9 +13,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming_app.errors import OtherOwnerError
+from streaming_app.tables import kept_table
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
-from streaming_app.tables.kept_table import newest_table
+from streaming_app.tables.kept_table import KNOWN_SECONDS, newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
@@ -98,6 +99,74 @@ def test_a_write_reads_only_what_is_new_whatever_was_committed_before(
     with store.counted() as requests:
         assert newest_table(place).version() == 30 + 1
     assert requests == {"GET": 2}, "nothing was written, and nothing is read again"
+
+
+def test_a_job_checks_what_others_do_to_a_table_after_a_time_and_a_command_always(
+    store: S3Server, directory: Path, place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(kept_table, "monotonic", lambda: now)
+    table = RustTable(place, "default", Fence("default", 1))
+    table.append(rows("a"))
+    version = table.open().version()
+    append_as_other(place, "b")
+    with store.counted() as requests:
+        now += KNOWN_SECONDS - 1
+        assert table.open().version() == version
+        table.table_id()
+    assert requests == {}
+    assert RustTable(place, "default").open().version() == version + 1
+    append_as_other(place, "c")
+    table.append(rows("d"))
+    assert table.open().version() == version + 3, "a write finds all"
+    append_as_other(place, "e")
+    now += KNOWN_SECONDS
+    assert table.open().version() == version + 4
+    append_as_other(place, "f")
+    table.forget()
+    assert table.open().version() == version + 5, "at a start of a query nothing is taken as known"
+    shutil.rmtree(directory)
+    assert table.table_id() is not None
+    now += KNOWN_SECONDS
+    assert table.table_id() is None
+
+
+def test_a_job_opens_a_table_in_a_directory_once_and_sees_at_once_what_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_warehouse(tmp_path / "w") / NAME
+    place = Location.of(directory)
+    table, opened = RustTable(place, "default", Fence("default", 1)), list[Location]()
+    open_table = Location.delta_table
+    monkeypatch.setattr(Location, "delta_table", lambda self: (opened.append(self), open_table(self))[1])
+    versions_seen = []
+    for topic in "abc":
+        versions_seen.append(table.open().version())
+        append_as_other(place, topic)
+    begin = versions_seen[0]
+    assert versions_seen == [begin, begin + 1, begin + 2]
+    assert len(opened) == 1
+    table_id = table.table_id()
+    shutil.rmtree(directory)
+    assert table.table_id() is None
+    create(directory, tmp_path / "again")
+    assert table.table_id() == table_id  # of the copy from which tests create tables
+    shutil.copytree(directory, tmp_path / "copy")
+    for topic in "ab":
+        append_as_other(place, topic)
+    assert table.open().version() == begin + 2
+    shutil.rmtree(directory)
+    shutil.copytree(tmp_path / "copy", directory)
+    assert table.open().version() == begin
+
+
+def test_what_the_maintenance_of_a_job_commits_is_known_to_its_readers(place: Location) -> None:
+    table = RustTable(place, "default", Fence("default", 1))
+    for topic in "abc":
+        table.append(rows(topic))
+    table.open()
+    MaintainedTable(table).maintain()
+    assert table.open().version() == place.delta_table().version()
 
 
 @pytest.mark.parametrize("others", [1, 2])

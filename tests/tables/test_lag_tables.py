@@ -4,6 +4,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
 from streaming_app.lag.tracker import LagTracker
@@ -72,3 +74,42 @@ def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path:
     assert after.keys() == {"named"}
     assert (after["named"].subtopology_of, dict(after["named"].owners)) == ({"payments": "0"}, {})
     assert after["named"] != NO_TASKS
+
+
+def test_a_pass_reads_again_only_what_another_version_of_its_tables_has(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    store = LagTables(path, "default")
+    reads = (store.commits, store.group_versions, store.other_groups)
+
+    def read() -> list[Any]:
+        reader = store.reader()
+        return [one(reader) for one in reads]
+
+    def same(before: list[Any], after: list[Any]) -> list[bool]:
+        return [one is other for one, other in zip(before, after, strict=True)]
+
+    first = read()
+    assert same(first, read()) == [True, True, True]
+    append(path, "groups", stored("g"))
+    second = read()
+    assert same(first, second)[:2] == [True, False]
+    assert [group_id for group_id, _ in second[1]] == ["g"]
+    commit = {"group_id": "c", "topic": "t", "partition": 0, "committed_offset": 7, "last_offset": 1}
+    append(path, "offset_commits", {"cluster": "default", **commit})
+    third = read()
+    assert same(second, third)[:2] == [False, True]
+    assert [(key, one.offset) for key, one in third[0].items()] == [(("c", "t", 0), 7)]
+    assert (sum(second[2][1].values()), sum(third[2][1].values())) == (1, 2)
+
+
+def test_a_pass_that_fails_reads_the_groups_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_warehouse(tmp_path / "w")
+    append(path, "groups", stored("g", subtopologies=[part("orders")]))
+    store = LagTables(path, "default")
+    one = LagPass(store, LagTracker())
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "groups", lambda *_: (_ for _ in ()).throw(OSError("away")))
+        with pytest.raises(OSError, match="away"):
+            one._read_groups(store.reader())
+    one._read_groups(store.reader())
+    assert one._groups(set())["g"].subtopology_of == {"orders": "0"}

@@ -61,7 +61,7 @@ def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read
 ) -> None:
     opened: list[str] = []
 
-    def count(location: Location) -> DeltaTable:
+    def count(location: Location, _known_for: float) -> DeltaTable:
         opened.append(location.name)
         return open_table(location)
 
@@ -88,7 +88,7 @@ def test_tables_in_a_store_are_opened_at_the_same_time(
 ) -> None:
     warehouse, both = make_warehouse(tmp_path), Barrier(2, timeout=300)
 
-    def wait_for_other(location: Location) -> DeltaTable:
+    def wait_for_other(location: Location, _known_for: float) -> DeltaTable:
         both.wait()
         return open_table(Location.of(warehouse / location.name))
 

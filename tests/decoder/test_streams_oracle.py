@@ -410,7 +410,7 @@ def test_corrupted_user_data_that_decodes_is_read_the_same_by_kafka(
 
 
 def is_inconsistent(kind: str, data: bytes) -> bool:
-    """Return whether Kafka rejects what the format allows (versions, topics, equal tags), or text has half surrogates."""
+    """Return whether Kafka rejects what the format allows (versions, topics, tags), or text has half surrogates."""
     version, fields = decode_embedded(kind, data)
     if "\ufffd" in str(fields):
         return True

@@ -51,7 +51,7 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "streams_group_health",
         "1 for the verdict on the group, such as Down, with its severity by the configuration (`none` if it opens no "
         "alert). The other verdicts have no series.",
-        lambda group: (one := group.verdict) and [Sample(1, (one.verdict, one.severity or "none"))],
+        lambda group: [Sample(1, (one.verdict, one.severity or "none"))] if (one := group.verdict) else None,
         ("verdict", "severity"),
     ),
     Metric(

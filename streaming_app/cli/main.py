@@ -12,8 +12,8 @@ from streaming_app.cli import process
 COMMANDS = {
     "Run": {
         "run": ("job", "Run the job."),
-        "check": ("job", "Check what the job needs to start."),
-        "demo": ("job", "Run the job on a local broker with groups."),
+        "check": ("check", "Check what the job needs to start."),
+        "demo": ("demo", "Run the job on a local broker with groups."),
     },
     "Look": {
         "list": ("lists", "List groups and the verdict on each."),

@@ -17,7 +17,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.sandbox.broker import LocalBroker
+from tests.support.container import Broker, select_broker
 from tests.support.delta import delta_conf
 from tests.support.encoded import FIRST_EPOCH, group_records
 from tests.support.job_runner import STREAMS_GROUPS
@@ -31,7 +31,7 @@ PARTITIONS = 50  # the default of __consumer_offsets
 class Harness(NamedTuple):
     """A broker, a Spark session, and a temporary directory."""
 
-    broker: LocalBroker
+    broker: Broker
     client: StreamsGroupClient
     producer: KafkaProducer
     spark: SparkSession
@@ -84,7 +84,7 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
         session = (
             spark_session(directory / "spark.log", conf=delta_conf(), progress=print) if with_spark else nullcontext()
         )
-        with LocalBroker(directory / "broker", progress=print) as broker, session as spark:
+        with select_broker(directory / "broker", progress=print) as broker, session as spark:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
             try:
                 with StreamsGroupClient(broker.bootstrap_server) as client:

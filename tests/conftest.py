@@ -36,6 +36,7 @@ with warnings.catch_warnings():
     from streaming_app.sandbox import broker as local_broker
     from streaming_app.sandbox import member
     from streaming_app.sandbox.broker import LocalBroker
+    from tests.support.container import Broker, select_broker
     from tests.support.delta import delta_conf
     from tests.support.job_runner import run_once
     from tests.support.kafka_cluster import LocalCluster
@@ -128,15 +129,16 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A Kafka 4.4.0 broker that all tests share: use unique names (see `unique`)."""
-    with LocalBroker(tmp_path_factory.mktemp("broker"), progress=print) as running:
-        _broker_log.append(running.log_file)
+    with select_broker(tmp_path_factory.mktemp("broker"), progress=print) as running:
+        if isinstance(running, LocalBroker):
+            _broker_log.append(running.log_file)
         yield running
 
 
 @pytest.fixture(scope="session")
-def client(broker: LocalBroker) -> Iterator[StreamsGroupClient]:
+def client(broker: Broker) -> Iterator[StreamsGroupClient]:
     with StreamsGroupClient(broker.bootstrap_server) as connected:
         yield connected
 
@@ -236,7 +238,7 @@ def empty_warehouse(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(broker: LocalBroker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
+def run(broker: Broker, spark: SparkSession, tmp_path: Path) -> Callable[..., str]:
     """Runs the job once over the records of a topic, in the shared session, and returns its first line.
 
     Before the first run of a test the tables are there already, without rows.

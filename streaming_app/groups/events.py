@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from streaming_app.groups.group import ROLES, SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
+from streaming_app.groups.group import ROLES, SINCE, STREAMS, WARMUP, Group, GroupEvent, LastChange, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -90,7 +90,8 @@ def group_values(group: Group, derived: Mapping[str, str]) -> Values:
     values: Values = {"group": group.group_type if group.is_known else None}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())
-    return values if group.group_epoch is not None else values | dict.fromkeys(OF_METADATA)
+    has_metadata = group.group_epoch is not None and group.protocol == STREAMS
+    return values if has_metadata else values | dict.fromkeys(OF_METADATA)
 
 
 def operation_values(group: Group) -> Values:

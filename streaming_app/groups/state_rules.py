@@ -30,6 +30,7 @@ STATE_RULES: Rules = (
     (DEAD, lambda g: g.is_deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.members),
+    ("Unknown", lambda g: g.protocol == "classic"),  # a coordinator has it in its memory only
     (NOT_READY, lambda g: g.topology_epoch is None),
     ("Unknown", lambda g: not g.readiness_recorded),
     (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),

@@ -102,6 +102,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     job = replace(
         job,
         groups=group_cache.groups,
+        classic_groups=group_cache.classic_groups,
         may_ask=lambda: health.status.caught_up and group_cache.is_complete(),
     )
     descriptions = DescriptionSupport(

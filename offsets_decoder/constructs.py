@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from construct import Construct, FormatField, Subconstruct
 
+from offsets_decoder.java_text import decode_chars, decode_utf, encode_chars, encode_utf
 from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES
 from offsets_decoder.record import EncodeError, MalformedRecord, UnknownTag
 
@@ -61,7 +62,7 @@ def read_length(stream: BytesIO, path: str, prefix: str, *, nullable: bool) -> i
     if prefix == "compact":
         length = read_uvarint(stream, path) - 1
     else:
-        length = int.from_bytes(read_exactly(stream, SIZES[prefix], path), "big", signed=True)
+        length = int.from_bytes(read_exactly(stream, SIZES[prefix], path), "big", signed=CODES[prefix].islower())
     if length >= 0:
         return length
     if length == -1 and nullable:
@@ -83,7 +84,7 @@ def write_length(stream: BytesIO, length: int, prefix: str) -> None:
     if prefix == "compact":
         write_uvarint(stream, length + 1)
     else:
-        stream.write(length.to_bytes(SIZES[prefix], "big", signed=True))
+        stream.write(length.to_bytes(SIZES[prefix], "big", signed=CODES[prefix].islower()))
 
 
 class Integer(FormatField):  # type: ignore[misc]
@@ -142,6 +143,35 @@ class String(_LengthPrefixed):
         if data is not None and len(data) > MAX_STRING:
             raise EncodeError(f"{path}: a string of {len(data)} bytes, the maximum is {MAX_STRING}")
         self._write(stream, data, path)
+        return obj
+
+
+class JavaText(_LengthPrefixed):
+    """What Java's `writeUTF` writes, or `writeChars` after the number of characters. See `java_text`."""
+
+    def __init__(self, kind: str) -> None:
+        is_utf = kind == "utf"
+        super().__init__("uint16" if is_utf else "int32", nullable=False)
+        self.unit = 1 if is_utf else 2  # bytes that the length counts as one
+        self.most = 0xFFFF if is_utf else 0x7FFFFFFF
+        self.decode_text, self.encode_text = (decode_utf, encode_utf) if is_utf else (decode_chars, encode_chars)
+
+    def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
+        length = read_length(stream, path, self.prefix, nullable=False) or 0
+        start = stream.tell()
+        try:
+            return self.decode_text(read_exactly(stream, length * self.unit, path))
+        except UnicodeDecodeError as error:
+            raise MalformedRecord("not modified UTF-8", path, start + error.start) from None
+
+    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
+        if not isinstance(obj, str):
+            raise EncodeError(f"{path}: not a string: {obj!r}")
+        data = self.encode_text(obj)
+        if len(data) > self.most * self.unit:
+            raise EncodeError(f"{path}: a string of {len(data)} bytes, the maximum is {self.most}")
+        write_length(stream, len(data) // self.unit, self.prefix)
+        stream.write(data)
         return obj
 
 
@@ -311,5 +341,7 @@ def _element_construct(field: FieldLayout, *, flexible: bool, nullable: bool) ->
         return Uuid()
     if field.element in CODES:
         return Integer(field.element)
+    if field.element in {"utf", "chars"}:
+        return JavaText(field.element)
     kind, prefix = {"string": (String, "int16"), "bytes": (Bytes, "int32")}[field.element]
     return kind("compact" if flexible else prefix, nullable=nullable)

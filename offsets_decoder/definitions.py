@@ -1,4 +1,4 @@
-"""The definitions of the records, as data classes, loaded from `schemas/records/*.toml`. No record is named here.
+"""The definitions of records, as data classes, loaded from `schemas/records/*.toml`. No record is named here.
 
 `schemas` in this package is a link to the folder next to the package; a wheel contains a copy. A package `schemas` of
 its own would hide a user's module with that name, or be hidden by it.
@@ -8,6 +8,10 @@ A definition file is named after its type. It contains `type`, `name`, `since`, 
 * `[key]` and `[value]`: `fields`, and for values `versions` ("0", "0-4") and `flexible` ("0+", "none"),
 * `[structs]`: lists of fields, by the name to which the `type` of a field refers,
 * `[layouts."R"]`: the value as releases up to R wrote it, if a later release changed it incompatibly,
+
+`schemas/embedded/*.toml` define what clients put into bytes of records; a file is named after its content. It contains
+`name`, `since`, `kip`, `about`, `versions`, `fields` and `[structs]` as above, and `prefix`, the type of the version
+before the fields.
 
 A field without `since` or `kip` takes those of its record. A field without `default` has the zero of its type: arrays
 are empty, structs have zeros in their fields. This also holds for nullable fields: null is encoded as null, and an
@@ -146,12 +150,25 @@ class RecordDefinition:
     layouts: Mapping[str, Body]
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedDefinition:
+    """What clients put into bytes of records: after its version, of the type `prefix`, come the fields."""
+
+    name: str
+    about: str
+    since: str
+    kip: int | None = None
+    prefix: str
+    body: Body
+    structs: Mapping[str, tuple[Field, ...]]
+
+
 _NO_BODY = Body((), Versions.parse("none"), Versions.parse("none"))
 
 
 @cache
 def schemas(folder: str) -> Traversable:
-    """Return the folder "records", "tables" or "messages" of `schemas/`."""
+    """Return the folder "records", "embedded", "tables" or "messages" of `schemas/`."""
     return files("offsets_decoder") / "schemas" / folder
 
 
@@ -171,6 +188,21 @@ def record(record_type: int) -> RecordDefinition | None:
     """Return the definition of one record type, or None. It reads one file, so a short run does not read all."""
     file = _files().get(record_type)
     return None if file is None else _record(load_toml(file))
+
+
+@cache
+def embedded(name: str) -> EmbeddedDefinition:
+    """Return the definition of bytes within records, such as "SubscriptionInfo"; raises FileNotFoundError."""
+    data = load_toml(schemas("embedded") / f"{name}.toml")
+    of_embedded = {key: data[key] for key in ("name", "about", "since", "kip", "prefix") if key in data}
+    structs = {key: _fields(struct, data) for key, struct in data["structs"].items()}
+    return EmbeddedDefinition(**of_embedded, body=_body(data, data), structs=structs)
+
+
+def all_embedded() -> list[EmbeddedDefinition]:
+    """Return the definitions of all bytes within records, by name in reverse: a subscription before an assignment."""
+    names = sorted((file.name for file in schemas("embedded").iterdir()), reverse=True)
+    return [embedded(name.removesuffix(".toml")) for name in names if name.endswith(".toml")]
 
 
 @cache

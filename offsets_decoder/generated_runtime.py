@@ -11,6 +11,7 @@ from binascii import b2a_base64
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from offsets_decoder.java_text import decode_chars, decode_utf
 from offsets_decoder.layout import MAX_STRING, MAX_UVARINT
 from offsets_decoder.record import UnknownTag
 
@@ -83,6 +84,19 @@ def fixed_bytes(buf: bytes, p: int, nullable: bool) -> tuple[bytes | None, int]:
     length, p = fixed_length(buf, p, 4, nullable)
     end = p + length - 1
     return (bytes(buf[p:end]), end) if length else (None, p)
+
+
+def fixed_utf(buf: bytes, p: int, nullable: bool) -> tuple[str, int]:  # noqa: FBT001, ARG001 - as above
+    """Read what Java's `writeUTF` writes."""
+    end = p + 2 + (buf[p] << 8 | buf[p + 1])
+    return decode_utf(buf[p + 2 : end]), end
+
+
+def fixed_chars(buf: bytes, p: int, nullable: bool) -> tuple[str, int]:  # noqa: FBT001 - as above
+    """Read what Java's `writeChars` writes, after the number of characters."""
+    length, p = fixed_length(buf, p, 4, nullable)
+    end = p + 2 * (length - 1)
+    return decode_chars(buf[p:end]) if length > 1 else "", end
 
 
 def is_present(byte: int, null: int) -> bool:

@@ -24,31 +24,47 @@ if TYPE_CHECKING:
     from offsets_decoder.layout import FieldLayout, StructLayout
     from offsets_decoder.record import UnknownTag
 
-_PREFIX = 2  # bytes before the fields: a key's record type, a value's version
+_PREFIX = "int16"  # before the fields: a key's record type, a value's version
 
 
-def compile_reader(layout: StructLayout, part: str) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
+def compile_reader(
+    layout: StructLayout, part: str, prefix: str = _PREFIX
+) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
     """Compile a function that reads a whole key or value, and appends unknown tags to a list.
 
-    The function raises IndexError, ValueError or struct.error if it cannot read the bytes.
+    It skips the number of the type `prefix` before the fields. It raises IndexError, ValueError or struct.error if it
+    cannot read the bytes.
     """
-    source, unpackers = generate_source(layout, part)
+    source, unpackers = generate_source(layout, part, prefix)
     namespace: dict[str, Any] = {**vars(generated_runtime), **unpackers}
     exec(compile(source, f"<reader of {part}>", "exec"), namespace)  # noqa: S102 - generated from our definitions alone
     return namespace["read"]  # type: ignore[no-any-return]
 
 
-def generate_source(layout: StructLayout, part: str) -> tuple[str, dict[str, Any]]:
+def generate_source(layout: StructLayout, part: str, prefix: str = _PREFIX) -> tuple[str, dict[str, Any]]:
     """Return the source of the reader, and the unpacking functions that it uses, by name."""
     writer = _SourceWriter()
     writer.line("def read(buf, unknown):")
     with writer.indented():
-        writer.line(f"p = {_PREFIX}")
+        writer.line(f"p = {SIZES[prefix]}")
         result = writer.struct(layout, part)
         with writer.block("if p != len(buf):"):
             writer.line("raise Rejected")
         writer.line(f"return {result}")
     return "\n".join(writer.lines) + "\n", writer.unpackers
+
+
+def _entries(layout: StructLayout, variables: dict[str, str]) -> str:
+    """Return the expression for a struct, from the variables of its fields."""
+    entries = (f"{f.snake!r}: {variables.get(f.snake) or repr(f.default_value())}" for f in layout.fields)
+    return f"{{{', '.join(entries)}}}"
+
+
+def _fixed_size(field: FieldLayout) -> str:
+    """Return the format codes of the elements of an array; "" unless they all have the same size in numbers."""
+    kinds = [field.element] if field.struct is None else [one.type for one in field.struct.untagged]
+    is_fixed = all(kind in CODES and kind != "uuid" for kind in kinds)
+    return "".join(CODES[kind] for kind in kinds) if is_fixed else ""
 
 
 class _SourceWriter:
@@ -93,8 +109,7 @@ class _SourceWriter:
         self._fixed_size_fields(fixed_size, variables)
         if layout.flexible:
             self._tagged_fields(layout, variables, path)
-        entries = (f"{f.snake!r}: {variables.get(f.snake) or repr(f.default_value())}" for f in layout.fields)
-        return f"{{{', '.join(entries)}}}"
+        return _entries(layout, variables)
 
     def _fixed_size_fields(self, fields: list[FieldLayout], variables: dict[str, str]) -> None:
         """Read consecutive fixed-size fields with one call."""
@@ -118,6 +133,8 @@ class _SourceWriter:
             self._element(field, target, path, flexible=flexible, nullable=field.nullable)
         elif field.element in CODES and field.element != "uuid" and flexible:
             self._compact_numbers(field, target)
+        elif not field.nullable and (codes := _fixed_size(field)) and not flexible:
+            self._fixed_size_array(field, codes, target)
         else:
             self._array(field, target, path, flexible=flexible)
         return target
@@ -184,6 +201,21 @@ class _SourceWriter:
             size = SIZES[field.element]
             self.line(f"p += {size} * n - {size - 1}")
         self._null_or_long(target, f"compact_numbers(buf, p, {code!r})", nullable=field.nullable)
+
+    def _fixed_size_array(self, field: FieldLayout, codes: str, target: str) -> None:
+        """Read an array whose elements have one size, with a length of four bytes, with one call."""
+        self.line("n, p = fixed_length(buf, p, 4, False)")
+        self.line(f"e = p + {calcsize('>' + codes)} * (n - 1)")
+        with self.block("if e > len(buf):"):
+            self.line("raise Rejected")
+        self.unpackers[f"each_{codes}"] = Struct(">" + codes).iter_unpack
+        names = [f"x{i}" for i in range(len(codes))]
+        element = names[0]
+        if field.struct is not None:
+            variables = dict(zip((one.snake for one in field.struct.untagged), names, strict=True))
+            element = _entries(field.struct, variables)
+        self.line(f"{target} = [{element} for {', '.join(names)}, in each_{codes}(buf[p:e])]")
+        self.line("p = e")
 
     def _array(self, field: FieldLayout, target: str, path: str, *, flexible: bool) -> None:
         """Read an array element by element; the generated variable for its length holds length + 1."""

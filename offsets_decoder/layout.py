@@ -11,11 +11,11 @@ from functools import cache
 from struct import calcsize
 from typing import TYPE_CHECKING, Any
 
-from offsets_decoder.definitions import Field, record
-from offsets_decoder.record import UnknownRecordType, UnknownValueVersion
+from offsets_decoder.definitions import Field, embedded, record
+from offsets_decoder.record import UnknownEmbeddedVersion, UnknownRecordType, UnknownValueVersion
 
 if TYPE_CHECKING:
-    from offsets_decoder.definitions import Body, RecordDefinition
+    from offsets_decoder.definitions import Body, EmbeddedDefinition, RecordDefinition
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""
@@ -96,19 +96,34 @@ def value_layout(record_type: int, version: int, older: str | None = None) -> St
     return _struct_layout(body.fields, definition, version, flexible=version in body.flexible)
 
 
+@cache
+def embedded_layout(name: str, version: int) -> StructLayout:
+    """Return the layout of bytes within records; raises `UnknownEmbeddedVersion`."""
+    definition = embedded(name)
+    if version not in definition.body.versions:
+        raise UnknownEmbeddedVersion(name, version, str(definition.body.versions))
+    return _struct_layout(definition.body.fields, definition, version, flexible=version in definition.body.flexible)
+
+
 def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
     """Return the names of the older layouts that have the same version as the current one."""
     return tuple(name for name, body in released_definition(record_type).layouts.items() if version in body.versions)
 
 
 def _struct_layout(
-    of_struct: tuple[Field, ...], definition: RecordDefinition, version: int, *, flexible: bool
+    of_struct: tuple[Field, ...],
+    definition: RecordDefinition | EmbeddedDefinition,
+    version: int,
+    *,
+    flexible: bool,
 ) -> StructLayout:
     layouts = (_field_layout(field, definition, version, flexible=flexible) for field in of_struct)
     return StructLayout(tuple(layouts), flexible)
 
 
-def _field_layout(field: Field, definition: RecordDefinition, version: int, *, flexible: bool) -> FieldLayout:
+def _field_layout(
+    field: Field, definition: RecordDefinition | EmbeddedDefinition, version: int, *, flexible: bool
+) -> FieldLayout:
     struct = definition.structs.get(field.element)
     return FieldLayout(
         **{one.name: getattr(field, one.name) for one in fields(field)},

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 from construct import ConstructError
 
 from offsets_decoder.constructs import Struct
-from offsets_decoder.definitions import records
-from offsets_decoder.layout import key_layout, older_layouts, released_definition, value_layout
+from offsets_decoder.definitions import embedded, records
+from offsets_decoder.layout import SIZES, embedded_layout, key_layout, older_layouts, released_definition, value_layout
 from offsets_decoder.record import DecodeError, EncodeError, MalformedRecord, Record, UnknownTag
 
 if TYPE_CHECKING:
     from offsets_decoder.definitions import RecordDefinition
 
-_PREFIX = 2  # bytes: a key's record type, a value's version
+_PREFIX = "int16"  # a key's record type, a value's version
 
 
 def reference_decode(key: bytes, value: bytes | None) -> Record:
@@ -52,19 +52,38 @@ def _parse_value(record_type: int, version: int, value: bytes) -> tuple[dict[str
         raise
 
 
-def _read_prefix(data: bytes | None, part: str, meaning: str) -> int:
+def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, Any]]:
+    """Return the version and the fields of bytes within a record.
+
+    Raises `MalformedRecord` or `UnknownEmbeddedVersion` where `embedded.decode_embedded` returns None.
+    """
+    prefix = embedded(name).prefix
+    version = _read_prefix(data, name, "a version", prefix)
+    return version, _parse(Struct(embedded_layout(name, version)), data, name, prefix)[0]
+
+
+def encode_embedded(name: str, version: int, fields: dict[str, Any]) -> bytes:
+    """Return bytes within a record. Raises `EncodeError`."""
+    try:
+        construct = Struct(embedded_layout(name, version))
+    except DecodeError as error:
+        raise EncodeError(str(error)) from None
+    return _build(version, construct, fields, name, embedded(name).prefix)
+
+
+def _read_prefix(data: bytes | None, part: str, meaning: str, prefix: str = _PREFIX) -> int:
     if data is None:
         raise MalformedRecord("null", part, 0)
     if not isinstance(data, bytes | bytearray | memoryview):
         raise MalformedRecord(f"{type(data).__name__}, not bytes", part, 0)
-    if len(data) < _PREFIX:
-        raise MalformedRecord(f"2 bytes expected for {meaning}, {len(data)} remaining", part, 0)
-    return int.from_bytes(data[:_PREFIX], "big", signed=True)
+    if len(data) < SIZES[prefix]:
+        raise MalformedRecord(f"{SIZES[prefix]} bytes expected for {meaning}, {len(data)} remaining", part, 0)
+    return int.from_bytes(data[: SIZES[prefix]], "big", signed=True)
 
 
-def _parse(construct: Struct, data: bytes, part: str) -> tuple[dict[str, Any], list[UnknownTag]]:
+def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> tuple[dict[str, Any], list[UnknownTag]]:
     stream = BytesIO(data)
-    stream.seek(_PREFIX)
+    stream.seek(SIZES[prefix])
     unknown: list[UnknownTag] = []
     fields: dict[str, Any] = construct._parsereport(stream, unknown, part)  # noqa: SLF001
     if stream.tell() != len(data):
@@ -109,9 +128,9 @@ def _find_definition(record_type: int | str) -> RecordDefinition:
     raise EncodeError(f"no record is called {record_type!r}")
 
 
-def _build(prefix: int, construct: Struct, fields: dict[str, Any], part: str) -> bytes:
+def _build(number: int, construct: Struct, fields: dict[str, Any], part: str, prefix: str = _PREFIX) -> bytes:
     stream = BytesIO()
-    stream.write(prefix.to_bytes(2, "big", signed=True))
+    stream.write(number.to_bytes(SIZES[prefix], "big", signed=True))
     try:
         construct._build(fields, stream, None, part)  # noqa: SLF001
     except ConstructError as error:  # of a number that does not fit

@@ -1,0 +1,37 @@
+"""Decodes what clients put into bytes of records, by the definitions in `schemas/embedded`.
+
+As for records, readers are generated, and `reference.reference_decode_embedded` defines what is correct. But clients
+choose these bytes, and other client libraries have other formats: what does not parse to the last byte is None, and
+no error is worded.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from offsets_decoder.definitions import embedded
+from offsets_decoder.generator import compile_reader
+from offsets_decoder.layout import SIZES, embedded_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsets_decoder.record import UnknownTag
+
+_READ_ERRORS = (IndexError, ValueError, struct.error)  # all that a reader raises for bytes
+
+
+def decode_embedded(name: str, data: bytes | None) -> tuple[int, dict[str, Any]] | None:
+    """Return the version and the fields, by their names in snake_case; None if the bytes do not parse."""
+    try:
+        version = int.from_bytes((data or b"")[: SIZES[embedded(name).prefix]], "big", signed=True)
+        return version, _reader(name, version)(data or b"", [])
+    except _READ_ERRORS:
+        return None
+
+
+@cache
+def _reader(name: str, version: int) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
+    return compile_reader(embedded_layout(name, version), name, embedded(name).prefix)

@@ -1,0 +1,179 @@
+"""What clients put into records: generated readers against Construct, hostile bytes, and the facts made of the bytes."""
+
+# ruff: noqa: S311 - a seeded Random is what makes a failure reproducible
+
+import tracemalloc
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from offsets_decoder import DecodeError, definitions
+from offsets_decoder.embedded import decode_embedded
+from offsets_decoder.layout import embedded_layout
+from offsets_decoder.reference import encode_embedded, reference_decode_embedded
+from offsets_decoder.streams_protocol import (
+    Assignment,
+    ConsumerAssignment,
+    Subscription,
+    decode_assignment,
+    decode_consumer_assignment,
+    decode_consumer_subscription,
+    decode_subscription,
+)
+from tests.decoder.random_records import RecordGenerator, corrupt
+
+Kind = tuple[str, int]
+"""The name of a definition, and a version of it."""
+KINDS: list[Kind] = [(one.name, version) for one in definitions.all_embedded() for version in one.body.versions]
+RANDOM = st.builds(Random, st.integers(0, 2**64 - 1))
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0]}-v{kind[1]}")
+CALLS = (decode_subscription, decode_assignment, decode_consumer_subscription, decode_consumer_assignment)
+PROCESS = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+PROCESS_BASE64 = "PyUE4E-JQdOaDAMF6Cwz AQ".replace(" ", "")
+
+
+def random_fields(random: Random, kind: Kind, max_length: int = 130) -> dict[str, Any]:
+    return RecordGenerator(random, max_length).struct(embedded_layout(*kind))
+
+
+def common_outcome(name: str, data: bytes) -> tuple[int, dict[str, Any]] | None:
+    """Return what the generated reader returns, after asserting that it is what Construct says."""
+    try:
+        expected = reference_decode_embedded(name, data)
+    except DecodeError:
+        expected = None
+    assert decode_embedded(name, data) == expected
+    return expected
+
+
+@given(random=RANDOM, kind=st.sampled_from(KINDS))
+def test_encoded_bytes_decode_to_the_fields_they_were_encoded_from(random: Random, kind: Kind) -> None:
+    fields = random_fields(random, kind)
+
+    assert common_outcome(kind[0], encode_embedded(*kind, fields)) == (kind[1], fields)
+
+
+@given(random=RANDOM, kind=st.sampled_from(KINDS))
+def test_corrupted_bytes_have_the_same_outcome_in_both_decoders(random: Random, kind: Kind) -> None:
+    common_outcome(kind[0], corrupt(random, encode_embedded(*kind, random_fields(random, kind, 6))))
+
+
+@EVERY_KIND
+def test_bytes_that_end_early_or_late_do_not_parse(kind: Kind) -> None:
+    data = encode_embedded(*kind, random_fields(Random(str(kind)), kind, 6))
+
+    assert [n for n in range(len(data)) if common_outcome(kind[0], data[:n]) is not None] == []
+    assert common_outcome(kind[0], data + b"\0") is None
+
+
+@given(st.binary(max_size=80), st.integers(-2, 13), st.sampled_from(["", "int16", "int32"]))
+@example(b"", 0, "")
+def test_any_bytes_give_a_result_and_no_exception(data: bytes, version: int, prefix: str) -> None:
+    size = {"": 0, "int16": 2, "int32": 4}[prefix]
+    data = version.to_bytes(size, "big", signed=True) + data if size else data
+
+    for definition in definitions.all_embedded():
+        common_outcome(definition.name, data)
+    for call in CALLS:
+        call(data)
+        call(in_subscription(data))
+        call(in_assignment(data))
+
+
+def in_subscription(user_data: bytes | None, topics: tuple[str, ...] = ("in",)) -> bytes:
+    return encode_embedded("ConsumerProtocolSubscription", 1, {"topics": list(topics), "user_data": user_data})
+
+
+def in_assignment(user_data: bytes | None, partitions: dict[str, list[int]] | None = None) -> bytes:
+    assigned = [{"topic": topic, "partitions": numbers} for topic, numbers in (partitions or {}).items()]
+    fields = {"assigned_partitions": assigned, "user_data": user_data}
+    return encode_embedded("ConsumerProtocolAssignment", 1, fields)
+
+
+def subscription_info(version: int, **fields: object) -> bytes:
+    return in_subscription(encode_embedded("SubscriptionInfo", version, {"process_id": PROCESS_BASE64} | fields))
+
+
+COUNTS = (2**31 - 1, 2**30, 1_000_000, -1, -(2**31))
+OTHER_LIBRARIES = {
+    "none": None,
+    "empty": b"",
+    "librdkafka's sticky assignor": bytes.fromhex("00000001 0002 696e 00000001 00000000 00000007"),
+    "JSON of an assignor of its own": b'{"version": 11, "tasks": []}',
+    "a version of a later Kafka Streams": bytes.fromhex("0000000c 0000000c") + bytes(60),
+    "text": b"stream" * 20,
+}
+
+
+@pytest.mark.parametrize("user_data", OTHER_LIBRARIES.values(), ids=OTHER_LIBRARIES)
+def test_user_data_of_other_libraries_is_none_and_their_partitions_are_read(user_data: bytes | None) -> None:
+    assignment = in_assignment(user_data, {"in": [0, 2]})
+
+    assert decode_consumer_assignment(assignment) == ConsumerAssignment(1, {"in": [0, 2]}, user_data)
+    assert decode_assignment(assignment) is None
+    assert decode_subscription(in_subscription(user_data)) is None
+    assert decode_consumer_subscription(in_subscription(user_data)).user_data == user_data
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_count_beyond_the_bytes_does_not_parse_and_takes_no_memory(kind: Kind, count: int) -> None:
+    """Every place of four bytes gets the count in turn, in bytes that have elements in each array."""
+    data = encode_embedded(*kind, RecordGenerator(Fullest("full"), 2).struct(embedded_layout(*kind)))
+    decode_embedded(kind[0], data)  # generates the reader
+
+    tracemalloc.start()
+    try:
+        for place in range(len(data) - 3):
+            common_outcome(kind[0], data[:place] + count.to_bytes(4, "big", signed=True) + data[place + 4 :])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1_000_000
+
+
+class Fullest(Random):
+    """Chooses the last of a few choices: arrays and text are as long as they may be."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[-1]
+
+    def random(self) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("kind", [("SubscriptionInfo", 11), ("AssignmentInfo", 11), ("AssignmentInfo", 4)], ids=str)
+def test_a_megabyte_takes_a_bounded_multiple_of_its_size(kind: Kind) -> None:
+    task = {"topic_group_id": 1, "partition": 1}
+    empty = [{"host": "", "port": 0}] * 100_000
+    by_host = {"indexed_partitions_by_host" if kind[1] > 4 else "partitions_by_host": empty}
+    fields = {"task_offset_sums": [task] * 55_000} if kind[0] == "SubscriptionInfo" else by_host
+    data = encode_embedded(*kind, fields)
+    decode_embedded(kind[0], data[:-1])
+
+    tracemalloc.start()
+    try:
+        assert decode_embedded(kind[0], data) is not None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(data) > 950_000
+    assert peak < 60 * len(data)
+
+
+def test_half_a_surrogate_is_read_as_the_replacement_character() -> None:
+    tasks = [{"topic_group_id": 0, "partition": 0, "named_topology": "a\ud800b"}]
+    standby = [{"topic_group_id": 1, "partition": 0, "partitions": [{"topic": "t\udc00", "partition": 3}]}]
+    info = encode_embedded("AssignmentInfo", 10, {"active_tasks": tasks, "standby_tasks": standby})
+
+    assignment = decode_assignment(in_assignment(info, {"in": [0]}))
+
+    assert assignment == Assignment(
+        10, 0, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]}, next_rebalance_ms=None
+    ) or assignment.common_version == -1
+    assert "\ufffd" in next(iter(assignment.active))[0]

@@ -55,12 +55,12 @@ def may_be_streams(value: bytes) -> bool:
 
 def is_streams(value: Mapping[str, Any] | None) -> bool:
     """Return whether a value of record 2 is of members that agreed on the assignor of Kafka Streams."""
-    return bool(value) and (value["protocol_type"], value["protocol"]) == (_CONSUMER, _STREAM)  # type: ignore[index]
+    return value is not None and (value.get("protocol_type"), value.get("protocol")) == (_CONSUMER, _STREAM)
 
 
 def has_no_members(value: Mapping[str, Any] | None) -> bool:
     """Return whether a value of record 2 is of a group without members: then it has no protocol."""
-    return bool(value) and value["protocol"] is None and not value["members"]  # type: ignore[index]
+    return value is not None and value.get("protocol") is None and value.get("members") == []
 
 
 def created_at(value: Mapping[str, Any], at: datetime | None) -> datetime | None:

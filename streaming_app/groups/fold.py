@@ -176,17 +176,19 @@ class Fold:
 
     def _add(self, record: LogRecord) -> None:
         kind, key, value, at = record.record_type, record.key, record.value, record.timestamp
-        if self._is_classic:  # its tombstone is no longer in the log
-            if value is None:
-                return
-            self._delete_alone(record)
+        if value is None and self._is_classic:
+            return
         self._start_operation(at)
         self.count_steps(1)
         self._unchecked += record.size
         if self._unchecked > self.budget.bytes:
             self._check_size()
         group = self.group
-        if not group.is_known:
+        if self._is_classic:  # its tombstone is no longer in the log
+            self.count_steps(len(group.members))
+            self._save(*group.members)
+            group = self._create(group.created(at), group=None)
+        elif not group.is_known:
             group = self._create(group.created(at))
         if kind == GROUP_METADATA and value is not None:
             self._set_metadata(record, value)
@@ -307,17 +309,15 @@ class Fold:
 
     @property
     def _is_classic(self) -> bool:
-        return self.group.is_known and self.group.protocol == CLASSIC
+        return self.group.is_known and self.group.is_classic
 
     def _add_generation(self, record: LogRecord, value: dict[str, Any]) -> None:
         """Take a record 2 of Kafka Streams. It is an operation of its own, even if others have its timestamp."""
         self.count_steps(1 + len(self.group.members) + len(value["members"]))
-        if self.group.is_known and not self._is_classic:  # compaction has removed the tombstone
-            self._delete_alone(record)
         self._start_alone()
         self._save(*self.group.members, *(one["member_id"] for one in value["members"]))
         group, at = self.group, record.timestamp
-        if not group.is_known or value["generation"] < (group.group_epoch or 0):
+        if not self._is_classic or value["generation"] < (group.group_epoch or 0):
             group = self._create(group.created(classic.created_at(value, at)), group=None)
             group.group_type = group.protocol = CLASSIC
         classic.apply(group, value, at)

@@ -145,6 +145,11 @@ class Group:
         return self.last_offset >= 0 and not self.is_deleted
 
     @property
+    def is_classic(self) -> bool:
+        """Whether it is of Kafka Streams with the classic protocol."""
+        return self.protocol == CLASSIC
+
+    @property
     def assignment_epoch_or_first(self) -> int:
         """The assignment epoch, or without a record 20 the first one of a group: 1, or 0 in Kafka 4.1 and 4.2.
 
@@ -157,7 +162,7 @@ class Group:
     @property
     def reported_assignment_epoch(self) -> int | None:
         """The assignment epoch as StreamsGroupDescribe reports it; None until a record contains one."""
-        is_known = self.group_epoch is None or self.protocol == CLASSIC
+        is_known = self.group_epoch is None or self.is_classic
         return self.assignment_epoch if is_known else self.assignment_epoch_or_first
 
     @property

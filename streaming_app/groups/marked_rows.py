@@ -70,7 +70,7 @@ def _fill(group: Group, row: Mapping[str, Any], *, has_all: bool) -> None:
     for name, since in SINCE.items():
         if getattr(group, name) == row[name] and getattr(group, since) is None:
             setattr(group, since, row[since])
-    if group.protocol == CLASSIC:
+    if group.is_classic:
         classic.fill(group, row)
     for step in row["topology_epochs"] or ():
         kept = group.topology_epochs.get(step.pop("topology_epoch"), {})

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.groups.classic import AT_END
-from streaming_app.groups.group import CLASSIC, STORED_AT, Group, LastChange, Member, TaskId
+from streaming_app.groups.group import STORED_AT, Group, LastChange, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
@@ -52,7 +52,7 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         "members": [
             {name: getattr(member, name) for name in _MEMBER_SCALARS}
             | {
-                "stale_topology": None if group.protocol == CLASSIC else member.member_id in stale,
+                "stale_topology": None if group.is_classic else member.member_id in stale,
                 "client_tags": list(member.client_tags.items()),
                 "task_sums": _sum_rows(member),
             }
@@ -62,7 +62,7 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         "topology_epochs": epochs,
         "last_changes": [change._asdict() for change in group.last_changes],
     }
-    return row | dict.fromkeys(_NOT_CLASSIC) if group.protocol == CLASSIC else row
+    return row | dict.fromkeys(_NOT_CLASSIC) if group.is_classic else row
 
 
 def from_row(row: dict[str, Any]) -> Group:

@@ -173,7 +173,9 @@ def test_half_a_surrogate_is_read_as_the_replacement_character() -> None:
 
     assignment = decode_assignment(in_assignment(info, {"in": [0]}))
 
-    assert assignment == Assignment(
-        10, 0, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]}, next_rebalance_ms=None
-    ) or assignment.common_version == -1
+    assert (
+        assignment
+        == Assignment(10, 0, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]}, next_rebalance_ms=None)
+        or assignment.common_version == -1
+    )
     assert "\ufffd" in next(iter(assignment.active))[0]

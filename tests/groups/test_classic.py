@@ -240,7 +240,8 @@ def test_a_streams_group_that_goes_back_to_the_classic_protocol_is_deleted_and_c
     result = fold(log(*steps, first=7), stored)
     row = to_row("c", result.group)
     found = [(one.kind, one.protocol) for one in result.events if one.kind in {"created", "deleted"}]
-    assert found == [("deleted", "streams"), ("created", "classic")]
+    assert found[-1] == ("created", "classic")
+    assert found[:-1] == [("deleted", "streams")] * (len(steps) > 1)  # else compaction has removed the tombstones
     assert (row["group_type"], row["protocol"], row["topology_epoch"], row["first_seen_at"]) == (
         "classic",
         "classic",
@@ -257,7 +258,7 @@ def test_a_group_that_migrates_to_the_streams_protocol_is_deleted_and_created(ha
     result = fold(log(*first, *FIRST_JOIN, first=2), from_row(to_row("c", stored)))
     row = to_row("c", result.group)
     found = [(one.kind, one.protocol) for one in result.events if one.kind in {"created", "deleted"}]
-    assert found == [("deleted", "classic"), ("created", "streams")]
+    assert found == [("deleted", "classic")] * has_tombstone + [("created", "streams")]
     assert (row["group_type"], row["protocol"], row["state"]) == ("streams", "streams", "Stable")
     assert (row["undecoded_members"], row["tasks_moving"], row["first_seen_at"]) == (None, None, at(0))
     assert row["members"][0]["task_sums"] is None

@@ -122,6 +122,8 @@ class TaskCopies(Poller):
         }
         for group_id in self._known.keys() - running.keys():
             self._is_stored &= not self._known.pop(group_id).copies
+        self._read_classic()
+        self._store()  # without the brokers
         wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot, now)]
         if wanted:
             with self._job.connection.use() as client:
@@ -129,7 +131,9 @@ class TaskCopies(Poller):
             self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
-        self._read_classic()
+        self._store()
+
+    def _store(self) -> None:
         if not self._is_stored and not self.stopping.is_set():
             of_classic = [copy for _, copies in self._classic.values() for copy in copies]
             self._table.replace([*(copy for group in self._known.values() for copy in group.copies), *of_classic])

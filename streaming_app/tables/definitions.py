@@ -250,11 +250,11 @@ def view_sql(view: Table, explode: str) -> str:
     if view.sql:
         return view.sql
     kept = ", ".join(("cluster", "group_id", *view.also))
+    shown = ", ".join(_with_older(view, name) for name in ("cluster", "group_id", *view.also))
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
-    taken = ("cluster", "group_id", *(f"{_with_older(view, name)} AS {name}" for name in view.also))
-    nested = f"SELECT {', '.join(taken)}, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
-    return f"SELECT {kept}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
+    nested = f"SELECT {kept}, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
+    return f"SELECT {shown}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
 
 
 def _with_older(view: Table, name: str) -> str:
-    return f"coalesce({name}, '{view.older[name]}')" if name in view.older else name
+    return f"coalesce({name}, '{view.older[name]}') AS {name}" if name in view.older else name

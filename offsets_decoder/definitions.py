@@ -200,9 +200,9 @@ def embedded(name: str) -> EmbeddedDefinition:
 
 
 def all_embedded() -> list[EmbeddedDefinition]:
-    """Return the definitions of all bytes within records, by name in reverse: a subscription before an assignment."""
-    names = sorted((file.name for file in schemas("embedded").iterdir()), reverse=True)
-    return [embedded(name.removesuffix(".toml")) for name in names if name.endswith(".toml")]
+    """Return the definitions of all bytes within records, by prefix and name."""
+    names = (file.name.removesuffix(".toml") for file in schemas("embedded").iterdir() if file.name.endswith(".toml"))
+    return sorted(map(embedded, names), key=lambda one: (one.prefix, one.name))
 
 
 @cache

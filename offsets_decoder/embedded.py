@@ -25,13 +25,22 @@ _READ_ERRORS = (IndexError, ValueError, struct.error)  # all that a reader raise
 
 def decode_embedded(name: str, data: bytes | None) -> tuple[int, dict[str, Any]] | None:
     """Return the version and the fields, by their names in snake_case; None if the bytes do not parse."""
+    if not data:
+        return None
     try:
-        version = int.from_bytes((data or b"")[: SIZES[embedded(name).prefix]], "big", signed=True)
-        return version, _reader(name, version)(data or b"", [])
+        version, read = _reader(name, data[: _prefix_size(name)])
+        return version, read(data, [])
     except _READ_ERRORS:
         return None
 
 
 @cache
-def _reader(name: str, version: int) -> Callable[[bytes, list[UnknownTag]], dict[str, Any]]:
-    return compile_reader(embedded_layout(name, version), name, embedded(name).prefix)
+def _prefix_size(name: str) -> int:
+    return SIZES[embedded(name).prefix]
+
+
+@cache
+def _reader(name: str, prefix: bytes) -> tuple[int, Callable[[bytes, list[UnknownTag]], dict[str, Any]]]:
+    """Return the version that a prefix is, and its reader; unknown versions raise, and are not kept."""
+    version = int.from_bytes(prefix, "big", signed=True)
+    return version, compile_reader(embedded_layout(name, version), name, embedded(name).prefix)

@@ -11,7 +11,7 @@ position past the end, which the check at the end rejects.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from struct import Struct, calcsize
+from struct import Struct, calcsize, unpack_from
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder import generated_runtime
@@ -206,15 +206,16 @@ class _SourceWriter:
         """Read an array whose elements have one size, with a length of four bytes, with one call."""
         self.line("n, p = fixed_length(buf, p, 4, False)")
         self.line(f"e = p + {calcsize('>' + codes)} * (n - 1)")
-        with self.block("if e > len(buf):"):
-            self.line("raise Rejected")
-        self.unpackers[f"each_{codes}"] = Struct(">" + codes).iter_unpack
-        names = [f"x{i}" for i in range(len(codes))]
-        element = names[0]
-        if field.struct is not None:
-            variables = dict(zip((one.snake for one in field.struct.untagged), names, strict=True))
-            element = _entries(field.struct, variables)
-        self.line(f"{target} = [{element} for {', '.join(names)}, in each_{codes}(buf[p:e])]")
+        if field.struct is None:
+            self.unpackers["unpack_from"] = unpack_from
+            self.line(f'{target} = [*unpack_from(f">{{n - 1}}{codes}", buf, p)]')
+        else:
+            with self.block("if e > len(buf):"):
+                self.line("raise Rejected")
+            self.unpackers[f"each_{codes}"] = Struct(">" + codes).iter_unpack
+            names = {one.snake: f"x{i}" for i, one in enumerate(field.struct.untagged)}
+            element = _entries(field.struct, names)
+            self.line(f"{target} = [{element} for {', '.join(names.values())}, in each_{codes}(buf[p:e])]")
         self.line("p = e")
 
     def _array(self, field: FieldLayout, target: str, path: str, *, flexible: bool) -> None:

@@ -4,6 +4,9 @@ The structure is that of Kafka's coordinator message formatters (since 4.1): typ
 of the value. Fields are in the order of the definition. Tagged fields with their defaults, and fields that the version
 does not have, are omitted.
 
+A member of a classic group of consumers has bytes in the formats of Kafka's consumers and of Kafka Streams. Kafka
+prints them as base64; `decoded` is added, with the same members and what is in these bytes (`streams_protocol`).
+
 `decode_lines` implements `streams-groups decode` without its files: it turns lines of text into such objects. A line
 has a key and a value in one of three forms:
 
@@ -27,7 +30,8 @@ import string
 from typing import TYPE_CHECKING, Any
 
 from offsets_decoder.decoder import decode
-from offsets_decoder.layout import FieldLayout, StructLayout, key_layout, value_layout
+from offsets_decoder.embedded import decode_embedded
+from offsets_decoder.layout import FieldLayout, StructLayout, embedded_layout, key_layout, value_layout
 from offsets_decoder.record import DecodeError, MalformedRecord, Record
 
 if TYPE_CHECKING:
@@ -36,19 +40,28 @@ if TYPE_CHECKING:
 _TOMBSTONE = "null"
 _ESCAPED = re.compile(r"(?:[ -\[\]-~]|\\x[0-9A-Fa-f]{2})*")  # a backslash is also escaped
 _HEX = frozenset(string.hexdigits)
+_CLASSIC_METADATA = 2
+_EMBEDDED = {
+    "subscription": ("ConsumerProtocolSubscription", "SubscriptionInfo"),
+    "assignment": ("ConsumerProtocolAssignment", "AssignmentInfo"),
+}
+"""What the bytes of a member contain, and their user data in a group of Kafka Streams."""
 
 
 def to_json(record: Record) -> dict[str, Any]:
     """Return a record as an object for `json.dumps`.
 
-    In addition to Kafka's `key` and `value` it has `unknownTags` (path, tag, data in hex) if there are any, and
-    `layout` if the value had an older layout of the same version.
+    In addition to Kafka's `key` and `value` it has `decoded` (the content of bytes) for a classic group of consumers
+    with members, `unknownTags` (path, tag, data in hex) if there are any, and `layout` if the value had an older layout
+    of the same version.
     """
     number = record.record_type
     result: dict[str, Any] = {"key": {"type": number, "data": _struct(key_layout(number), record.key)}, "value": None}
     if record.value is not None and record.value_version is not None:
         layout = value_layout(number, record.value_version, record.layout)
         result["value"] = {"version": record.value_version, "data": _struct(layout, record.value)}
+        if members := _members(record):
+            result["decoded"] = {"members": members}
     if record.layout is not None:
         result["layout"] = record.layout
     if record.unknown_tags:
@@ -68,6 +81,31 @@ def error_json(key: bytes | None, value: bytes | None, error: DecodeError) -> di
 def decode_lines(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], bool]]:
     """Yield (object, whether it was decoded) for each line that is not blank, from `to_json` or `error_json`."""
     return (_decode_line(line.strip("\r\n"), number) for number, line in enumerate(lines, 1) if line.strip())
+
+
+def _members(record: Record) -> list[dict[str, Any]]:
+    """Return the content of the members' bytes, if the record is of a classic group of consumers."""
+    value = record.value or {}
+    if record.record_type != _CLASSIC_METADATA or value["protocol_type"] != "consumer":
+        return []
+    of_streams = value["protocol"] == "stream"
+    return [
+        {"memberId": one["member_id"]}
+        | {part: _embedded(one[part], *names[: 1 + of_streams]) for part, names in _EMBEDDED.items()}
+        for one in value["members"]
+    ]
+
+
+def _embedded(data: bytes | None, name: str, of_user_data: str | None = None) -> dict[str, Any] | None:
+    """Return version and data of bytes; None if they do not parse. If their user data parses, it is in place of it."""
+    decoded = decode_embedded(name, data)
+    if decoded is None:
+        return None
+    version, fields = decoded
+    printed = _struct(embedded_layout(name, version), fields)
+    if of_user_data is not None and (user_data := _embedded(fields["user_data"], of_user_data)) is not None:
+        printed["userData"] = user_data
+    return {"version": version, "data": printed}
 
 
 def _struct(layout: StructLayout, fields: dict[str, Any]) -> dict[str, Any]:

@@ -59,13 +59,13 @@ def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, An
     """
     prefix = embedded(name).prefix
     version = _read_prefix(data, name, "a version", prefix)
-    return version, _parse(Struct(embedded_layout(name, version)), data, name, prefix)[0]
+    return version, _parse(embedded_construct(name, version), data, name, prefix)[0]
 
 
 def encode_embedded(name: str, version: int, fields: dict[str, Any]) -> bytes:
     """Return bytes within a record. Raises `EncodeError`."""
     try:
-        construct = Struct(embedded_layout(name, version))
+        construct = embedded_construct(name, version)
     except DecodeError as error:
         raise EncodeError(str(error)) from None
     return _build(version, construct, fields, name, embedded(name).prefix)
@@ -148,3 +148,9 @@ def key_construct(record_type: int) -> Struct:
 def value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
     """Return the Construct for the fields of a value, which follow the version."""
     return Struct(value_layout(record_type, version, older))
+
+
+@cache
+def embedded_construct(name: str, version: int) -> Struct:
+    """Return the Construct for the fields of bytes within a record, which follow the version."""
+    return Struct(embedded_layout(name, version))

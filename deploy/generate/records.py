@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsets_decoder.definitions import records
+from offsets_decoder.definitions import all_embedded, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offsets_decoder.definitions import Body, Field, RecordDefinition
+    from offsets_decoder.definitions import Body, EmbeddedDefinition, Field, RecordDefinition
 
 _INTRODUCTION = """\
 # The records of `__consumer_offsets`
 
-Generated from `schemas/records/` by `python -m deploy.generate`: change those files, not this page. A test
-compares them with the schemas in the jars of Kafka 4.0 to 4.4.
+Generated from `schemas/records/` and `schemas/embedded/` by `python -m deploy.generate`: change those files, not this
+page. Tests compare them with the schemas in the jars of Kafka 4.0 to 4.4, and with the classes of Kafka Streams 4.4.
 
 A key is its record type, an int16, followed by its fields. A value is its version, an int16, followed by its fields; a
 null value is a tombstone. Integers are big-endian. In *flexible* versions, lengths are varints of length + 1, and every
@@ -25,12 +25,23 @@ array, the zero uuid, or a struct of these. *null* after a type means that the f
 release and the KIP that added the field.
 
 """
+_EMBEDDED = """
+# What the bytes of members contain
+
+In GroupMetadata, the members' `subscription` and `assignment` are bytes that clients encode. If the protocol type is
+`consumer`, they are a ConsumerProtocolSubscription and a ConsumerProtocolAssignment, unless another client library has
+its own format. The `UserData` in them is of the assignor. The protocol `stream` is the assignor of Kafka Streams: then
+they are a SubscriptionInfo and an AssignmentInfo. The version comes before the fields, as an int16 or int32; no version
+is flexible. `utf` is what Java's `writeUTF` writes: modified UTF-8 after its length, a uint16. `chars` is an int32 with
+the number of characters and what Java's `writeChars` writes: two bytes for each.
+"""
 _HEADER = "| field | type | versions | tag | default | since | description |\n|---|---|---|---|---|---|---|\n"
 
 
 def page() -> str:
     """Return the text of the page."""
-    return _INTRODUCTION + _index() + "".join(_record(definition) for definition in records().values())
+    of_records = "".join(_record(definition) for definition in records().values())
+    return _INTRODUCTION + _index() + of_records + _EMBEDDED + "".join(map(_embedded, all_embedded()))
 
 
 def _index() -> str:
@@ -61,13 +72,20 @@ def _record(definition: RecordDefinition) -> str:
     return "".join(parts)
 
 
-def _body(title: str, body: Body, definition: RecordDefinition) -> str:
-    flexible = "" if title == "Key" else f" (flexible: {body.flexible})"
+def _embedded(definition: EmbeddedDefinition) -> str:
+    title = f"\n## {definition.name}\n\n{definition.about}\n\nSince: {definition.since}.\n"
+    return title + _body(f"Version {definition.body.versions}, an {definition.prefix}", definition.body, definition)
+
+
+def _body(title: str, body: Body, definition: RecordDefinition | EmbeddedDefinition) -> str:
+    flexible = f" (flexible: {body.flexible})" if title.startswith("Value") else ""
     rows = "".join(_row(field, path) for path, field in _fields(body.fields, definition, ""))
     return f"\n**{title}**{flexible}\n\n{_HEADER}{rows}"
 
 
-def _fields(fields: tuple[Field, ...], definition: RecordDefinition, prefix: str) -> Iterator[tuple[str, Field]]:
+def _fields(
+    fields: tuple[Field, ...], definition: RecordDefinition | EmbeddedDefinition, prefix: str
+) -> Iterator[tuple[str, Field]]:
     """Yield every field with its path; after a struct come its fields."""
     for field in fields:
         yield prefix + field.name, field

@@ -28,6 +28,8 @@ def decode(file: TextIO) -> None:
     A line is KEYHEX<TAB>VALUEHEX, where an empty value or null is a tombstone, or what kafka-console-consumer.sh prints
     with print.key=true and BytesDeserializer as its key and value deserializers. Exits with 1 if a line could not be
     decoded; its object contains the error.
+
+    "decoded" is what Kafka prints as base64: what members of classic groups of consumers, such as Kafka Streams, sent.
     """
     from offsets_decoder import decode_lines  # noqa: PLC0415 - not loaded by --help
 

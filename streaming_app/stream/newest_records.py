@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from struct import error as struct_error
-from struct import unpack_from
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsets_decoder import DecodeError, Record, decode
+from offsets_decoder.streams_protocol import decode_consumer_assignment
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
 from streaming_app.stream.batch_rows import BatchRows, schema_of
@@ -252,27 +251,16 @@ def _place(member_id: str, instance_id: str | None, value: Mapping[str, Any]) ->
 
 
 def _assigned(data: bytes) -> list[Row]:
-    """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes.
-
-    The format: a version, then an array of topics, each with an array of partitions (`ConsumerProtocolAssignment`,
-    Kafka 4.4).
-    """
-    found, left, place = [], _MOST_PARTITIONS, 6
-    try:
-        for _ in range(int.from_bytes(data[2:6], "big", signed=True)):
-            (length,) = unpack_from(">h", data, place)
-            topic = data[place + 2 : place + 2 + length].decode()
-            (count,) = unpack_from(">i", data, place + 2 + length)
-            if min(length, count) < 0:
-                return []
-            place += 6 + length
-            partitions = unpack_from(f">{min(max(count, 0), left)}i", data, place)
-            place, left = place + 4 * count, left - len(partitions)
-            found.append({"topic": topic, "partitions": list(partitions)})
-            if not left:
-                break
-    except (struct_error, UnicodeDecodeError):
+    """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes."""
+    assignment = decode_consumer_assignment(data)
+    if assignment is None:
         return []  # another client library may use another format
+    found, left = [], _MOST_PARTITIONS
+    for topic, partitions in assignment.partitions.items():
+        found.append({"topic": topic, "partitions": partitions[:left]})
+        left -= len(partitions)
+        if left <= 0:
+            break
     return found
 
 

@@ -1,3 +1,4 @@
+import base64
 import gc
 import json
 from collections.abc import Iterator
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets_decoder import decode, decode_lines, to_json
+from offsets_decoder import decode, decode_lines, encode, to_json
+from offsets_decoder.reference import encode_embedded
 
 KEY_17 = "001100026731"
 VALUE_17 = "0000000000020000000000000000010004" + "00000003"
@@ -164,3 +166,78 @@ def test_any_text_gives_one_json_object_and_a_blank_one_none(line: str) -> None:
     for printed, decoded in results:
         assert json.loads(json.dumps(printed)) == printed
         assert decoded == ("error" not in printed)
+
+
+def member(member_id: str, **data: bytes) -> dict[str, Any]:
+    return {"member_id": member_id, "subscription": b"", "assignment": b""} | data
+
+
+def printed_group(protocol: str | None, *members: dict[str, Any], protocol_type: str = "consumer") -> dict[str, Any]:
+    value = {"protocol_type": protocol_type, "protocol": protocol, "members": list(members)}
+    return to_json(decode(*encode(2, {"group": "g"}, value, version=3)))
+
+
+SUBSCRIPTION_INFO = encode_embedded("SubscriptionInfo", 11, {"latest_supported_version": 11})
+SUBSCRIPTION = encode_embedded("ConsumerProtocolSubscription", 0, {"topics": ["in"], "user_data": SUBSCRIPTION_INFO})
+ASSIGNMENT_INFO = encode_embedded("AssignmentInfo", 4, {"active_tasks": [{"topic_group_id": 1, "partition": 2}]})
+ASSIGNED = [{"topic": "in", "partitions": [2]}]
+ASSIGNMENT = encode_embedded(
+    "ConsumerProtocolAssignment", 0, {"assigned_partitions": ASSIGNED, "user_data": ASSIGNMENT_INFO}
+)
+
+
+def test_members_of_kafka_streams_are_printed_with_what_their_bytes_contain_beside_kafkas_own_form() -> None:
+    printed = printed_group("stream", member("m", subscription=SUBSCRIPTION, assignment=ASSIGNMENT))
+
+    [kafkas] = printed["value"]["data"]["members"]
+    assert (kafkas["subscription"], kafkas["assignment"]) == (
+        base64.b64encode(SUBSCRIPTION).decode(),
+        base64.b64encode(ASSIGNMENT).decode(),
+    )
+    assert list(printed) == ["key", "value", "decoded"]
+    [ours] = printed["decoded"]["members"]
+    assert ours["memberId"] == "m"
+    assert ours["subscription"]["version"] == 0
+    assert ours["subscription"]["data"]["topics"] == ["in"]
+    assert ours["subscription"]["data"]["userData"] == {
+        "version": 11,
+        "data": {
+            "latestSupportedVersion": 11,
+            "processId": "A" * 22,
+            "userEndPoint": "",
+            "taskOffsetSums": [],
+            "uniqueField": 0,
+            "errorCode": 0,
+            "clientTags": [],
+        },
+    }
+    assert ours["assignment"] == {
+        "version": 0,
+        "data": {
+            "assignedPartitions": ASSIGNED,
+            "userData": {
+                "version": 4,
+                "data": {
+                    "commonlySupportedVersion": -1,
+                    "activeTasks": [{"topicGroupId": 1, "partition": 2}],
+                    "standbyTasks": [],
+                    "partitionsByHost": [],
+                    "errCode": 0,
+                },
+            },
+        },
+    }
+
+
+def test_user_data_of_another_assignor_stays_base64_and_other_bytes_are_null() -> None:
+    printed = printed_group("range", member("m", subscription=b"\0\0oops", assignment=ASSIGNMENT))
+
+    [ours] = printed["decoded"]["members"]
+    assert ours["subscription"] is None
+    assert ours["assignment"]["data"]["userData"] == base64.b64encode(ASSIGNMENT_INFO).decode()
+
+
+def test_members_of_other_protocol_types_and_groups_without_members_have_nothing_decoded() -> None:
+    assert "decoded" not in printed_group("v1", member("m", assignment=ASSIGNMENT), protocol_type="connect")
+    assert "decoded" not in printed_group(None)
+    assert "decoded" not in to_json(decode(*encode(2, {"group": "g"}, None)))

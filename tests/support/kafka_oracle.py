@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from subprocess import Popen
 
-_PACKAGE = "org.apache.kafka.coordinator.group.generated"
+_PACKAGE = "org.apache.kafka.coordinator.group.generated"  # of names without a package
 
 
 class OracleError(Exception):
@@ -35,7 +35,7 @@ class Oracle:
         py4j_jar = next(Path(pyspark.__file__).parent.glob("jars/py4j-*.jar"))
         port, token, self._process = _launch(py4j_jar, jars)
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
-        jvm = self._gateway.jvm
+        self.jvm = jvm = self._gateway.jvm
         self._message_util = jvm.org.apache.kafka.common.protocol.MessageUtil
         self._accessor = jvm.org.apache.kafka.common.protocol.ByteBufferAccessor
         self._wrap = jvm.java.nio.ByteBuffer.wrap
@@ -72,8 +72,8 @@ class Oracle:
 
     def _class(self, name: str) -> Any:
         if name not in self._classes:
-            node = self._gateway.jvm
-            for part in f"{_PACKAGE}.{name}".split("."):
+            node = self.jvm
+            for part in (name if "." in name else f"{_PACKAGE}.{name}").split("."):
                 node = getattr(node, part)
             self._classes[name] = node
         return self._classes[name]

@@ -154,7 +154,7 @@ SELECT group_id, source_topics, repartition_sink_topics, repartition_source_topi
 FROM subtopologies WHERE cluster = {cluster} AND protocol = 'streams'
 """
 _GROUPS = (
-    "SELECT group_id FROM groups WHERE cluster = {cluster} AND state IS DISTINCT FROM 'Dead' AND group_type = 'streams'"
+    "SELECT group_id FROM groups WHERE cluster = {cluster} AND group_type = 'streams' AND state IS DISTINCT FROM 'Dead'"
 )
 _SINKS = f"""
 SELECT group_id, to_node AS topic FROM description_edges

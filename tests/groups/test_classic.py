@@ -341,7 +341,7 @@ def test_a_time_of_the_next_rebalance_that_is_no_date_is_unknown() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "what"),
-    [(Budget(members=1), "2 members"), (Budget(tasks=5), "tasks"), (Budget(bytes=300), "bytes of text")],
+    [(Budget(members=1), "2 members"), (Budget(tasks=8), "11 tasks"), (Budget(bytes=300), "bytes of text")],
 )
 def test_the_budget_of_a_group_counts_threads_tasks_and_sums(budget: Budget, what: str) -> None:
     members = M1, thread("m2", subscription(P2, {(0, n): n for n in range(5)}), assignment([(1, 0)]))

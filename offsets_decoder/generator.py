@@ -210,8 +210,6 @@ class _SourceWriter:
             self.unpackers["unpack_from"] = unpack_from
             self.line(f'{target} = [*unpack_from(f">{{n - 1}}{codes}", buf, p)]')
         else:
-            with self.block("if e > len(buf):"):
-                self.line("raise Rejected")
             self.unpackers[f"each_{codes}"] = Struct(">" + codes).iter_unpack
             names = {one.snake: f"x{i}" for i, one in enumerate(field.struct.untagged)}
             element = _entries(field.struct, names)

@@ -292,6 +292,48 @@ def test_without_one_active_task_for_each_partition_an_assignment_is_none(active
     assert assignment_of(11, tasks((0, 0), (0, 1)), {"in": [0, 1]}) is not None
 
 
+def utf(text: str) -> bytes:
+    return pack(">H", len(text)) + text.encode()
+
+
+def written_by_java(version: int) -> bytes:
+    """Return an assignment as `AssignmentInfo.encode` of Kafka 4.4 writes it: one of everything."""
+    named = pack(">i", 1) + b"\0n" if version >= 10 else b""
+    nameless = pack(">i", 0) if version >= 10 else b""
+    data = pack(">i", version) + (pack(">i", 11) if version >= 3 else b"")
+    data += pack(">iii", 1, 2, 3) + named
+    data += pack(">iii", 1, 4, 5) + nameless + pack(">i", 1) + utf("in") + pack(">i", 6)
+    if 2 <= version <= 4:
+        data += pack(">i", 1) + utf("host") + pack(">ii", 8, 1) + utf("in") + pack(">i", 7)
+    if version >= 5:
+        data += pack(">ii", 1, 0) + utf("in")
+        data += pack(">i", 1) + utf("host") + pack(">iiii", 8, 1, 0, 7)
+    if version >= 6:
+        data += pack(">i", 1) + utf("other") + pack(">iiii", 9, 1, 0, 6)
+    data += pack(">i", 4) if version >= 4 else b""
+    return data + (pack(">q", 0) if version >= 7 else b"")
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_the_bytes_of_each_version_are_those_of_the_class(version: int) -> None:
+    assignment = decode_assignment(in_assignment(written_by_java(version), {"in": [3]}))
+
+    assert assignment == Assignment(
+        version=version,
+        common_version=11 if version >= 3 else None,
+        active={("n__2" if version >= 10 else "2", 3): [("in", 3)]},
+        standby={("4", 5): [("in", 6)]},
+        error_code=4 if version >= 4 else 0,
+        next_rebalance_ms=0 if version >= 7 else None,
+    )
+    _, fields = decode_embedded("AssignmentInfo", written_by_java(version))
+    plain, indexed = [{"topic": "in", "partition": 7}], [{"topic_index": 0, "partition": 7}]
+    host = {"host": "host", "port": 8}
+    assert fields["partitions_by_host"] == ([host | {"partitions": plain}] if 2 <= version <= 4 else [])
+    assert fields["indexed_partitions_by_host"] == ([host | {"partitions": indexed}] if version >= 5 else [])
+    assert len(fields["indexed_standby_partitions_by_host"]) == (version >= 6)
+
+
 @pytest.mark.parametrize("version", range(1, 12))
 def test_each_version_of_an_assignment_has_its_parts(version: int) -> None:
     partitions = [{"topic": "in", "partition": 1}]

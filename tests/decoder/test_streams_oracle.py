@@ -167,8 +167,8 @@ class Streams:
         return getattr(self.info, kind).decode(self.jvm.java.nio.ByteBuffer.wrap(data))
 
     def bytes_of(self, data: Any, version: int) -> bytes:
-        buffer = self.jvm.org.apache.kafka.common.protocol.MessageUtil.toByteBuffer(data, version)
-        return bytes(buffer.array())
+        util = self.jvm.org.apache.kafka.common.protocol.MessageUtil
+        return bytes(util.toVersionPrefixedBytes(version, data))[2:]
 
     def list_of(self, elements: Any) -> Any:
         made = self.jvm.java.util.ArrayList()
@@ -203,7 +203,7 @@ class Streams:
         return {
             "version": info.version(),
             "latest": info.latestSupportedVersion(),
-            "process": str(info.processId().toString()),
+            "process": str(info.processId().id().toString()),
             "endpoint": info.userEndPoint(),
             "sums": {str(entry.getKey().toString()): entry.getValue() for entry in info.taskOffsetSums().entrySet()},
             "tags": dict(info.clientTags()),
@@ -316,8 +316,10 @@ def our_assignment(data: bytes) -> dict[str, Any]:
     def by_host(name: str) -> dict[Host, list[str]]:
         return {
             (host["host"], host["port"]): sorted(
-                f"{one['topic'] if 'topic' in one else topics[one['topic_index']]}-{one['partition']}"
-                for one in host["partitions"]
+                {
+                    f"{one['topic'] if 'topic' in one else topics[one['topic_index']]}-{one['partition']}"
+                    for one in host["partitions"]
+                }
             )
             for host in fields[name]
         }
@@ -408,10 +410,13 @@ def test_corrupted_user_data_that_decodes_is_read_the_same_by_kafka(
 
 
 def is_inconsistent(kind: str, data: bytes) -> bool:
-    """Return whether Kafka rejects numbers that the format allows: it checks versions, and the numbers of topics."""
+    """Return whether Kafka rejects what the format allows (versions, topics, tags), or text has half surrogates."""
     version, fields = decode_embedded(kind, data)
+    if "\ufffd" in str(fields):
+        return True
     if kind == "SubscriptionInfo":
-        return version >= 3 and not version <= fields["latest_supported_version"]
+        tags = [one["key"].decode(errors="replace") for one in fields["client_tags"]]
+        return len(set(tags)) < len(tags) or (version >= 3 and not version <= fields["latest_supported_version"])
     known = {one["index"] for one in fields["topics"]}
     hosts = fields["indexed_partitions_by_host"] + fields["indexed_standby_partitions_by_host"]
     return any(one["topic_index"] not in known for host in hosts for one in host["partitions"])

@@ -12,8 +12,8 @@ Who has which task (`StreamsPartitionAssignor`, Kafka 2.4 to 4.4):
 
 - An active task that changes hands is in no member until the rebalance that follows at once. Its next owner may have it
   as a standby meanwhile. If only one member has it so, this is the next owner, and the row has the task as its target.
-- A standby of a subtopology of which no member told any state is no copy: releases up to 2.5 assign standbys of tasks
-  without state, and clients do not create them.
+- Releases up to 2.5 assign standbys of tasks without state, and clients do not create them. So there a standby of a
+  subtopology of which no member told any state is no copy; from 2.6 on, a standby proves that the task has state.
 - While a probing rebalance is set, a task with more copies than the least of the tasks with state has warm-ups. The
   record does not name them. Of several copies, those that are the least far are the warm-ups.
 
@@ -33,6 +33,7 @@ AT_END = -2
 _CONSUMER, _STREAM = "consumer", "stream"  # protocol type; name of the assignor, which clients cannot configure
 _NOT_FLEXIBLE = 3  # the highest version of the value in which lengths have a fixed size
 _OVERFLOW = (1 << 63) - 1
+_STATEFUL_STANDBYS = 7  # the version of AssignmentInfo from which on leaders (2.6) assign only standbys with state
 _SOON = timedelta(minutes=15)  # a rebalance that fails leaves no record: after so long, compaction may have removed one
 _OF_RECORD = {"instance_id": "group_instance_id", "client_id": "client_id", "client_host": "client_host"}
 _OF_SUBSCRIPTION = ("process_id", "user_endpoint", "client_tags")
@@ -173,7 +174,8 @@ def _set_subtopologies(
         for (subtopology_id, _), partitions in (*one.active.items(), *one.standby.items()):
             topics[subtopology_id].update(topic for topic, _ in partitions)
     sums = (task for member in group.members.values() for task in member.task_sums)
-    stateful = {subtopology_id for subtopology_id, _ in (*sums, *previous_standbys)}
+    standbys = (task for one in assigned.values() if one.version >= _STATEFUL_STANDBYS for task in one.standby)
+    stateful = {subtopology_id for subtopology_id, _ in (*sums, *previous_standbys, *standbys)}
     known = {row["subtopology_id"]: row for row in group.subtopologies}
     if not is_whole:
         for subtopology_id, row in known.items():

@@ -51,8 +51,10 @@ def assignment(
     next_rebalance: int = NO_REBALANCE,
     error: int = 0,
     sources: Sources = SOURCES,
+    version: int = 11,
 ) -> bytes:
-    """A ConsumerProtocolAssignment of version 1 with an AssignmentInfo of version 11."""
+    """A ConsumerProtocolAssignment of version 1 with an AssignmentInfo of version 6, which 2.5 writes, or 11."""
+    has_names = version >= 10
     active, standby = [*active], [*standby]
     pairs = sorted((topic, task[1], task) for task in active for topic in sources[task[0]])
     topics = dict.fromkeys(topic for topic, *_ in pairs)
@@ -61,12 +63,14 @@ def assignment(
         for topic in topics
         for own in [[partition for one, partition, _ in pairs if one == topic]]
     )
-    info = pack(">iii", 11, 11, len(pairs)) + b"".join(pack(">iii", *task, 0) for *_, task in pairs)
+    info = pack(">iii", version, 11, len(pairs)) + b"".join(
+        pack(">ii", *task) + bytes(4 * has_names) for *_, task in pairs
+    )
     info += pack(">i", len(standby))
     for task in standby:
-        info += pack(">iii", *task, 0) + pack(">i", len([*sources[task[0]]]))
+        info += pack(">ii", *task) + bytes(4 * has_names) + pack(">i", len([*sources[task[0]]]))
         info += b"".join(_text(topic) + pack(">i", task[1]) for topic in sources[task[0]])
-    info += pack(">iii", 0, 0, 0) + pack(">iq", error, next_rebalance)
+    info += pack(">iiii", 0, 0, 0, error) + (pack(">q", next_rebalance) if version >= 7 else b"")
     return pack(">hi", 1, len(topics)) + b"".join(by_topic) + _bytes(info)
 
 

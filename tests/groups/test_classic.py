@@ -155,10 +155,17 @@ def test_a_warm_up_is_the_copy_that_is_least_far_of_a_task_with_more_copies_than
     assert row["probing_rebalance_at"] == at(600)
 
 
-def test_a_standby_of_a_subtopology_of_which_nobody_told_state_is_no_copy() -> None:
-    holder = thread("m2", subscription(P2), assignment([], [(0, 0), (1, 0)]))
+def test_up_to_2_5_a_standby_of_a_subtopology_of_which_nobody_told_state_is_no_copy() -> None:
+    holder = thread("m2", subscription(P2), assignment([], [(0, 0), (1, 0)], version=6))
     first = thread("m1", subscription(P1, {(1, 0): 3}), assignment([(0, 0), (1, 0)]))
     row = to_row("c", fold(records(generation(2, first, holder))).group)
+    assert tasks(row)[2:] == ["m2 standby 1_0"]
+    assert [one["has_state"] for one in row["subtopologies"]] == [None, True]
+
+
+def test_from_2_6_on_a_standby_proves_that_a_task_has_state_before_anybody_told_it() -> None:
+    holder = thread("m2", subscription(P2), assignment([], [(1, 0)]))
+    row = to_row("c", fold(records(generation(1, M1, holder))).group)
     assert tasks(row)[2:] == ["m2 standby 1_0"]
     assert [one["has_state"] for one in row["subtopologies"]] == [None, True]
 

@@ -106,7 +106,7 @@ class WarehouseTables:
         return {row["group_id"]: row for row in self._select(_COLUMNS, condition)}
 
     def _select(self, columns: str, condition: str) -> list[dict[str, Any]]:
-        condition = f"cluster = {quote(self._cluster)} AND {condition}"
+        condition = f"cluster = {quote(self._cluster)} AND coalesce(protocol, 'streams') = 'streams' AND {condition}"
         return WarehouseReader(self._warehouse).rows(f"SELECT {columns} FROM groups WHERE {condition}")  # noqa: S608 - quoted
 
 

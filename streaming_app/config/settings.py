@@ -112,6 +112,8 @@ class Settings(Section):
     self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
+    classic_streams: SwitchSettings = SwitchSettings()
+    """Whether groups of Kafka Streams with the classic protocol have rows in the tables of streams groups."""
     task_copies: SwitchSettings = SwitchSettings()
     """Whether the job asks the brokers for the copies of tasks."""
     broker_facts: SwitchSettings = SwitchSettings()

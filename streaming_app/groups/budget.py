@@ -32,7 +32,7 @@ class Budget:
 
     members: int = 10_000
     tasks: int = 200_000
-    """Sum over all members of their current and target tasks, and of those that they are to revoke."""
+    """Sum over all members of their current and target tasks, of those that they are to revoke, and of their sums."""
     bytes: int = 4 << 20
     """Text of the members: ids, hosts, tasks and client tags. A topology may have half as many bytes."""
     events: int = 100_000
@@ -52,6 +52,7 @@ def check_size(group: Group, budget: Budget) -> int:
     tasks, text = 0, _size(group.assignment_configs)
     for member_id, member in members.items():  # a target may be read before its member
         own = (*group.targets.get(member_id, ()), *member.current, *member.pending_revocation)
+        own += tuple(("", *task) for task in member.task_sums)
         tasks += len(own)
         text += _MEMBER_BYTES + sum(map(len, filter(None, _TEXTS(member)))) + _size(member.client_tags)
         text += _TASK_BYTES * len(own) + sum(len(subtopology_id) for _, subtopology_id, _ in own)

@@ -90,7 +90,8 @@ def group_values(group: Group, derived: Mapping[str, str]) -> Values:
     values: Values = {"group": group.group_type if group.is_known else None}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())
-    return values if group.group_epoch is not None else values | dict.fromkeys(OF_METADATA)
+    has_metadata = group.group_epoch is not None and not group.is_classic
+    return values if has_metadata else values | dict.fromkeys(OF_METADATA)
 
 
 def operation_values(group: Group) -> Values:
@@ -157,7 +158,7 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
             cause = NO_TASK_MOVED
         causes["assignment_epoch"] = cause
-    if group.assignment_epoch_or_first >= (group.group_epoch or 0):
+    if group.is_classic or group.assignment_epoch_or_first >= (group.group_epoch or 0):
         group.causes_since_assignment = None
     return causes
 

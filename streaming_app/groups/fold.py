@@ -31,6 +31,7 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.groups import budget as budgets
+from streaming_app.groups import classic
 from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.events import (
     DEPLOYMENT,
@@ -51,13 +52,12 @@ from streaming_app.groups.events import (
     operation_values,
     retract,
 )
-from streaming_app.groups.group import SINCE, Group, GroupEvent, LastChange, LogRecord
+from streaming_app.groups.group import CLASSIC, SINCE, Group, GroupEvent, LastChange, LogRecord
 from streaming_app.groups.replay import APPLY
 from streaming_app.groups.state_rules import EMPTY, NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
 
 CLASSIC_GROUP = 2  # record type of a classic group's metadata; a group id belongs to one type of group at a time
-CLASSIC = "classic"
 GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
 _METADATA = attrgetter("group_epoch", *OF_METADATA)
@@ -80,6 +80,9 @@ class Fold:
     events: list[GroupEvent] = field(default_factory=list)
     retracted: list[GroupEvent] = field(default_factory=list)
     topologies: list[dict[str, Any]] = field(default_factory=list)
+    was_classic: bool = False
+    """The group is read again, and its old row is of Kafka Streams with the classic protocol: without members, its
+    record no longer says so."""
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
@@ -133,12 +136,15 @@ class Fold:
     def close(self) -> None:
         """End the current operation. The next batch may still continue it. Raises OverBudgetError."""
         if self._before:
-            self._end()
-            if self._events_left_out:
-                at, offset = self.group.updated_at, self.group.last_offset
-                self.events.append(GroupEvent(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
-                self._events_left_out = 0
-            self._check_size()
+            self._close()
+
+    def _close(self) -> None:
+        self._end()
+        if self._events_left_out:
+            at, offset = self.group.updated_at, self.group.last_offset
+            self.events.append(GroupEvent(at, EVENTS_LEFT_OUT, None, None, str(self._events_left_out), offset))
+            self._events_left_out = 0
+        self._check_size()
 
     def count_steps(self, steps: int) -> None:
         """Add to the steps of the batch. Raises OverBudgetError if there are more than the budget allows."""
@@ -170,13 +176,19 @@ class Fold:
 
     def _add(self, record: LogRecord) -> None:
         kind, key, value, at = record.record_type, record.key, record.value, record.timestamp
+        if value is None and self._is_classic:
+            return
         self._start_operation(at)
         self.count_steps(1)
         self._unchecked += record.size
         if self._unchecked > self.budget.bytes:
             self._check_size()
         group = self.group
-        if not group.is_known:
+        if self._is_classic:  # its tombstone is no longer in the log
+            self.count_steps(len(group.members))
+            self._save(*group.members)
+            group = self._create(group.created(at), group=None)
+        elif not group.is_known:
             group = self._create(group.created(at))
         if kind == GROUP_METADATA and value is not None:
             self._set_metadata(record, value)
@@ -263,7 +275,22 @@ class Fold:
         return new
 
     def _add_classic(self, record: LogRecord) -> None:
-        """Delete the group: a classic group has its id now, or the tombstone of one removes every group with the id."""
+        """Take a record 2: of Kafka Streams it is the whole group.
+
+        Another one deletes the group: a classic group has its id now, or the tombstone of one removes every group with
+        the id.
+        """
+        value = record.value
+        may_be_empty = self._is_classic or self.was_classic
+        if value and (classic.is_streams(value) or (may_be_empty and classic.has_no_members(value))):
+            self._add_generation(record, value)
+        elif self._is_classic:
+            self._delete_alone(record)
+        else:
+            self._take_over(record)
+
+    def _take_over(self, record: LogRecord) -> None:
+        """Delete the streams group whose id a classic group of other clients has now."""
         group, at = self.group, record.timestamp
         if group.is_known:
             self._start_operation(at)
@@ -279,6 +306,44 @@ class Fold:
         if record.value is not None:
             group.group_type = CLASSIC
         self._take(record)
+
+    @property
+    def _is_classic(self) -> bool:
+        return self.group.is_known and self.group.is_classic
+
+    def _add_generation(self, record: LogRecord, value: dict[str, Any]) -> None:
+        """Take a record 2 of Kafka Streams. It is an operation of its own, even if others have its timestamp."""
+        self.count_steps(1 + len(self.group.members) + len(value["members"]))
+        self._start_alone()
+        self._save(*self.group.members, *(one["member_id"] for one in value["members"]))
+        group, at = self.group, record.timestamp
+        if not self._is_classic or value["generation"] < (group.group_epoch or 0):
+            group = self._create(group.created(classic.created_at(value, at)), group=None)
+            group.group_type = group.protocol = CLASSIC
+        classic.apply(group, value, at)
+        self._end_alone(record)
+        if group.state == EMPTY:
+            group.state_since = classic.entered_at(value) or at
+
+    def _start_alone(self) -> None:
+        if self._before:
+            self._end()
+        group = self.group
+        self._before = {None: dict(group_values(group, group.derive()) | operation_values(group))}
+
+    def _end_alone(self, record: LogRecord) -> None:
+        """End an operation that no other record continues."""
+        self.group.updated_at = record.timestamp
+        self._take(record)
+        self._close()
+        self.group.last_changes, self._values = [], None
+
+    def _delete_alone(self, record: LogRecord) -> None:
+        self._start_alone()
+        self._save(*self.group.members)
+        APPLY[GROUP_METADATA](self.group, {}, None, record.timestamp)
+        self.group.undecoded_members = self.group.tasks_moving = self.group.probing_rebalance_at = None
+        self._end_alone(record)
 
     def _keep_topology(self, at: datetime | None, offset: int) -> None:
         """Add a row for the group's topology if it differs from the last one under this group id.
@@ -328,7 +393,7 @@ class Fold:
         for event in events:
             self._event_bytes += len(event.old or "") + len(event.new or "")
             if len(self.events) < self.budget.events and self._event_bytes <= 8 * self.budget.bytes:
-                self.events.append(event)
+                self.events.append(event._replace(protocol=self.group.protocol))
             else:
                 self._events_left_out += 1
 

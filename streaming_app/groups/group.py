@@ -1,4 +1,4 @@
-"""A streams group and its members as their records describe them, and the input and output of a fold.
+"""A group of Kafka Streams and its members as their records describe them, and the input and output of a fold.
 
 Only data: `replay` has the effect of each record on a group.
 """
@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STABLE_MEMBER, STATE_RULES
 
-WARMUP = "warmup"
-ROLES = ("active", "standby", WARMUP)
+STREAMS, CLASSIC = "streams", "classic"
+"""The protocols of Kafka Streams: KIP-1071, and the one of consumers with an assignor of its own."""
+ROLES = ACTIVE, STANDBY, WARMUP = ("active", "standby", "warmup")
 """The roles in which a member can have a task."""
 STORED_AT = "description_stored_at"
 READ_AGAIN = -2
@@ -31,7 +32,10 @@ Tasks = dict[TaskId, int]  # task -> assignment epoch; 0 where the record has no
 
 @dataclass(slots=True)
 class Member:
-    """A member, from records 19 (its description) and 22 (its epoch and tasks). None: that record was not read."""
+    """A member, from records 19 (its description) and 22 (its epoch and tasks). None: that record was not read.
+
+    With the classic protocol a member is a thread, from record 2: see `classic`.
+    """
 
     member_id: str
     joined_at: datetime | None = None
@@ -48,8 +52,14 @@ class Member:
     client_tags: dict[str, str] = field(default_factory=dict)
     rebalance_timeout_ms: int | None = None
     updated_at: datetime | None = None
+    client_version: int | None = None
+    """With the classic protocol: the version of SubscriptionInfo that it writes."""
+    assignment_error: int | None = None
+    """With the classic protocol: the error code in its assignment; None for none."""
     current: Tasks = field(default_factory=dict)
     pending_revocation: Tasks = field(default_factory=dict)
+    task_sums: dict[tuple[str, int], int] = field(default_factory=dict)
+    """With the classic protocol: task -> the sum of its offsets in the changelogs, as it told when it joined."""
 
     @property
     def state_and_epoch(self) -> tuple[str | None, int | None]:
@@ -62,14 +72,16 @@ _VALUES = attrgetter(*(one.name for one in fields(Member)))
 
 @dataclass(slots=True)
 class Group:
-    """A streams group: values of its records, and what the fold derives from them. A deleted group keeps its epochs."""
+    """A group: values of its records, and what the fold derives from them. A deleted group keeps its epochs."""
 
     group_id: str
     source_partition: int = 0
     last_offset: int = -1
     log_epoch: int | None = None
     """The leader epoch of the record at `last_offset`. The writer of the row sets it, as records do not contain it."""
-    group_type: str = "streams"
+    group_type: str = STREAMS
+    protocol: str = STREAMS
+    """The protocol of the members in the row: a deleted streams group keeps it if a classic group takes over the id."""
     group_epoch: int | None = None
     metadata_at: datetime | None = None
     """When the newest record 17 was written."""
@@ -86,6 +98,12 @@ class Group:
     """Topology epoch -> the time of each step that it has reached (`first_seen_at`, and the keys of `replay.REACHED`).
     None: the log does not prove the time."""
     readiness_recorded: bool = False
+    undecoded_members: int | None = None
+    """With the classic protocol: the number of members whose bytes are not those of Kafka Streams, at least in part."""
+    tasks_moving: bool | None = None
+    """With the classic protocol: tasks change hands, and another rebalance follows at once."""
+    probing_rebalance_at: datetime | None = None
+    """With the classic protocol: when a member is to rejoin because of warm-ups."""
     client_host: str | None = None
     """The host of its first member, as the broker saw it: a tenant chooses ids, but not this address."""
     is_deleted: bool = False
@@ -127,6 +145,11 @@ class Group:
         return self.last_offset >= 0 and not self.is_deleted
 
     @property
+    def is_classic(self) -> bool:
+        """Whether it is of Kafka Streams with the classic protocol."""
+        return self.protocol == CLASSIC
+
+    @property
     def assignment_epoch_or_first(self) -> int:
         """The assignment epoch, or without a record 20 the first one of a group: 1, or 0 in Kafka 4.1 and 4.2.
 
@@ -139,7 +162,8 @@ class Group:
     @property
     def reported_assignment_epoch(self) -> int | None:
         """The assignment epoch as StreamsGroupDescribe reports it; None until a record contains one."""
-        return self.assignment_epoch if self.group_epoch is None else self.assignment_epoch_or_first
+        is_known = self.group_epoch is None or self.is_classic
+        return self.assignment_epoch if is_known else self.assignment_epoch_or_first
 
     @property
     def all_members_stable(self) -> bool:
@@ -252,6 +276,7 @@ class GroupEvent(NamedTuple):
     """The host of a member that joined or left."""
     instance_id: str | None = None
     """The static instance id of a member that joined or left."""
+    protocol: str = STREAMS
 
 
 class LastChange(NamedTuple):

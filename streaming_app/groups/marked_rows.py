@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from streaming_app.groups.group import READ_AGAIN, SINCE, STORED_AT, Group
+from streaming_app.groups import classic
+from streaming_app.groups.group import CLASSIC, READ_AGAIN, SINCE, STORED_AT, STREAMS, Group
 
 _PUSHES, _PUSHED_AT = "unsolicited_pushes", "last_unsolicited_push_at"
 _PROVEN = (
@@ -44,6 +45,8 @@ def known_before(row: Mapping[str, Any]) -> str | None:
     if row.get("known_before") or row["deleted_at"] is not None or row["group_epoch"] is None:
         return row.get("known_before")  # the group is read again for the second time, or it is deleted
     proven = {name: row[name] for name in _PROVEN} | {"last_offset": marked(row["last_offset"])}
+    if row.get("protocol") == CLASSIC:
+        proven |= classic.proven(row)
     return json.dumps(proven, default=datetime.isoformat)
 
 
@@ -54,6 +57,7 @@ def carry_over(group: Group) -> None:
     row = json.loads(group.known_before, object_hook=_with_times)
     is_proven = group.first_seen_at not in (None, row["first_seen_at"])
     is_same = not group.is_deleted and group.group_epoch >= (row["group_epoch"] or 0)
+    is_same = is_same and group.protocol == row.get("protocol", STREAMS)
     has_all = group.source_partition != row["source_partition"] or group.last_offset >= row["last_offset"]
     if is_same and not is_proven:
         _fill(group, row, has_all=has_all)
@@ -66,6 +70,8 @@ def _fill(group: Group, row: Mapping[str, Any], *, has_all: bool) -> None:
     for name, since in SINCE.items():
         if getattr(group, name) == row[name] and getattr(group, since) is None:
             setattr(group, since, row[since])
+    if group.is_classic:
+        classic.fill(group, row)
     for step in row["topology_epochs"] or ():
         kept = group.topology_epochs.get(step.pop("topology_epoch"), {})
         for name, at in step.items():

@@ -9,6 +9,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+from streaming_app.groups.classic import AT_END
 from streaming_app.groups.group import STORED_AT, Group, LastChange, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
@@ -17,8 +18,14 @@ from streaming_app.groups.topology import sources_hash
 _NESTED = ("is_deleted", "assignment_configs", "topology_epochs", "members", "targets", "members_in", "last_changes")
 _SCALARS = tuple(f.name for f in fields(Group) if f.name not in _NESTED)
 _MEMBER_SCALARS = tuple(
-    f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation")
+    f.name for f in fields(Member) if f.name not in ("client_tags", "current", "pending_revocation", "task_sums")
 )
+_NOT_CLASSIC = (
+    *(name for name in REACHED.values()),
+    *("description_status", "description_since", "description_stale_since", "first_described_at", "solicitable"),
+    *("unsolicited_pushes", "readiness_recorded", "stale_member_count"),
+)
+"""Columns that are null with the classic protocol, which has no topology epochs and no descriptions."""
 _EPOCH_STEPS, _STORED = ("first_seen_at", *REACHED), "description_stored"
 
 
@@ -44,14 +51,18 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         "assignment_configs": list(group.assignment_configs.items()),
         "members": [
             {name: getattr(member, name) for name in _MEMBER_SCALARS}
-            | {"stale_topology": member.member_id in stale, "client_tags": list(member.client_tags.items())}
+            | {
+                "stale_topology": None if group.is_classic else member.member_id in stale,
+                "client_tags": list(member.client_tags.items()),
+                "task_sums": _sum_rows(member),
+            }
             for member in group.members.values()
         ],
         "assignments": list(_assignment_rows(group)),
         "topology_epochs": epochs,
         "last_changes": [change._asdict() for change in group.last_changes],
     }
-    return row
+    return row | dict.fromkeys(_NOT_CLASSIC) if group.is_classic else row
 
 
 def from_row(row: dict[str, Any]) -> Group:
@@ -62,6 +73,10 @@ def from_row(row: dict[str, Any]) -> Group:
     for stored in row["members"]:
         member = Member(**_present(stored, _MEMBER_SCALARS))
         member.client_tags = dict(stored["client_tags"] or ())
+        member.task_sums = {
+            (one["subtopology_id"], one["partition"]): AT_END if one["at_end"] else one["task_offset"]
+            for one in stored.get("task_sums") or ()
+        }
         group.add_member(member)
     for of in row["assignments"]:
         task: TaskId = (of["role"], of["subtopology_id"], of["partition"])
@@ -119,6 +134,14 @@ def is_solicitable(group: Group) -> bool:
     return group.description_status in SOLICITABLE_STATUSES and any(
         (member.member_epoch or 0) >= 0 and not is_stale(group, member) for member in group.members.values()
     )
+
+
+def _sum_rows(member: Member) -> list[dict[str, Any]] | None:
+    return [
+        {"subtopology_id": one, "partition": partition, "task_offset": offset, "at_end": False}
+        | ({"task_offset": None, "at_end": True} if offset == AT_END else {})
+        for (one, partition), offset in member.task_sums.items()
+    ] or None
 
 
 def _assignment_rows(group: Group) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ The broker does not write a group's state. It derives the state from the records
 (`StreamsGroup.maybeUpdateGroupState`, Apache Kafka 4.4.0). These tables have the same rules in the same order, and two
 more states. A deleted group is Dead. KIP-1071 defines this state for a group that is being removed, but no released
 broker sets it: it answers GROUP_ID_NOT_FOUND. A group is Unknown if its records do not show whether its topics are
-valid: a 4.1 broker keeps this in memory only, or a record has not been read yet.
+valid: a 4.1 broker keeps this in memory only, or a record has not been read yet. So is a classic group with members.
 
 The description's status compares three epochs (KIP-1331, as implemented in 4.4.0): that of the topology, that of the
 description that the plugin has stored, and that of the description that the plugin permanently rejected.
@@ -30,7 +30,7 @@ STATE_RULES: Rules = (
     (DEAD, lambda g: g.is_deleted),
     ("Unknown", lambda g: g.group_epoch is None),
     (EMPTY, lambda g: not g.members),
-    (NOT_READY, lambda g: g.topology_epoch is None),
+    (NOT_READY, lambda g: g.topology_epoch is None and not g.is_classic),
     ("Unknown", lambda g: not g.readiness_recorded),
     (NOT_READY, lambda g: g.topology_epoch != g.validated_topology_epoch),
     (ASSIGNING, lambda g: (g.group_epoch or 0) > g.assignment_epoch_or_first),

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.groups.group import ROLES
+from streaming_app.groups.group import CLASSIC, ROLES, STREAMS
 from streaming_app.text import host_of
 
 ACTIVE, STANDBY, WARMUP = ROLES
@@ -60,6 +60,7 @@ class TaskCopy(NamedTuple):
     reported_at: datetime | None = None
     rate: float | None = None
     ready_at: datetime | None = None
+    protocol: str = STREAMS
 
     @property
     def task(self) -> TaskId:
@@ -140,10 +141,11 @@ def copies_of_description(
 
 
 def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
-    """Return the copies in a row of `groups`. They have no offsets, because the log does not contain these."""
+    """Return the copies in a row of `groups`. The log has offsets only with the classic protocol."""
     members = {member["member_id"]: member for member in row["members"] or ()}
+    is_classic = row.get("protocol") == CLASSIC
     stateful = _stateful(row)
-    return [
+    copies = [
         TaskCopy(
             row["group_id"],
             task["member_id"],
@@ -157,6 +159,48 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
         for task in row["assignments"] or ()
         if task["current"] and task["member_id"] in members
     ]
+    return _with_sums(copies, row, members) if is_classic else copies
+
+
+def _with_sums(
+    copies: Iterable[TaskCopy], row: Mapping[str, Any], members: Mapping[str, Mapping[str, Any]]
+) -> list[TaskCopy]:
+    """Return the copies of a classic group with the offsets that members told when they joined, and dormant copies.
+
+    A thread may tell the offset of a task that another thread of its process has. A task that changes hands has no
+    dormant copies: where it is in no member, it is not known which copies stay.
+    """
+    told: dict[tuple[str, TaskId], dict[str, Any]] = {}
+    for member in members.values():
+        for one in member["task_sums"] or ():
+            place = member["process_id"] or member["member_id"], (one["subtopology_id"], one["partition"])
+            if _furthest(one) >= _furthest(told.get(place)):
+                told[place] = one | {"member_id": member["member_id"], "at": member["updated_at"]}
+    found = []
+    for copy in copies:
+        one = told.pop((copy.process_id or copy.member_id, copy.task), None)
+        stateful = copy.stateful or one is not None
+        of_sum = _of_sum(one, is_active=copy.role == ACTIVE)
+        found.append(copy._replace(protocol=CLASSIC, stateful=stateful, **of_sum))
+    active = {copy.task for copy in found if copy.role == ACTIVE}
+    for (_, task), one in told.items():
+        if task in active or not row["tasks_moving"]:
+            member = members[one["member_id"]]
+            own = row["group_id"], one["member_id"], member["process_id"], host_of(member["client_host"])
+            found.append(TaskCopy(*own, DORMANT, *task, stateful=True, protocol=CLASSIC, **_of_sum(one)))
+    return found
+
+
+def _furthest(one: Mapping[str, Any] | None) -> float:
+    return -1 if one is None else float("inf") if one["at_end"] else one["task_offset"]
+
+
+def _of_sum(one: Mapping[str, Any] | None, *, is_active: bool = False) -> dict[str, Any]:
+    """Return the columns of an offset that a member told: a running active task is at the end of its changelogs."""
+    if one is None:
+        return {}
+    lag = 0 if is_active and one["at_end"] else None
+    return {"task_offset": one["task_offset"], "lag": lag, "reported_at": one["at"]}
 
 
 def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members: Collection[str]) -> list[TaskCopy]:
@@ -185,8 +229,9 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
 
 
 def _stateful(topology: Mapping[str, Any]) -> set[str]:
-    """Return the subtopologies that have changelogs."""
-    return {one["subtopology_id"] for one in topology.get("subtopologies") or () if one["state_changelog_topics"]}
+    """Return the subtopologies that have changelogs, or of which members of a classic group told state."""
+    parts = topology.get("subtopologies") or ()
+    return {one["subtopology_id"] for one in parts if one["state_changelog_topics"] or one.get("has_state")}
 
 
 def _by_task(offsets: Iterable[Mapping[str, Any]]) -> dict[TaskId, int]:

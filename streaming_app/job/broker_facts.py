@@ -167,7 +167,9 @@ class BrokerFacts(Poller):
 
     def _asked(self) -> _Asked:
         """Return the groups, and the topics that they read and in which they keep their state."""
-        rows = self._job.rows("subtopologies", f"group_id, source_topics, {', '.join(_INTERNAL_COLUMNS)}")
+        rows = self._job.rows(
+            "subtopologies", f"group_id, source_topics, {', '.join(_INTERNAL_COLUMNS)}", "protocol = 'streams'"
+        )
         internal = [
             {**topic, "group_id": row["group_id"]}
             for row in rows

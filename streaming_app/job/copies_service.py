@@ -9,6 +9,8 @@ seen soon. A group without state is asked for only when it has changed, so a clu
 The pause after a pass is at least four times as long as the pass, so that describing many groups does not slow the
 stream down. The table is written only if something has changed.
 
+The copies of groups with the classic protocol come from the log: they are read again when their row has changed.
+
 If the principal may not describe a group, its copies come from the log, without offsets. If a group cannot be described
 for another reason, its earlier copies stay. The job's first pass waits until it has caught up.
 """
@@ -20,6 +22,7 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.chunks import chunks
+from streaming_app.groups.group import STREAMS
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
@@ -49,6 +52,7 @@ _MOVED_FOR = timedelta(minutes=2)  # within this time each moved task has report
 _RUNS = frozenset({*REBALANCING, STABLE})
 
 _KEY = attrgetter("key")
+_NOT_READ = -1  # the offset of a group whose copies come from the table
 
 _Version = tuple[int | None, int | None, int | None, int]
 """A value that changes when a group's tasks may have moved."""
@@ -79,6 +83,7 @@ class TaskCopies(Poller):
         self._acceptable_lags = acceptable_lags
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _AskedGroup] = {}
+        self._classic: dict[str, tuple[int, list[TaskCopy]]] = {}  # offset of the record, and copies
         self._is_read = self._is_stored = False
         self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
@@ -99,7 +104,10 @@ class TaskCopies(Poller):
         """Make one pass. Raises the errors of brokers and tables."""
         if not self._is_read:
             for copy in sorted(self._table.read(), key=_KEY):
-                self._known.setdefault(copy.group_id, _AskedGroup()).copies.append(copy)
+                if copy.protocol == STREAMS:
+                    self._known.setdefault(copy.group_id, _AskedGroup()).copies.append(copy)
+                else:
+                    self._classic.setdefault(copy.group_id, (_NOT_READ, []))[1].append(copy)
             self._is_read = self._is_stored = True
         now = self._now()
         running = {
@@ -114,6 +122,8 @@ class TaskCopies(Poller):
         }
         for group_id in self._known.keys() - running.keys():
             self._is_stored &= not self._known.pop(group_id).copies
+        self._read_classic()
+        self._store()  # without the brokers
         wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot, now)]
         if wanted:
             with self._job.connection.use() as client:
@@ -121,9 +131,25 @@ class TaskCopies(Poller):
             self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
+        self._store()
+
+    def _store(self) -> None:
         if not self._is_stored and not self.stopping.is_set():
-            self._table.replace([copy for group in self._known.values() for copy in group.copies])
+            of_classic = [copy for _, copies in self._classic.values() for copy in copies]
+            self._table.replace([*(copy for group in self._known.values() for copy in group.copies), *of_classic])
             self._is_stored = True
+
+    def _read_classic(self) -> None:
+        """Take from the log the copies of the classic groups that have changed."""
+        newest = self._job.classic_groups()
+        for group_id in self._classic.keys() - newest.keys():
+            self._is_stored &= not self._classic.pop(group_id)[1]
+        changed = [one for one, offset in newest.items() if self._classic.get(one, (_NOT_READ, []))[0] != offset]
+        for row in self._rows(changed):
+            group_id, before = row["group_id"], self._classic.get(row["group_id"])
+            copies = sorted(copies_of_row(row), key=_KEY)
+            self._is_stored &= copies == (before[1] if before else [])
+            self._classic[group_id] = newest[group_id], copies
 
     def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
         known = self._known.get(group_id)
@@ -188,7 +214,7 @@ class TaskCopies(Poller):
         for ids in chunks(group_ids, _GROUPS_PER_QUERY):
             yield from self._job.rows(
                 "groups",
-                "group_id, assignment_configs, members, assignments, subtopologies",
+                "group_id, protocol, assignment_configs, tasks_moving, members, assignments, subtopologies",
                 of_groups(self._job.config.cluster, ids),
             )
 

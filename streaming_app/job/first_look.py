@@ -134,7 +134,7 @@ class LogTables:
 def look(properties: Mapping[str, str], config: JobConfig, report: Report, seconds: float = READ_SECONDS) -> Result:
     """Return in one line what the job would say of the groups. It asks the brokers; `report` gets the progress."""
     now = datetime.now(timezone.utc)
-    tables = LogTables(FoldOptions(config.cluster, config.topic), now)
+    tables = LogTables(FoldOptions(config.cluster, config.topic, classic_streams=False), now)
     try:
         with StreamsGroupClient.of(properties) as client:
             _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)

@@ -10,6 +10,9 @@ if its offset is higher.
 A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved. Then it is
 removed. At a start, this holds for the deleted groups of which an earlier run stored a verdict.
 
+A group with the classic protocol is no streams group: in the cache it is Dead, as after a classic group has taken over
+the id. `classic_groups` has its id, for the service that writes its copies.
+
 The cache keeps the events of about the last hour (see `health.group_history`); after a start it reads them from the
 tables.
 Rows that the stream passes were written after the job had last read everything. This corrects the times of brokers
@@ -18,13 +21,14 @@ whose clocks are wrong (see `groups.snapshot`).
 
 import operator
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.snapshot import (
     COLUMNS,
     MEMBER_FIELDS,
@@ -71,6 +75,7 @@ class GroupCache:
         self._reload = True
         self._groups = Versions[GroupSnapshot]()  # replaced, never modified
         self._dead = set[str]()
+        self._classic: Mapping[str, int] = {}  # replaced, never modified
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
@@ -117,6 +122,7 @@ class GroupCache:
         if not (reload or queue or self._dead):
             return
         before, gone, unbounded = self._groups, self._dead, WrittenBetween(None, now)
+        classic = {} if reload else dict(self._classic)
         if reload:
             known, names = before, [name for name in before if name not in gone]
             if not self._is_read:  # what became of a group of which an earlier run stored a verdict
@@ -124,20 +130,13 @@ class GroupCache:
             before, gone = (
                 Versions(
                     (one.group_id, correct_snapshot(one, known.get(one.group_id), unbounded))
-                    for one in self._read(names)
+                    for one in self._read(names, classic)
                 ),
                 set(),
             )
             self._is_read = True
-        replaces, new = operator.gt if reload else operator.ge, dict[str, GroupSnapshot]()
-        for tables, bounds in queue:
-            rows = tables["groups"]
-            for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
-                group_id = group.group_id
-                cached = new.get(group_id) or (None if group_id in gone else before.get(group_id))
-                if cached is None or replaces(group.last_offset, cached.last_offset):
-                    new[group_id] = correct_snapshot(group, cached, bounds)
-        self._groups = before.after(new, gone - new.keys())
+        new = _replacing(queue, before, gone, classic, is_read_later=not reload)
+        self._groups, self._classic = before.after(new, gone - new.keys()), classic
         self._dead = {name for name, group in (self._groups if reload else new).items() if group.state == DEAD}
         if reload:
             self._add_events(self._read_events(now), unbounded)
@@ -160,6 +159,10 @@ class GroupCache:
         """Return the groups by id, as of the last `refresh`; the same object until something changes."""
         return self._groups
 
+    def classic_groups(self) -> Mapping[str, int]:
+        """Return the groups of Kafka Streams with the classic protocol by id, each with the offset of its record."""
+        return self._classic
+
     def is_complete(self) -> bool:
         """Return whether a `refresh` is done that began after the job had read everything: then no group is missing."""
         return self._is_complete
@@ -178,8 +181,8 @@ class GroupCache:
         for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
             yield from to_values(rows["group_id"])
 
-    def _read(self, known: Sequence[str]) -> Iterator[GroupSnapshot]:
-        """Read from the tables the groups that are not Dead, or that are in `known`."""
+    def _read(self, known: Sequence[str], classic: dict[str, int]) -> Iterator[GroupSnapshot]:
+        """Read from the tables the groups that are not Dead, or that are in `known`; add those to `classic`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         states = ", ".join(map(quote, REBALANCING))
         members = dict[str, Mapping[str, Any]]()
@@ -189,7 +192,9 @@ class GroupCache:
             members |= _rebalancing_members(rows)
         known_ids = pa.array(known, pa.string())
         for rows in map(with_plain_types, warehouse.slices(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}")):  # noqa: S608 - the same
-            wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), pc.is_in(rows["group_id"], known_ids))
+            _note_classic(rows, classic)
+            is_live = pc.invert(pc.or_(_is_in(rows["state"], (DEAD,)), _is_in(rows["group_type"], (CLASSIC,))))
+            wanted = pc.or_(is_live, pc.is_in(rows["group_id"], known_ids))
             yield from _snapshots(rows.filter(wanted), members)
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -208,9 +213,42 @@ class GroupCache:
             yield from _with_group_ids(rows)
 
 
+def _replacing(
+    queue: Iterable[_Batch],
+    before: Mapping[str, GroupSnapshot],
+    gone: Collection[str],
+    classic: dict[str, int],
+    *,
+    is_read_later: bool,
+) -> dict[str, GroupSnapshot]:
+    """Return the groups that rows of batches replace; update `classic` by those that were written after it."""
+    replaces, new = operator.ge if is_read_later else operator.gt, dict[str, GroupSnapshot]()
+    for tables, bounds in queue:
+        rows = tables["groups"]
+        if is_read_later:
+            _note_classic(rows, classic)
+        for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
+            group_id = group.group_id
+            cached = new.get(group_id) or (None if group_id in gone else before.get(group_id))
+            if replaces(group.last_offset, cached.last_offset) if cached else group.group_type != CLASSIC:
+                new[group_id] = correct_snapshot(group, cached, bounds)
+    return new
+
+
 def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:
     for row in _rows(rows, COLUMNS):
-        yield group_snapshot({**row, **members.get(row["group_id"], {})})
+        state = DEAD if row["group_type"] == CLASSIC else row["state"]
+        yield group_snapshot({**row, "state": state, **members.get(row["group_id"], {})})
+
+
+def _note_classic(rows: pa.Table, classic: dict[str, int]) -> None:
+    """Add the groups with the classic protocol, and remove those that are not any more."""
+    columns = ("group_id", "group_type", "state", "last_offset")
+    for group_id, group_type, state, offset in zip(*(to_values(rows[name]) for name in columns), strict=True):
+        if group_type == CLASSIC and state != DEAD:
+            classic[group_id] = offset
+        else:
+            classic.pop(group_id, None)
 
 
 def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,8 @@
 """Decides which groups are read again: an operator releases them, another release set them aside, or their rows differ.
 
+So are groups of Kafka Streams with the classic protocol that have no row, because they are older than this release, or
+than the setting `classic_streams`; and those that have one although the setting is off now.
+
 For this the stream starts again, and reads the partitions of these groups from their start (see `stream.start`). A
 group whose row differs again within an hour is only reported: reading the same records once more would give the same
 row.
@@ -14,6 +17,10 @@ from streaming_app.job.service import Job
 from streaming_app.tables.reader import quote
 from streaming_app.tables.request_files import ReleaseRequests
 
+_NEWEST_CLASSIC = """(
+  SELECT *, row_number() OVER (PARTITION BY cluster, group_id ORDER BY last_offset DESC) AS place
+  FROM group_records WHERE record_type = 2) AS newest"""
+_IS_STREAMS = "place = 1 AND NOT deleted AND protocol_type = 'consumer' AND protocol = 'stream'"
 _PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
 
 
@@ -42,7 +49,7 @@ class GroupsToReadAgain:
     def requested(self) -> set[str]:
         """Return the groups that must be read again now. Raises WarehouseError."""
         released = set(self._requests.group_ids())
-        others = set() if self._has_tried_others else self._of_other_releases()
+        others = set() if self._has_tried_others else self._of_other_releases() | self._of_classic()
         with self._lock:
             self._released |= released
             return self._released | self._waiting | others
@@ -61,3 +68,12 @@ class GroupsToReadAgain:
         of_others = f"set_aside_release IS DISTINCT FROM {quote(version('streams-groups'))}"
         rows = self._job.rows("groups", "group_id", f"set_aside_reason IS NOT NULL AND {of_others}")
         return {row["group_id"] for row in rows}
+
+    def _of_classic(self) -> set[str]:
+        """Return the groups of Kafka Streams with the classic protocol that lack a row, or must not have one."""
+        known = {
+            row["group_id"] for row in self._job.rows("groups", "group_id", "protocol = 'classic' AND state <> 'Dead'")
+        }
+        if not self._job.config.classic_streams.enabled:
+            return known
+        return {row["group_id"] for row in self._job.rows(_NEWEST_CLASSIC, "group_id", _IS_STREAMS)} - known

@@ -177,6 +177,8 @@ class Job:
     """The fence with the job's term."""
     groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
     """Returns the groups by id."""
+    classic_groups: Callable[[], Mapping[str, int]] = dict
+    """Returns the groups of Kafka Streams with the classic protocol by id, each with the offset of its record."""
     may_ask: Callable[[], bool] = lambda: True
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)

@@ -220,6 +220,7 @@ class TopicStream(ABC):
             position.state.history,
             self._positions.chains,
             Budget(**dict(self.config.group_budget)),
+            self.config.classic_streams.enabled,
         )
 
     # The methods that a stream may override.

@@ -96,7 +96,8 @@ def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[st
     Raises WarehouseError if a given id does not exist, or belongs to a group of another type.
     """
     wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
-    condition = of_groups(cluster, wanted) + (" AND deleted_at IS NULL" if wanted is None else "")
+    condition = f"{of_groups(cluster, wanted)} AND coalesce(protocol, 'streams') = 'streams'"
+    condition += " AND deleted_at IS NULL" if wanted is None else ""
     rows = warehouse.rows(f"SELECT * FROM groups WHERE {condition} ORDER BY group_id")
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
     if others := other_groups(warehouse, cluster, missing):

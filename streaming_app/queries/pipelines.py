@@ -133,9 +133,11 @@ WHERE summed_by = 'topic' AND cluster = {cluster}
 _COMMITS = "SELECT DISTINCT group_id, topic FROM offsets WHERE cluster = {cluster}"
 _TOPOLOGIES = """
 SELECT group_id, source_topics, repartition_sink_topics, repartition_source_topics, state_changelog_topics
-FROM subtopologies WHERE cluster = {cluster}
+FROM subtopologies WHERE cluster = {cluster} AND protocol = 'streams'
 """
-_GROUPS = "SELECT group_id FROM groups WHERE cluster = {cluster} AND state IS DISTINCT FROM 'Dead'"
+_GROUPS = (
+    "SELECT group_id FROM groups WHERE cluster = {cluster} AND group_type = 'streams' AND state IS DISTINCT FROM 'Dead'"
+)
 _SINKS = f"""
 SELECT group_id, to_node AS topic FROM description_edges
 WHERE cluster = {{cluster}} AND is_newest AND from_kind = '{SINK}' AND to_kind = '{TOPIC}'

@@ -31,16 +31,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.budget import OverBudgetError
+from streaming_app.groups.classic import has_no_members, is_streams
 from streaming_app.groups.events import UNKNOWN_STATE
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Group, LogRecord
+from streaming_app.groups.group import CLASSIC, Group, LogRecord
 from streaming_app.groups.marked_rows import carry_over, is_marked, known_before
 from streaming_app.groups.not_ready import TopicLookup, set_reasons
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE, BatchRows, HistoryOffsets, RowsByTable, to_tables
 from streaming_app.stream.failures import NOT_OF_RECORDS
-from streaming_app.stream.group_result import FoldOptions, GroupResult, LeftoverRecord, LogRow, UnfoldableRecord
+from streaming_app.stream.group_result import (
+    FoldOptions,
+    GroupResult,
+    LeftoverRecord,
+    LogRow,
+    UnfoldableRecord,
+    record_type,
+)
 from streaming_app.tables.arrow import to_datetimes
 
 STORED_OFFSET = -1
@@ -304,12 +312,19 @@ class _FoldedGroup:
     def _fold_of(self, group_id: str, partition: int, stored: dict[str, Any] | None) -> GroupFold:
         def restore() -> Fold:
             group = from_row(stored) if stored is not None else None
-            return Fold.of(group_id, partition, group, self._options.budget)
+            fold = Fold.of(group_id, partition, group, self._options.budget)
+            fold.was_classic = self._was_classic
+            return fold
 
         return GroupFold(restore, self._refuse)
 
+    @property
+    def _was_classic(self) -> bool:
+        """Whether the group is read again, and was of Kafka Streams with the classic protocol."""
+        return bool(self._stored and is_marked(self._stored) and self._stored.get("protocol") == CLASSIC)
+
     def _add(self, row: LogRow, record: LogRecord) -> None:
-        """Fold one record. Skip it if another partition holds its group, or the group was always a classic one."""
+        """Fold one record. Skip it if another partition holds its group, or the group was never of Kafka Streams."""
         partition = row[2] or 0
         group = self._group if partition == self._partition else self._in_other_partition(row, record, partition)
         if group is None:
@@ -325,11 +340,14 @@ class _FoldedGroup:
         again in the other partition. Offsets of two partitions cannot be compared, so the row also starts over.
         """
         options, group = self._options, self._group
-        if record.record_type == CLASSIC_GROUP:
+        is_classic = record.record_type == CLASSIC_GROUP
+        if is_classic and not (is_streams(record.value) or (self._was_classic and has_no_members(record.value))):
             return group
         group_id = record.key["group_id"]
         if options.partitions is not None and (group or options.partitions_grew):
             if partition_of(group_id, options.partitions) != partition:
+                if is_classic:  # it is in the newest partition, too, or the group is gone
+                    return None
                 self.outcome.refuse(row, LeftoverRecord("another partition of the topic now holds the group"))
                 return None
         elif group:
@@ -380,6 +398,8 @@ class _FoldedGroup:
         if newest and row is None:
             group_id, partition = (newest[0] or b"").decode("utf-8", "replace"), newest[2] or 0
             group = Group(group_id, partition, state=UNKNOWN_STATE, first_seen_at=newest[3])
+            if record_type(newest[4]) == CLASSIC_GROUP:
+                group.group_type = group.protocol = CLASSIC
             row = to_row(self._options.cluster, group)
         elif newest and row and is_marked(row):  # else each batch would set it aside again
             row = {**row, "last_offset": newest[1], "source_partition": newest[2]}

@@ -10,6 +10,7 @@ from typing import Any
 
 from offsets_decoder import DecodeError, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
+from streaming_app.groups.classic import may_be_streams
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
 from streaming_app.groups.group import Group, LogRecord
 from streaming_app.groups.row import to_row
@@ -29,8 +30,12 @@ def size_of(row: LogRow) -> int:
     return len(row[4] or b"") + len(row[5] or b"")
 
 
-_CLASSIC_KEY = CLASSIC_GROUP.to_bytes(2, "big")
 _GROUP_LENGTH = slice(2, 4)  # in a key, after the type: the length of the group id, which follows it
+
+
+def record_type(key: bytes | None) -> int:
+    """Return the type of a record; 0 if the key is too short for one."""
+    return int.from_bytes((key or b"")[:2], "big")
 
 
 def group_of_key(key: bytes | None) -> str | None:
@@ -71,6 +76,8 @@ class FoldOptions:
     """By partition, the leader epochs of its log (see `log_positions`); the caller may change it later."""
     budget: Budget = DEFAULT
     """The limits for one group."""
+    classic_streams: bool = True
+    """Whether groups of Kafka Streams with the classic protocol have rows."""
     release: str = field(default_factory=partial(version, "streams-groups"))
     """The release of this project, noted for groups that are set aside."""
 
@@ -118,8 +125,8 @@ class GroupResult:
     def decode(self, row: LogRow) -> LogRecord | None:
         """Return the decoded record; None if it goes to quarantine."""
         _, offset, _, at, key, value, _ = row
-        if key is not None and key[:2] == _CLASSIC_KEY:  # the fold only needs to know whether it is a tombstone
-            return LogRecord(offset, at, CLASSIC_GROUP, {}, None if value is None else {})
+        if record_type(key) == CLASSIC_GROUP:
+            return self._decode_classic(row)
         try:
             record = decode(key, value)  # type: ignore[arg-type] # a null key is malformed
         except DecodeError as error:
@@ -127,6 +134,19 @@ class GroupResult:
             return None
         self.counts.update(decoded=1, drifted=record.drift)
         return LogRecord(offset, at, record.record_type, record.key, record.value, size_of(row))
+
+    def _decode_classic(self, row: LogRow) -> LogRecord | None:
+        """Return a record 2; its value only if the fold needs more than that it is no tombstone."""
+        _, offset, _, at, key, value, _ = row
+        key_data: dict[str, Any] = {}
+        data: dict[str, Any] | None = None if value is None else {}
+        if value and self._options.classic_streams and may_be_streams(value):
+            try:
+                record = decode(key, value)  # type: ignore[arg-type] # it begins with the type
+            except DecodeError:
+                return None  # the query of the commits puts it into quarantine
+            key_data, data = {"group_id": record.key["group"]}, record.value
+        return LogRecord(offset, at, CLASSIC_GROUP, key_data, data, size_of(row) if data else 0)
 
     def refuse(self, row: LogRow, error: Exception) -> None:
         """Put a record that cannot be folded into quarantine."""

@@ -85,6 +85,8 @@ class Table:
     nested: bool = False
     also: tuple[str, ...] = ()
     """For a view over a nested column: the further columns that it takes from its table."""
+    older: Mapping[str, str] = field(default_factory=dict)
+    """Of these columns, the text that they have where a row of an older release has null."""
     order: int = 0
     """The position in the documentation."""
     expires_by: str | None = None
@@ -239,6 +241,11 @@ def view_sql(view: Table, explode: str) -> str:
     if view.sql:
         return view.sql
     kept = ", ".join(("cluster", "group_id", *view.also))
+    shown = ", ".join(_with_older(view, name) for name in ("cluster", "group_id", *view.also))
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
     nested = f"SELECT {kept}, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
-    return f"SELECT {kept}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
+    return f"SELECT {shown}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
+
+
+def _with_older(view: Table, name: str) -> str:
+    return f"coalesce({name}, '{view.older[name]}') AS {name}" if name in view.older else name

@@ -6,6 +6,7 @@ The replacement is one commit, so if the job dies, the table has either the old 
 from collections.abc import Sequence
 from pathlib import Path
 
+from streaming_app.groups.group import STREAMS
 from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
@@ -35,4 +36,5 @@ class TaskCopiesTable:
 def read_copies(warehouse: WarehouseReader, where: str) -> list[TaskCopy]:
     """Return the rows that match this SQL condition."""
     names = ", ".join(f'"{name}"' for name in table(NAME).names if name != "cluster")
-    return [TaskCopy(**row) for row in warehouse.rows(f"SELECT {names} FROM {NAME} WHERE {where}")]  # noqa: S608 - our own names
+    rows = warehouse.rows(f"SELECT {names} FROM {NAME} WHERE {where}")  # noqa: S608 - our own names
+    return [TaskCopy(**row | {"protocol": row["protocol"] or STREAMS}) for row in rows]

@@ -68,7 +68,8 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[str, Any] | None:
     """Return what page and picture show of a streams group as it is now; None if `groups` has no such row."""
     own = of_group(cluster, group_id)
-    row = next(iter(reader.rows(f"SELECT * FROM groups WHERE {own}")), None)  # noqa: S608 - quoted
+    of_streams = f"{own} AND coalesce(protocol, 'streams') = 'streams'"
+    row = next(iter(reader.rows(f"SELECT * FROM groups WHERE {of_streams}")), None)  # noqa: S608 - quoted
     if row is None:
         return None
     described = reader.rows(f"SELECT * FROM descriptions WHERE {own} AND is_newest LIMIT 1")  # noqa: S608 - quoted

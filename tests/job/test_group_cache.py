@@ -316,3 +316,29 @@ def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(
     cache.on_rows(folded(row("a", 4, "Empty", state_since=at(8.9))))
     cache.refresh()
     assert cache.groups()["a"].state_since == at(8.9)
+
+
+# --- Groups with the classic protocol ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_small", [True, False], ids=["small batch", "large batch"])
+def test_a_group_with_the_classic_protocol_is_no_streams_group(tmp_path: Path, is_small: bool) -> None:
+    warehouse = make_warehouse(tmp_path)
+    cache = GroupCache(a_job(warehouse, pytest.fail))
+    classic = {"group_type": "classic", "protocol": "classic", "state": "Unknown"}
+
+    def write(*rows: dict[str, Any]) -> None:
+        replace_rows(warehouse, "groups", *rows)
+        if is_small:
+            cache.on_rows(folded(*rows))
+        else:
+            cache.on_bulk_change()
+        cache.refresh()
+
+    write(row("s"), row("c", 4, **classic))
+    assert (set(cache.groups()), dict(cache.classic_groups())) == ({"s"}, {"c": 4})
+    write(row("s", 7, **classic), row("c", 8))
+    assert {name: one.state for name, one in cache.groups().items()} == {"s": "Dead", "c": "Stable"}
+    assert dict(cache.classic_groups()) == {"s": 7}
+    write(row("s", 9, **classic | {"state": "Dead"}), row("c", 8))
+    assert (set(cache.groups()), dict(cache.classic_groups())) == ({"c"}, {})

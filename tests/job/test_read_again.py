@@ -49,3 +49,22 @@ def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: 
         now[0] = hour * 3601.0
         groups.request([f"group-{hour}"])
     assert len(groups._differing) == 1
+
+
+@pytest.mark.parametrize(("enabled", "expected"), [(True, {"without a row", "was streams"}), (False, {"with a row"})])
+def test_classic_groups_without_a_row_are_read_once_and_without_the_setting_those_with_one(
+    tmp_path: Path, enabled: bool, expected: set[str]
+) -> None:
+    warehouse, of_classic = make_warehouse(tmp_path), {"group_type": "classic", "protocol": "classic"}
+    append(warehouse, "groups", group_row("with a row", "Unknown", **of_classic), group_row("streams now"))
+    append(warehouse, "groups", group_row("deleted", "Dead", **of_classic), group_row("was streams", "Dead"))
+    last = {"record_type": 2, "member_id": "", "protocol_type": "consumer", "protocol": "stream", "last_offset": 5}
+    ids = ("with a row", "without a row", "was streams", "deleted", "range now", "streams now")
+    append(warehouse, "group_records", *({"group_id": one, "deleted": False, **last} for one in ids))
+    later = ({"deleted": True}, {"protocol": "range", "deleted": False}, {"deleted": True})
+    newer = [{"group_id": one, **last, **other, "last_offset": 9} for one, other in zip(ids[3:], later, strict=True)]
+    append(warehouse, "group_records", *newer)
+    groups = GroupsToReadAgain(a_job(warehouse, pytest.fail, {"classic_streams": {"enabled": enabled}}))
+    assert groups.requested() == expected
+    groups.done(expected)
+    assert groups.requested() == set()

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import copies_service
@@ -15,8 +17,12 @@ from streaming_app.job.copies_service import TaskCopies
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.tables.task_copies_table import TaskCopiesTable
+from tests.groups.classic_records import assignment, generation, records, subscription, thread
+from tests.groups.records import fold
 from tests.support.a_job import a_job
 from tests.support.healthy_group import healthy_group
+from tests.support.rows import group_row
+from tests.support.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 
@@ -207,3 +213,35 @@ def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> No
     harness.groups["g"] = replace(harness.groups["g"], state="Stable")
     harness.poll()
     assert harness.poller.statuses()["g"].behind == ()
+
+
+# --- Groups with the classic protocol ---------------------------------------------------------------------------------
+
+
+def test_copies_of_classic_groups_come_from_the_log_when_their_row_has_changed_also_without_brokers(
+    tmp_path: Path,
+) -> None:
+    warehouse, newest = make_warehouse(tmp_path), {"g": 4}
+    threads = thread("m1", subscription(sums={(0, 0): 7}), assignment([(0, 0)])), thread("m2")
+    append(
+        warehouse, "groups", to_row("default", fold(records(generation(1, *threads), first=4)).group), group_row("s")
+    )
+    table = TaskCopiesTable(warehouse, "default")
+
+    def poller() -> TaskCopies:
+        return TaskCopies(a_job(warehouse, pytest.fail, classic_groups=lambda: newest))
+
+    def found() -> list[tuple[str, str, int | None, str]]:
+        return [(one.group_id, one.role, one.task_offset, one.protocol) for one in table.read()]
+
+    polled = poller()
+    polled.tick()
+    assert found() == [("g", "active", 7, "classic")]
+    versions = DeltaTable(str(warehouse / "task_copies")).version()
+    polled.tick()
+    poller().tick()
+    assert DeltaTable(str(warehouse / "task_copies")).version() == versions
+    assert (polled.statuses(), polled.sums()) == ({}, {})
+    newest.clear()
+    polled.tick()
+    assert found() == []

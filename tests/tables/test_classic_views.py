@@ -1,0 +1,84 @@
+"""A group of Kafka Streams with the classic protocol in the views: one row of a group, and rows of what it has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming_app.checks.verification import WarehouseTables
+from streaming_app.errors import WarehouseError
+from streaming_app.groups.row import to_row
+from streaming_app.queries.described import find_groups
+from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader
+from tests.groups.classic_records import P2, assignment, generation, records, subscription, thread
+from tests.groups.records import fold
+from tests.support.rows import group_row, member_row, task_row
+from tests.support.warehouses import append, make_warehouse
+
+THREADS = (
+    thread("m1", subscription(sums={(0, 0): -2}), assignment([(0, 0)])),
+    thread("m2", subscription(P2, {(0, 0): 5}), assignment([(1, 0)], [(0, 0)])),
+)
+OF_RECORD = {"record_type": 2, "member_id": "", "protocol_type": "consumer", "protocol": "stream", "deleted": False}
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """A classic group `g`, a streams group `s`, a row of an older release, and a deleted classic group."""
+    made = make_warehouse(tmp_path)
+    classic = to_row("default", fold(records(generation(1, *THREADS))).group)
+    deleted = to_row("default", fold(records(generation(1, *THREADS), None)).group) | {"group_id": "gone"}
+    older = {"protocol": None, "members": [member_row("o1")], "assignments": [task_row("o1", "0_0")]}
+    append(made, "groups", classic, deleted, group_row("s", protocol="streams"), group_row("older", **older))
+    append(made, "group_records", {"group_id": "g", **OF_RECORD, "epoch": 1, "member_count": 2, "last_offset": 0})
+    facts = {"kind": "group_state", "subject": "g", "value": "Stable"}
+    append(made, "broker_facts", facts)
+    return made
+
+
+def ask(warehouse: Path, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in WarehouseReader(warehouse).rows(query)]
+
+
+def test_it_has_one_row_in_the_views_of_groups_with_the_state_of_the_broker(warehouse: Path) -> None:
+    columns = "group_id, group_type, protocol, state, member_count, kafka_streams"
+    in_all = [("g", "classic", "stream", None, 2, True), ("older", "streams", None, "Stable", 1, True)]
+    found = ask(warehouse, f"SELECT {columns} FROM all_groups ORDER BY group_id")
+    assert [one[:4] for one in found] == [one[:4] for one in in_all] + [("s", "streams", None, "Stable")]
+    overview = ask(warehouse, f"SELECT {columns} FROM group_overview ORDER BY group_id")
+    assert [one[:4] for one in overview] == [
+        ("g", "classic", "stream", "Stable"),
+        ("older", "streams", None, "Stable"),
+        ("s", "streams", None, "Stable"),
+    ]
+    assert ask(warehouse, "SELECT verdict, tasks FROM group_overview WHERE group_id = 'g'") == [(None, None)]
+
+
+def test_its_threads_tasks_and_topics_are_rows_with_the_protocol_and_older_rows_are_of_streams_groups(
+    warehouse: Path,
+) -> None:
+    members = "SELECT group_id, protocol, member_id, member_epoch, client_version FROM members WHERE group_id <> 's'"
+    assert ask(warehouse, f"{members} ORDER BY member_id") == [
+        ("g", "classic", "m1", 1, 11),
+        ("g", "classic", "m2", 1, 11),
+        ("older", "streams", "o1", *ask(warehouse, "SELECT member_epoch, client_version FROM members")[-1]),
+    ]
+    tasks = (
+        "SELECT member_id, role, subtopology_id FROM assignments WHERE protocol = 'classic' ORDER BY member_id, role"
+    )
+    assert ask(warehouse, tasks) == [("m1", "active", "0"), ("m2", "active", "1"), ("m2", "standby", "0")]
+    topics = "SELECT subtopology_id, has_state FROM subtopologies WHERE group_id = 'g' ORDER BY subtopology_id"
+    assert ask(warehouse, topics) == [("0", True), ("1", None)]
+
+
+def test_readers_of_streams_groups_do_not_see_it(warehouse: Path) -> None:
+    location = Location.of(warehouse)
+    assert set(WarehouseTables(location, "default").group_ids()) == {"older", "s"}
+    tables = LagTables(warehouse, "default")
+    assert {name for name, _ in tables.group_versions(tables.reader())} == {"older", "s"}
+    reader = WarehouseReader(warehouse)
+    assert [row["group_id"] for row in find_groups(reader, "default", None)] == ["older", "s"]
+    with pytest.raises(WarehouseError, match="'g' is a classic group, not a streams group"):
+        find_groups(reader, "default", ["g"])

@@ -81,20 +81,27 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
         return
     aspect = aspect or "state"  # all of it, as JSON
     reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
-    others = described.other_groups(reader, cluster, group_ids) if aspect in _READ_FOR else {}
+    others = _others(reader, cluster, group_ids, aspect)
     if aspect == "offsets":
         found = find_offsets(reader, cluster, wanted)
         echo_either(found, offset_rows(found, verbose=verbose), as_json=as_json)
     elif others and others.keys() == {*group_ids}:
         _print_others(reader, cluster, [*others.values()], aspect, as_json=as_json)
     else:
-        rows = described.find_groups(reader, cluster, wanted)
+        rows = described.find_groups(reader, cluster, wanted, with_classic=aspect != "state")
         if aspect == "copies":
             _print_copies(reader, cluster, rows, as_json=as_json)
         elif as_json:
             _print_json(reader, cluster, rows)
         elif rows:
             _SHOW[aspect](reader, cluster, rows, verbose=verbose, is_named=not all_groups)
+
+
+def _others(reader: WarehouseReader, cluster: str, group_ids: Collection[str], aspect: str) -> dict[str, Row]:
+    """Return the named groups that are shown as any other type of group is."""
+    others = described.other_groups(reader, cluster, group_ids) if aspect in _READ_FOR else {}
+    with_tasks = described.with_tasks(reader, cluster, others) if aspect == "members" else set()
+    return {group_id: row for group_id, row in others.items() if group_id not in with_tasks}
 
 
 def _print_others(reader: WarehouseReader, cluster: str, others: list[Row], aspect: str, *, as_json: bool) -> None:

@@ -14,6 +14,8 @@ from streaming_app.text import and_more, host_of
 _NONE = "-"
 
 
+_STREAMS_GROUP = "coalesce(protocol, 'streams') = 'streams'"
+_CLASSIC_STREAMS = "(protocol = 'classic' AND deleted_at IS NULL)"
 _OF_OTHERS = ("cluster", "group_id", "group_type", "protocol_type", "protocol", "state", "member_count", "group_epoch",
               "offset_count", "kafka_streams", "updated_at")  # fmt: skip
 
@@ -23,6 +25,14 @@ def other_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[s
     some = {"group_id": [*group_ids]}
     rows = warehouse.rows(overview_sql(cluster, _OF_OTHERS, [OTHERS], some)) if some["group_id"] else []
     return {row["group_id"]: row for row in rows}
+
+
+def with_tasks(warehouse: WarehouseReader, cluster: str, others: Mapping[str, Row]) -> set[str]:
+    """Return which of `other_groups` have rows of members and tasks: Kafka Streams with the classic protocol."""
+    if not any(row["kafka_streams"] for row in others.values()):
+        return set()
+    where = f"{of_groups(cluster, others)} AND {_CLASSIC_STREAMS}"
+    return {row["group_id"] for row in warehouse.rows(f"SELECT group_id FROM groups WHERE {where}")}
 
 
 def other_state_rows(others: Iterable[Row]) -> list[Row]:
@@ -90,13 +100,18 @@ def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapp
     }
 
 
-def find_groups(warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None) -> list[Row]:
+def find_groups(
+    warehouse: WarehouseReader, cluster: str, group_ids: Iterable[str] | None, *, with_classic: bool = False
+) -> list[Row]:
     """Return rows of `groups`: those with the given ids, or all that are not deleted.
 
-    Raises WarehouseError if a given id does not exist, or belongs to a group of another type.
+    They are streams groups, and `with_classic` also groups of Kafka Streams with the classic protocol. Raises
+    WarehouseError if a given id does not exist, or belongs to a group of another type.
     """
     wanted = None if group_ids is None else list(dict.fromkeys(group_ids))
-    condition = f"{of_groups(cluster, wanted)} AND coalesce(protocol, 'streams') = 'streams'"
+    condition = (
+        f"{of_groups(cluster, wanted)} AND ({_STREAMS_GROUP}{f' OR {_CLASSIC_STREAMS}' if with_classic else ''})"
+    )
     condition += " AND deleted_at IS NULL" if wanted is None else ""
     rows = warehouse.rows(f"SELECT * FROM groups WHERE {condition} ORDER BY group_id")
     missing = set(wanted or ()) - {row["group_id"] for row in rows}
@@ -252,20 +267,26 @@ def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
         "GROUP": group["group_id"],
         "TOPOLOGY-EPOCH": subtopology["topology_epoch"],
         "SUBTOPOLOGY": subtopology["subtopology_id"],
-        "SOURCE-TOPICS": _names([*subtopology["source_topics"], *subtopology["source_topic_regex"]]),
-        "REPARTITION-SOURCE-TOPICS": _names(topic["name"] for topic in subtopology["repartition_source_topics"]),
+        "SOURCE-TOPICS": _names([*subtopology["source_topics"], *(subtopology["source_topic_regex"] or ())]),
+        "REPARTITION-SOURCE-TOPICS": _internal(subtopology["repartition_source_topics"]),
         "REPARTITION-SINK-TOPICS": _names(subtopology["repartition_sink_topics"]),
     }
     if verbose:
+        copartition = subtopology["copartition_groups"]
         row |= {
-            "STATE-CHANGELOG-TOPICS": _names(topic["name"] for topic in subtopology["state_changelog_topics"]),
-            "COPARTITION-GROUPS": "; ".join(_names(topics) for topics in subtopology["copartition_groups"]) or _NONE,
+            "STATE-CHANGELOG-TOPICS": _internal(subtopology["state_changelog_topics"]),
+            "COPARTITION-GROUPS": None if copartition is None else "; ".join(map(_names, copartition)) or _NONE,
         }
     return row
 
 
-def _names(names: Iterable[str]) -> str:
-    return ",".join(names) or _NONE
+def _names(names: Iterable[str] | None) -> str | None:
+    """Return names with commas between them; None if they are not known, as with the classic protocol."""
+    return None if names is None else ",".join(names) or _NONE
+
+
+def _internal(topics: Iterable[Row] | None) -> str | None:
+    return _names(None if topics is None else [topic["name"] for topic in topics])
 
 
 _SEARCH_FROM = 3  # characters: fewer occur in nearly every name

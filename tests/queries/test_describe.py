@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from streaming_app.groups.row import to_row
 from tests.cli.commands import as_json, run
+from tests.groups.classic_records import P1, P2, assignment, generation, records, subscription, thread
+from tests.groups.records import fold
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
@@ -204,3 +207,32 @@ def test_none_is_a_line_that_says_why(descriptions: Path, group_id: str, line: s
     result = run(descriptions, "describe", group_id, "--description")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert result.stderr.startswith(f"Error: {line}")
+
+
+def test_an_application_with_the_classic_protocol_is_described_as_a_streams_group(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    generations = generation(
+        5,
+        thread("a", subscription(P1, {(1, 0): 40}, tags={"zone": "z"}), assignment([(0, 0), (1, 0)])),
+        thread("b", subscription(P2), assignment([(0, 1)], [(1, 0)])),
+    )
+    append(warehouse.path, "groups", to_row("default", fold(records(generations)).group))
+    record = {"group_id": "g", "record_type": 2, "member_id": "", "deleted": False, "protocol_type": "consumer"}
+    newest = {"protocol": "stream", "epoch": 5, "member_count": 2, "recorded_at": AT, "last_offset": 0}
+    append(warehouse.path, "group_records", {"cluster": "default", **record, **newest})
+    members = [line.split() for line in warehouse.describe("g", "--members").splitlines()]
+    assert members[1:] == [
+        ["g", "a", str(P1), "g-a", "ACTIVE:", "0:[0];", "1:[0]"],
+        ["g", "b", str(P2), "g-b", "ACTIVE:", "0:[1];", "STANDBY:", "1:[0]"],
+    ]
+    assert "zone=z" in warehouse.describe("g", "--members", "--verbose")
+    topology = [line.split() for line in warehouse.describe("g", "--topology", "--verbose").splitlines()]
+    assert topology[1:3] == [
+        ["g", "-", "0", "words", "-", "-", "-", "-"],
+        ["g", "-", "1", "letters", "g-word-repartition", "-", "-", "-"],
+    ]
+    (row,) = as_json(warehouse.path, "describe", "g", "--members")
+    assert (row["protocol"], row["members"][0]["process_id"]) == ("classic", str(P1))
+    state = [line.split() for line in warehouse.describe("g", "--state").splitlines()]
+    assert state[1][:4] == ["g", "Classic", "consumer", "-"]
+    assert warehouse.describe("g", "--copies")

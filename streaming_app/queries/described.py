@@ -269,7 +269,7 @@ def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
         "SUBTOPOLOGY": subtopology["subtopology_id"],
         "SOURCE-TOPICS": _names([*subtopology["source_topics"], *(subtopology["source_topic_regex"] or ())]),
         "REPARTITION-SOURCE-TOPICS": _internal(subtopology["repartition_source_topics"]),
-        "REPARTITION-SINK-TOPICS": _names(subtopology["repartition_sink_topics"]),
+        "REPARTITION-SINK-TOPICS": _names(subtopology["repartition_sink_topics"] or ()),
     }
     if verbose:
         copartition = subtopology["copartition_groups"]
@@ -280,13 +280,13 @@ def _subtopology_row(group: Row, subtopology: Row, *, verbose: bool) -> Row:
     return row
 
 
-def _names(names: Iterable[str] | None) -> str | None:
-    """Return names with commas between them; None if they are not known, as with the classic protocol."""
-    return None if names is None else ",".join(names) or _NONE
+def _names(names: Iterable[str]) -> str:
+    return ",".join(names) or _NONE
 
 
 def _internal(topics: Iterable[Row] | None) -> str | None:
-    return _names(None if topics is None else [topic["name"] for topic in topics])
+    """Return the names of internal topics; None if they are not known, as with the classic protocol."""
+    return None if topics is None else _names(topic["name"] for topic in topics)
 
 
 _SEARCH_FROM = 3  # characters: fewer occur in nearly every name

@@ -55,8 +55,17 @@ NAMES = [one.name for one in tables() if one.name != HISTORY]
 IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
 """How many files of each table 0.3.0 wrote into its root."""
 _LAG = "offset_status offset_status_since waits_since unmoved_since late_since slow_since owner_since"
-NEW = {"lag": _LAG.split(), "lag_history": ["offset_status"], HISTORY: ["judged_at"]}
-"""The columns of each table that 0.4.0 brings."""
+_CLASSIC = ["protocol", "undecoded_members", "tasks_moving", "probing_rebalance_at"]
+NEW = {
+    "lag": _LAG.split(),
+    "lag_history": ["offset_status"],
+    HISTORY: ["judged_at"],
+    "groups": _CLASSIC,
+    "group_events": ["protocol"],
+    "task_copies": ["protocol"],
+    "topologies": [],
+}
+"""The columns of each table that 0.4.0 brings; in `topologies`, as in `groups`, only a field of a nested column."""
 
 
 @pytest.fixture(scope="module")

@@ -93,13 +93,13 @@ def test_threads_tasks_and_topics_of_an_application_are_those_that_it_has(
         assert wait_until(is_settled), (read(), tasks_of(application))
         row, events = row_of(read_log(broker.bootstrap_server, group_id))
     assert row
-    assert (row["protocol"], row["undecoded_members"], row["first_seen_at"] is None) == ("classic", 0, False)
+    assert (row["protocol"], row["undecoded_members"]) == ("classic", 0)
     assert {one["kind"] for one in events} >= {"created", "group_epoch", "member_joined", "assignment"}
     members = row["members"]
     assert len({one["process_id"] for one in members}) == 2
     facts = {(one["user_endpoint"], *one["client_tags"], one["client_version"]) for one in members}
     assert facts == {("localhost:31401", ("zone", "a"), 11)}
-    assert all(one["joined_at"] and one["client_host"] for one in members)
+    assert all(one["client_host"] for one in members)
     topics_of = {
         one["subtopology_id"]: (one["source_topics"], [topic["name"] for topic in one["repartition_source_topics"]])
         for one in row["subtopologies"]

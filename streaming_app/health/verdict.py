@@ -13,7 +13,7 @@ OFF, IDLE, OK, UNKNOWN = "Off", "Idle", "Ok", "Unknown"
 VERDICTS: Mapping[str, str] = {
     LOSING: "Records were deleted before the group read them.",
     DOWN: "Nothing is processed, and work waits, or it is not known whether it does.",
-    STALLED: "Members have the tasks and work waits, but offsets do not move.",
+    STALLED: "Members have work that waits, but offsets do not move; or a rebalance does not end.",
     RESTORING: "As Stalled, but tasks moved to another member and restore their state.",
     BEHIND: "Offsets move, but the oldest record that waits is old, and the group does not catch up.",
     UNSTABLE: "It processes, but is interrupted again and again.",

@@ -55,7 +55,7 @@ _TABLES = (
         "ORDER BY severity, group_id",
     ),
 )
-_WITHOUT_FOR = {"rules": {name: {"for": 0} for name in rules()}}
+_SOON = {"rules": {name: {"for": 60 if name == "StreamsGroupStalled" else 0} for name in rules()}}  # less has no effect
 
 
 def run_demo(
@@ -86,7 +86,7 @@ def run_demo(
                     "warehouse": warehouse,
                     "cluster": name,
                     "once": page is None,
-                    "alerts": _WITHOUT_FOR,
+                    "alerts": _SOON,
                 }
             )
             with StreamsGroupClient(broker.bootstrap_server) as client:

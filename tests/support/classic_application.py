@@ -94,6 +94,12 @@ class ClassicGroup:
         assert row
         return row
 
+    def client_versions(self) -> list[list[int]]:
+        """Return the versions that the members told in each record with members, in the order of the log."""
+        records = [one for one in read_log(self.server, self.applications[0].application_id) if one.record_type == 2]
+        rows = (row_of([one])[0] for one in records)
+        return [sorted(one["client_version"] for one in row["members"]) for row in rows if row and row["members"]]
+
     def settled(
         self, condition: Callable[[dict[str, Any]], bool] = lambda row: not row["probing_rebalance_at"]
     ) -> Settled:

@@ -26,7 +26,8 @@ from tests.support.warehouses import append, arrow_schema, make_warehouse
 pytestmark = pytest.mark.slow
 
 AT = datetime(2026, 11, 21, 3, 12, tzinfo=timezone.utc)
-NOT_HOSTILE = {"cluster": "default", "role": "active", "group_type": "streams"}  # the job writes these itself
+# the job writes these itself
+NOT_HOSTILE = {"cluster": "default", "role": "active", "group_type": "streams", "protocol": "streams"}
 
 
 def hostile_value(kind: pa.DataType, name: str = "") -> Any:

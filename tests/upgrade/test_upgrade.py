@@ -41,7 +41,7 @@ from streaming_app.tables.upgrade import work_of
 from streaming_app.tables.upgrade_steps import RESHAPED, STEPS_TO, Work
 from streaming_app.tables.writer import TableWriter
 from tests.support.s3_server import s3_server
-from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
+from tests.support.warehouses import arrow_schema, copy_warehouse, make_warehouse
 from tests.tables.test_readers import READERS, write_as_0_3_0
 from tests.tables.test_streaming_readers import Seen, stream
 from tests.upgrade.record import extract
@@ -55,8 +55,17 @@ NAMES = [one.name for one in tables() if one.name != HISTORY]
 IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
 """How many files of each table 0.3.0 wrote into its root."""
 _LAG = "offset_status offset_status_since waits_since unmoved_since late_since slow_since owner_since"
-NEW = {"lag": _LAG.split(), "lag_history": ["offset_status"], HISTORY: ["judged_at"]}
-"""The columns of each table that 0.4.0 brings."""
+_CLASSIC = ["protocol", "undecoded_members", "tasks_moving", "probing_rebalance_at"]
+NEW = {
+    "lag": _LAG.split(),
+    "lag_history": ["offset_status"],
+    HISTORY: ["judged_at"],
+    "groups": _CLASSIC,
+    "group_events": ["protocol"],
+    "task_copies": ["protocol"],
+    "topologies": [],
+}
+"""The columns of each table that 0.4.0 brings; in `topologies`, as in `groups`, only a field of a nested column."""
 
 
 @pytest.fixture(scope="module")
@@ -337,9 +346,12 @@ def test_what_other_jobs_commit_meanwhile_is_kept(
         name = own.location.name
         if name not in names:  # once in each table: all rows of the cluster go into other files
             names.append(name)
-            mine = RustTable(own.location, "default", Fence("default", 1_000))
-            mine.replace(mine.select("*").cast(mine.schema()))
-            append(warehouse, name, {"cluster": "other", "group_id": "g"})
+            theirs = DeltaTable(warehouse / name)  # with the columns of 0.3
+            schema = pa.schema(theirs.schema().to_arrow())
+            mine = RustTable(own.location, "default").select("*").select(schema.names).cast(schema)
+            write_deltalake(theirs, mine, mode="overwrite", predicate="cluster = 'default'")
+            others = pa.Table.from_pylist([{"cluster": "other", "group_id": "g"}], schema)
+            write_deltalake(theirs, others, mode="append")
 
     overtaken = list[str]()
 

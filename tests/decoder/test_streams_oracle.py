@@ -399,13 +399,14 @@ def test_corrupted_user_data_that_decodes_is_read_the_same_by_kafka(
         else (our_assignment, streams.facts_of_assignment, lambda *given: written_assignment(*given)[0])
     )
 
-    for _ in range(4 * MESSAGES):
-        version = random.choice(versions)
-        corrupted = corrupt(random, write(random, streams, version))
-        if decode_embedded(kind, corrupted) is None or is_inconsistent(kind, corrupted):
-            continue
-        decoded += 1
-        assert ours(corrupted) == theirs(corrupted)
+    for _ in range(MESSAGES):
+        written = write(random, streams, random.choice(versions))
+        for _ in range(30):  # one in twenty assignments still decodes, and to corrupt them takes no time
+            corrupted = corrupt(random, written)
+            if decode_embedded(kind, corrupted) is None or is_inconsistent(kind, corrupted):
+                continue
+            decoded += 1
+            assert ours(corrupted) == theirs(corrupted)
     assert decoded > MESSAGES // 2
 
 

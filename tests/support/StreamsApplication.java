@@ -9,13 +9,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.TaskMetadata;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
@@ -34,6 +34,7 @@ import org.apache.kafka.streams.kstream.TimeWindows;
  * value of each key; `filter` keeps no state; `global` joins a stream with a global table. With one instance the program
  * ends with it; of several each is started again. Lines on its standard input: `tasks` prints as a line of JSON what the
  * client itself says of its tasks and stores; `produce` and `pause` let it write into its input. It ends with that input.
+ * A configuration `1.client.tag.zone` is that of the second instance. Runs with the clients of Kafka 2.8 and later.
  */
 public final class StreamsApplication {
     private static final List<KafkaStreams> INSTANCES = new ArrayList<>();
@@ -54,7 +55,7 @@ public final class StreamsApplication {
         while (true) {
             Thread.sleep(200);
             for (int number = 0; number < count; number++) {
-                if (INSTANCES.get(number).state().hasCompletedShutdown()) {
+                if (List.of("NOT_RUNNING", "ERROR").contains(INSTANCES.get(number).state().name())) {
                     if (count == 1) {
                         System.exit(1);
                     }
@@ -70,6 +71,11 @@ public final class StreamsApplication {
         var own = new Properties();
         own.putAll(configurations);
         own.setProperty("state.dir", configurations.getProperty("state.dir") + number);
+        for (var name : configurations.stringPropertyNames()) {
+            if (name.startsWith(number + ".")) {
+                own.setProperty(name.substring(name.indexOf('.') + 1), configurations.getProperty(name));
+            }
+        }
         var streams = new KafkaStreams(topology(topology, topics), own);
         streams.setUncaughtExceptionHandler(error -> {
             System.out.println("instance " + number + ": " + error);
@@ -92,7 +98,7 @@ public final class StreamsApplication {
                 var table = builder.table(topics.get(1), Consumed.with(text, text), Materialized.as("customers"));
                 var joined = input.join(table, (order, region) -> region, Joined.with(text, text, text))
                     .groupBy((customer, region) -> region, Grouped.with("by-region", text, text));
-                joined.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))
+                joined.windowedBy((TimeWindows) call(TimeWindows.class, null, "ofSizeWithNoGrace|of", Duration.ofMinutes(1)))
                     .count(Materialized.as("ordered-by-minute"));
                 write(joined.count(Materialized.as("ordered")).toStream().mapValues(String::valueOf), topics);
             }
@@ -144,8 +150,9 @@ public final class StreamsApplication {
     }
 
     private static String describe(KafkaStreams streams) {
-        var threads = streams.metadataForLocalThreads().stream().map(one -> "{\"name\":\"%s\",\"state\":\"%s\",\"active\":%s,\"standby\":%s}"
-            .formatted(one.threadName(), one.threadState(), tasks(one.activeTasks()), tasks(one.standbyTasks())));
+        var found = (Collection<?>) call(KafkaStreams.class, streams, "metadataForLocalThreads|localThreadsMetadata");
+        var threads = found.stream().map(one -> "{\"name\":\"%s\",\"state\":\"%s\",\"active\":%s,\"standby\":%s}".formatted(
+            get(one, "threadName"), get(one, "threadState"), tasks(get(one, "activeTasks")), tasks(get(one, "standbyTasks"))));
         var lags = streams.allLocalStorePartitionLags().entrySet().stream().flatMap(store -> store.getValue().entrySet()
             .stream().map(one -> "{\"store\":\"%s\",\"partition\":%d,\"position\":%d,\"end\":%d}".formatted(store.getKey(),
                 one.getKey(), one.getValue().currentOffsetPosition(), one.getValue().endOffsetPosition())));
@@ -153,8 +160,28 @@ public final class StreamsApplication {
             threads.collect(Collectors.joining(",")), lags.collect(Collectors.joining(",")));
     }
 
-    private static String tasks(Collection<TaskMetadata> tasks) {
-        return tasks.stream().map(one -> "\"" + one.taskId() + "\"").sorted().collect(Collectors.joining(",", "[", "]"));
+    private static String tasks(Object tasks) {
+        return ((Collection<?>) tasks).stream().map(one -> "\"" + get(one, "taskId") + "\"").sorted()
+            .collect(Collectors.joining(",", "[", "]"));
+    }
+
+    private static Object get(Object of, String name) {
+        return call(of.getClass(), of, name);
+    }
+
+    /** Calls the first method that the release has; names are separated by `|`. */
+    private static Object call(Class<?> type, Object of, String names, Object... arguments) {
+        var types = Stream.of(arguments).map(Object::getClass).toArray(Class<?>[]::new);
+        for (var name : names.split("[|]")) {
+            try {
+                return type.getMethod(name, types).invoke(of, arguments);
+            } catch (NoSuchMethodException error) {
+                continue;
+            } catch (ReflectiveOperationException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+        throw new IllegalStateException(type + " has no method " + names);
     }
 
     private static void produce(String servers, List<String> topics) throws Exception {

@@ -1,4 +1,4 @@
-"""Real Kafka Streams applications with the streams group protocol and Kafka's client: `StreamsApplication.java`."""
+"""Real Kafka Streams applications with either protocol and Kafka's client: `StreamsApplication.java`."""
 
 import json
 import signal
@@ -17,7 +17,6 @@ from streaming_app.sandbox.child_process import Startable
 from tests.support.ivy import LOG4J, resolve
 from tests.support.waiting import wait_until
 
-COORDINATES = (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", LOG4J)
 _PROGRAM = Path(__file__).with_name("StreamsApplication.java")
 _STRINGS = "org.apache.kafka.common.serialization.Serdes$StringSerde"
 _ANSWER = "tasks: "
@@ -37,14 +36,17 @@ class StreamsApplication(Startable):
         *,
         instances: int = 1,
         properties: Mapping[str, str] | None = None,
+        version: str = KAFKA_VERSION,
     ) -> None:
         """Prepare a process with its state and log in `directory`; nothing runs before `start()`.
 
         `topology` is the name of one in the program, with these `topics`, the output last. `application_id` is the
-        group's id; `properties` are configurations of Kafka Streams.
+        group's id; `properties` are configurations of Kafka Streams, `1.client.tag.zone` that of the second instance.
+        `version` is the release of the client, 2.8 or later.
         """
         self.application_id = application_id
         self.directory = directory.absolute()
+        self._coordinates = (f"org.apache.kafka:kafka-streams:{version}", LOG4J)
         self._arguments = [topology, str(instances), *topics]
         self._configuration = {
             "application.id": application_id,
@@ -76,7 +78,7 @@ class StreamsApplication(Startable):
         settings = self.directory / "streams.properties"
         with settings.open("w", encoding="latin-1") as file:
             javaproperties.dump(self._configuration, file, timestamp=False)
-        command = [*jvm_command(self.directory, resolve(*COORDINATES)), _PROGRAM, settings, *self._arguments]
+        command = [*jvm_command(self.directory, resolve(*self._coordinates)), _PROGRAM, settings, *self._arguments]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, text=True, bufsize=1

@@ -31,8 +31,8 @@ TABLES = {
 """The tables of which the log alone decides, and the order of their rows."""
 _DAY_MS = 86_400_000
 _RESTING = {
-    "group.streams.max.session.timeout.ms": "3600000",
-    "group.streams.session.timeout.ms": "3600000",
+    "group.streams.max.session.timeout.ms": "86400000",
+    "group.streams.session.timeout.ms": "86400000",
     "offsets.retention.check.interval.ms": "86400000",
     "log.cleaner.enable": "false",
 }

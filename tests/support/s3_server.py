@@ -92,12 +92,16 @@ class S3Server:
 @contextmanager
 def s3_server(directory: Path) -> Iterator[S3Server]:
     """Run one on a free port of the loopback interface, with its files in `directory`."""
+    from streaming_app.tables import kept_table  # noqa: PLC0415 - the server itself, a process, starts without it
+
     with Popen([sys.executable, "-m", __name__, str(directory)], stdout=PIPE, text=True) as process:
         assert process.stdout
         try:
             yield S3Server(directory, process.stdout.readline().strip())
         finally:
             process.kill()
+            for kept in (kept_table._KEPT, kept_table._OPENED):  # handles know the address of this server
+                kept.clear()
 
 
 def _iso(seconds: float) -> str:

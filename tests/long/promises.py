@@ -181,7 +181,7 @@ PROMISES = (
         "Text of tenants is escaped for each reader.",
         "tests/cli/test_hostile_text.py",
         "streaming_app/text.py",
-        '    return text if is_visible(text) else "".join(map(_escape_character, text))',
+        '    return "".join(one if is_visible(one) else one.encode("unicode_escape").decode("ascii") for one in text)',
         "    return text",
     ),
 )

@@ -26,10 +26,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from streaming_app.groups.group import CLASSIC, ROLES, STREAMS
+from streaming_app.groups.group import ACTIVE, CLASSIC, ROLES, STANDBY, STREAMS, WARMUP
 from streaming_app.text import host_of
 
-ACTIVE, STANDBY, WARMUP = ROLES
 RESTORING, DORMANT = "restoring", "dormant"
 ROLE_ORDER = (ACTIVE, RESTORING, STANDBY, WARMUP, DORMANT)
 """All roles of copies, the most important first."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from streaming_app.chunks import chunks
 from streaming_app.groups.group import STREAMS
-from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot
+from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot, changed
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import (
     RESTORING,
@@ -52,7 +52,6 @@ _MOVED_FOR = timedelta(minutes=2)  # within this time each moved task has report
 _RUNS = frozenset({*REBALANCING, STABLE})
 
 _KEY = attrgetter("key")
-_NOT_READ = -1  # the offset of a group whose copies come from the table
 
 _Version = tuple[int | None, int | None, int | None, int]
 """A value that changes when a group's tasks may have moved."""
@@ -83,7 +82,8 @@ class TaskCopies(Poller):
         self._acceptable_lags = acceptable_lags
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _AskedGroup] = {}
-        self._classic: dict[str, tuple[int, list[TaskCopy]]] = {}  # offset of the record, and copies
+        self._classic: dict[str, list[TaskCopy]] = {}
+        self._newest_classic: Mapping[str, object] = self._classic  # the groups of the last pass; first, of the table
         self._is_read = self._is_stored = False
         self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
@@ -107,7 +107,7 @@ class TaskCopies(Poller):
                 if copy.protocol == STREAMS:
                     self._known.setdefault(copy.group_id, _AskedGroup()).copies.append(copy)
                 else:
-                    self._classic.setdefault(copy.group_id, (_NOT_READ, []))[1].append(copy)
+                    self._classic.setdefault(copy.group_id, []).append(copy)
             self._is_read = self._is_stored = True
         now = self._now()
         running = {
@@ -135,21 +135,22 @@ class TaskCopies(Poller):
 
     def _store(self) -> None:
         if not self._is_stored and not self.stopping.is_set():
-            of_classic = [copy for _, copies in self._classic.values() for copy in copies]
-            self._table.replace([*(copy for group in self._known.values() for copy in group.copies), *of_classic])
+            copies = [*(group.copies for group in self._known.values()), *self._classic.values()]
+            self._table.replace([copy for of_group in copies for copy in of_group])
             self._is_stored = True
 
     def _read_classic(self) -> None:
         """Take from the log the copies of the classic groups that have changed."""
         newest = self._job.classic_groups()
-        for group_id in self._classic.keys() - newest.keys():
-            self._is_stored &= not self._classic.pop(group_id)[1]
-        changed = [one for one, offset in newest.items() if self._classic.get(one, (_NOT_READ, []))[0] != offset]
-        for row in self._rows(changed):
-            group_id, before = row["group_id"], self._classic.get(row["group_id"])
+        differing = list(changed(self._newest_classic, newest))
+        for group_id in differing:
+            if group_id not in newest:
+                self._is_stored &= not self._classic.pop(group_id, [])
+        for row in self._rows([one for one in differing if one in newest]):
             copies = sorted(copies_of_row(row), key=_KEY)
-            self._is_stored &= copies == (before[1] if before else [])
-            self._classic[group_id] = newest[group_id], copies
+            self._is_stored &= copies == self._classic.get(row["group_id"], [])
+            self._classic[row["group_id"]] = copies
+        self._newest_classic = newest
 
     def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
         known = self._known.get(group_id)

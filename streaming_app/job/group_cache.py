@@ -21,7 +21,7 @@ whose clocks are wrong (see `groups.snapshot`).
 
 import operator
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -75,7 +75,7 @@ class GroupCache:
         self._reload = True
         self._groups = Versions[GroupSnapshot]()  # replaced, never modified
         self._dead = set[str]()
-        self._classic: Mapping[str, int] = {}  # replaced, never modified
+        self._classic = Versions[int]()  # as above
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
@@ -122,7 +122,7 @@ class GroupCache:
         if not (reload or queue or self._dead):
             return
         before, gone, unbounded = self._groups, self._dead, WrittenBetween(None, now)
-        classic = {} if reload else dict(self._classic)
+        classic = dict[str, int | None]()
         if reload:
             known, names = before, [name for name in before if name not in gone]
             if not self._is_read:  # what became of a group of which an earlier run stored a verdict
@@ -135,8 +135,12 @@ class GroupCache:
                 set(),
             )
             self._is_read = True
-        new = _replacing(queue, before, gone, classic, is_read_later=not reload)
-        self._groups, self._classic = before.after(new, gone - new.keys()), classic
+        new = _replacing(queue, before, gone, operator.gt if reload else operator.ge)
+        if not reload:
+            for tables, _ in queue:
+                classic.update(_classic_rows(tables["groups"]))
+        self._groups = before.after(new, gone - new.keys())
+        self._note_classic(classic, reload=reload)
         self._dead = {name for name, group in (self._groups if reload else new).items() if group.state == DEAD}
         if reload:
             self._add_events(self._read_events(now), unbounded)
@@ -144,6 +148,14 @@ class GroupCache:
             for group_id, event in _events(tables.get(RETRACTED)):
                 self._histories.retract(group_id, event)
             self._add_events(_events(tables.get(EVENTS)), bounds)
+
+    def _note_classic(self, found: Mapping[str, int | None], *, reload: bool) -> None:
+        living = {name: offset for name, offset in found.items() if offset is not None}
+        ended = [name for name in found.keys() - living.keys() if name in self._classic]
+        if reload:
+            self._classic = Versions(living)
+        elif living or ended:
+            self._classic = self._classic.after(living, ended)
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
         for group_id, event in events:
@@ -181,7 +193,7 @@ class GroupCache:
         for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
             yield from to_values(rows["group_id"])
 
-    def _read(self, known: Sequence[str], classic: dict[str, int]) -> Iterator[GroupSnapshot]:
+    def _read(self, known: Sequence[str], classic: dict[str, int | None]) -> Iterator[GroupSnapshot]:
         """Read from the tables the groups that are not Dead, or that are in `known`; add those to `classic`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         states = ", ".join(map(quote, REBALANCING))
@@ -192,7 +204,7 @@ class GroupCache:
             members |= _rebalancing_members(rows)
         known_ids = pa.array(known, pa.string())
         for rows in map(with_plain_types, warehouse.slices(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}")):  # noqa: S608 - the same
-            _note_classic(rows, classic)
+            classic.update((name, offset) for name, offset in _classic_rows(rows) if offset is not None)
             is_live = pc.invert(pc.or_(_is_in(rows["state"], (DEAD,)), _is_in(rows["group_type"], (CLASSIC,))))
             wanted = pc.or_(is_live, pc.is_in(rows["group_id"], known_ids))
             yield from _snapshots(rows.filter(wanted), members)
@@ -217,16 +229,12 @@ def _replacing(
     queue: Iterable[_Batch],
     before: Mapping[str, GroupSnapshot],
     gone: Collection[str],
-    classic: dict[str, int],
-    *,
-    is_read_later: bool,
+    replaces: Callable[[int, int], bool],
 ) -> dict[str, GroupSnapshot]:
-    """Return the groups that rows of batches replace; update `classic` by those that were written after it."""
-    replaces, new = operator.ge if is_read_later else operator.gt, dict[str, GroupSnapshot]()
+    """Return the groups of which a row of a batch has an offset that `replaces` the one before."""
+    new = dict[str, GroupSnapshot]()
     for tables, bounds in queue:
         rows = tables["groups"]
-        if is_read_later:
-            _note_classic(rows, classic)
         for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
             group_id = group.group_id
             cached = new.get(group_id) or (None if group_id in gone else before.get(group_id))
@@ -241,14 +249,11 @@ def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iter
         yield group_snapshot({**row, "state": state, **members.get(row["group_id"], {})})
 
 
-def _note_classic(rows: pa.Table, classic: dict[str, int]) -> None:
-    """Add the groups with the classic protocol, and remove those that are not any more."""
+def _classic_rows(rows: pa.Table) -> Iterator[tuple[str, int | None]]:
+    """Yield each group with the offset of its record; with None if it has not the classic protocol, or is deleted."""
     columns = ("group_id", "group_type", "state", "last_offset")
     for group_id, group_type, state, offset in zip(*(to_values(rows[name]) for name in columns), strict=True):
-        if group_type == CLASSIC and state != DEAD:
-            classic[group_id] = offset
-        else:
-            classic.pop(group_id, None)
+        yield group_id, offset if group_type == CLASSIC and state != DEAD else None
 
 
 def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -178,7 +178,8 @@ class Job:
     groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
     """Returns the groups by id."""
     classic_groups: Callable[[], Mapping[str, int]] = dict
-    """Returns the groups of Kafka Streams with the classic protocol by id, each with the offset of its record."""
+    """Returns the groups of Kafka Streams with the classic protocol by id, each with the offset of its record. Nobody
+    changes the mapping: it is replaced."""
     may_ask: Callable[[], bool] = lambda: True
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)

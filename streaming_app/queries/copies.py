@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from streaming_app.groups import task_copies
+from streaming_app.groups.group import ACTIVE
 from streaming_app.groups.snapshot import AWAY_EPOCH
 from streaming_app.groups.state_rules import STABLE
 from streaming_app.groups.task_copies import TaskCopy, TaskId
@@ -57,7 +58,7 @@ def _obstacles(own: Iterable[TaskCopy], by_task: Mapping[TaskId, list[TaskCopy]]
         others = [one for one in by_task.get(task, ()) if one.process_id != copy.process_id]
         name, lags = task_copies.format_task(task), [one.lag for one in others if one.lag is not None]
         if (
-            any(one.role in {task_copies.ACTIVE, task_copies.RESTORING} for one in others)
+            any(one.role in {ACTIVE, task_copies.RESTORING} for one in others)
             or min(lags, default=acceptable + 1) <= acceptable
         ):
             continue

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.task_copies import ACTIVE
+from streaming_app.groups.group import ACTIVE
 from streaming_app.queries.described import find_groups
 from streaming_app.queries.output import title
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal

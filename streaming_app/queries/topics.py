@@ -7,7 +7,7 @@ the lag of each partition of source topics, and compares internal topics with th
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streaming_app.groups.task_copies import ACTIVE
+from streaming_app.groups.group import ACTIVE
 from streaming_app.kafka import ASKED_FOR, INTERNAL_TOPIC
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import count

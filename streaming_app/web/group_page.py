@@ -9,8 +9,9 @@ from typing import Any
 
 from streaming_app.alerts.alert import FIRING, HEALTH, Alert, severity_rank
 from streaming_app.alerts.catalog import rules
+from streaming_app.groups.group import ACTIVE
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
-from streaming_app.groups.task_copies import ACTIVE, TaskCopy
+from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
 from streaming_app.lag.statuses import OK as NOTHING_WAITS
 from streaming_app.queries.behind import behind_series, lag_at, lags_at

@@ -5,7 +5,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from streaming_app.groups.task_copies import ACTIVE, DORMANT, RESTORING, STANDBY, WARMUP, TaskCopy, format_task
+from streaming_app.groups.group import ACTIVE, STANDBY, WARMUP
+from streaming_app.groups.task_copies import DORMANT, RESTORING, TaskCopy, format_task
 from streaming_app.queries.lag import Lag
 from streaming_app.text import count, host_of
 

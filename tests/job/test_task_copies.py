@@ -229,7 +229,7 @@ def test_copies_of_classic_groups_come_from_the_log_when_their_row_has_changed_a
     table = TaskCopiesTable(warehouse, "default")
 
     def poller() -> TaskCopies:
-        return TaskCopies(a_job(warehouse, pytest.fail, classic_groups=lambda: newest))
+        return TaskCopies(a_job(warehouse, pytest.fail, classic_groups=lambda: dict(newest)))
 
     def found() -> list[tuple[str, str, int | None, str]]:
         return [(one.group_id, one.role, one.task_offset, one.protocol) for one in table.read()]

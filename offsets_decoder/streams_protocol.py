@@ -43,7 +43,7 @@ class ConsumerAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a thread of a Kafka Streams application tells when it joins.
+    """What a thread of a Kafka Streams application reports when it joins.
 
     `version` and `latest_version` are of SubscriptionInfo: the used one, and the newest that the client supports (None
     in versions 1 and 2). `process_id` is a UUID with hyphens, the same for all threads of a process. `user_endpoint` is

@@ -3,7 +3,7 @@
 Theory of operation
 -------------------
 The coordinator of a classic group knows no tasks. But the record that it writes at the end of each rebalance holds the
-bytes with which the members and their leader agreed: what each member told when it joined, and its assignment
+bytes with which the members and their leader agreed: what each member reported when it joined, and its assignment
 (`offsets_decoder.streams_protocol`). One record has the whole group, so it is an operation of its own, and everything
 here is as of the last rebalance. Nothing is written while a rebalance goes on: of a group with members the log does not
 contain the state.
@@ -13,7 +13,7 @@ Who has which task (`StreamsPartitionAssignor`, Kafka 2.4 to 4.4):
 - An active task that changes hands is in no member until the rebalance that follows at once. Its next owner may have it
   as a standby meanwhile. If only one member has it so, this is the next owner, and the row has the task as its target.
 - Releases up to 2.5 assign standbys of tasks without state, and clients do not create them. So there a standby of a
-  subtopology of which no member told any state is no copy; from 2.6 on, a standby proves that the task has state.
+  subtopology of which no member reported offsets is no copy; from 2.6 on, a standby proves that the task has state.
 - While a probing rebalance is set, a task with more copies than the least of the tasks with state has warm-ups. The
   record does not name them. Of several copies, those that are the least far are the warm-ups.
 
@@ -89,14 +89,14 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> None:
     previous_standbys = set[Task]()
     for member_id in dict.fromkeys((*(one for one in before if one in entries), *entries)):  # as they joined
         entry, old = entries[member_id], before.get(member_id)
-        told, assignment = decode_subscription(entry["subscription"]), decode_assignment(entry["assignment"])
+        sent, assignment = decode_subscription(entry["subscription"]), decode_assignment(entry["assignment"])
         if assignment:
             assigned[member_id] = assignment
-        if told:
-            previous_standbys |= told.previous_standby
-        undecoded += told is None or (assignment is None and bool(entry["assignment"]))
+        if sent:
+            previous_standbys |= sent.previous_standby
+        undecoded += sent is None or (assignment is None and bool(entry["assignment"]))
         joined = old.joined_at if old else joined_at
-        group.add_member(_member(entry, told, assignment, group.group_epoch, joined, at))
+        group.add_member(_member(entry, sent, assignment, group.group_epoch, joined, at))
     hosts = (one.client_host for one in group.members.values() if one.client_host)
     group.client_host = group.client_host or next(hosts, None)
     times = [one.next_rebalance_ms for one in assigned.values() if one.next_rebalance_ms is not None]
@@ -136,7 +136,7 @@ def _joined_at(group: Group, generation: int, at: datetime | None) -> datetime |
 
 def _member(  # noqa: PLR0913, PLR0917 - each is a part of the record
     entry: Mapping[str, Any],
-    told: Subscription | None,
+    sent: Subscription | None,
     assignment: Assignment | None,
     generation: int,
     joined_at: datetime | None,
@@ -147,11 +147,11 @@ def _member(  # noqa: PLR0913, PLR0917 - each is a part of the record
         setattr(member, name, entry.get(source) or None)
     timeout = entry.get("rebalance_timeout", -1)
     member.rebalance_timeout_ms = timeout if timeout >= 0 else None
-    if told:
+    if sent:
         for name in _OF_SUBSCRIPTION:
-            setattr(member, name, getattr(told, name))
-        member.rack_id, member.client_version = told.rack_id, told.version
-        member.task_sums = {task: known for task, one in told.offset_sums.items() if (known := _known(one)) is not None}
+            setattr(member, name, getattr(sent, name))
+        member.rack_id, member.client_version = sent.rack_id, sent.version
+        member.task_sums = {task: known for task, one in sent.offset_sums.items() if (known := _known(one)) is not None}
     member.assignment_error = (assignment.error_code or None) if assignment else None
     return member
 
@@ -256,7 +256,7 @@ def process_of(member: Member) -> str:
 
 
 def process_sums(members: Iterable[Member]) -> dict[tuple[str, Task], int]:
-    """Return the sum of each process and task, the highest: one thread tells sums of tasks that another one has."""
+    """Return the sum of each process and task, the highest: one thread reports sums of tasks that another one has."""
     sums = dict[tuple[str, Task], int]()
     for member in members:
         for task, offset in member.task_sums.items():

@@ -59,7 +59,7 @@ class Member:
     current: Tasks = field(default_factory=dict)
     pending_revocation: Tasks = field(default_factory=dict)
     task_sums: dict[tuple[str, int], int] = field(default_factory=dict)
-    """With the classic protocol: task -> the sum of its offsets in the changelogs, as it told when it joined."""
+    """With the classic protocol: task -> the sum of its offsets in the changelogs, as it reported when it joined."""
 
     @property
     def state_and_epoch(self) -> tuple[str | None, int | None]:

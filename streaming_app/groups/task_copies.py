@@ -164,9 +164,9 @@ def copies_of_row(row: Mapping[str, Any]) -> list[TaskCopy]:
 def _with_sums(
     copies: Iterable[TaskCopy], row: Mapping[str, Any], members: Mapping[str, Mapping[str, Any]]
 ) -> list[TaskCopy]:
-    """Return the copies of a classic group with the offsets that members told when they joined, and dormant copies.
+    """Return the copies of a classic group with the offsets that members reported when they joined, and dormant copies.
 
-    A thread may tell the offset of a task that another thread of its process has. A task that changes hands has no
+    A thread may report the offset of a task that another thread of its process has. A task that changes hands has no
     dormant copies: where it is in no member, it is not known which copies stay.
     """
     told: dict[tuple[str, TaskId], dict[str, Any]] = {}
@@ -195,7 +195,7 @@ def _furthest(one: Mapping[str, Any] | None) -> float:
 
 
 def _of_sum(one: Mapping[str, Any] | None, *, is_active: bool = False) -> dict[str, Any]:
-    """Return the columns of an offset that a member told: a running active task is at the end of its changelogs."""
+    """Return the columns of an offset that a member reported: a running active task is at the end of its changelogs."""
     if one is None:
         return {}
     lag = 0 if is_active and one["at_end"] else None
@@ -228,7 +228,7 @@ def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members:
 
 
 def _stateful(topology: Mapping[str, Any]) -> set[str]:
-    """Return the subtopologies that have changelogs, or of which members of a classic group told state."""
+    """Return the subtopologies that have changelogs, or of which members of a classic group reported offsets."""
     parts = topology.get("subtopologies") or ()
     return {one["subtopology_id"] for one in parts if one["state_changelog_topics"] or one.get("has_state")}
 

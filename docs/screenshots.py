@@ -39,11 +39,6 @@ def take(browser: Browser, url: str, directory: Path) -> list[Path]:
             seen.page.screenshot(path=taken[-1])
             if scheme == "dark":
                 continue
-            seen.open("/pipelines")
-            seen.wait_for_picture()
-            seen.wait_for_frames()
-            taken.append(directory / "page-pipelines.png")
-            seen.page.screenshot(path=taken[-1], clip={"x": 0, "y": 0, "width": 1200, "height": 1010}, full_page=True)
             seen.open(f"/group?id={_DOWN}&range=1h")
             seen.wait_for_frames()
             taken.append(directory / "page-questions.png")

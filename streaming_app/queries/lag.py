@@ -170,13 +170,6 @@ class Lag(NamedTuple):
             return text
         return f"{text} · {'≥ ' if self.is_lower_bound else ''}{duration(self.lag_seconds)}"
 
-    @property
-    def waiting(self) -> str:
-        """The text on an edge: empty if nothing waits, or the lag is not measured."""
-        if self.lag or self.unknown_partitions:
-            return f"lag {self.text}" if self.text == "not known" else self.text
-        return ""
-
 
 def sum_of(lags: Iterable[Lag]) -> Lag | None:
     """Return the sum; None if there are no values. If some of them are unknown, the sum is a lower bound."""

@@ -1,4 +1,4 @@
-"""A picture of groups, subtopologies, processors and topics, and how a large picture is folded. Pure.
+"""A picture of subtopologies, processors and topics, and how a large picture is folded. Pure.
 
 A picture has nodes, edges and boxes around nodes. It has no positions: the browser lays it out. This module makes the
 ids (`n0`, `b1`, ...), so the text of a layout contains no name from Kafka.
@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from streaming_app.queries.lag import Lag, sum_of
 from streaming_app.text import count, digest
-from streaming_app.web.words import number
 
 FOLDED_ABOVE = 60
 """In a picture of more nodes, each box with several of them is drawn as one node until it is opened."""
@@ -26,20 +24,14 @@ _NOTE = (
 )
 
 
-def rate_text(rate: float) -> str:
-    """Return records a second in words."""
-    return f"{number(rate) if rate >= 10 or not rate else f'{rate:.1f}'} records/s"  # noqa: PLR2004 - below, digits count
-
-
 @dataclass
 class Node:
     """A node of the picture, or a box around nodes."""
 
     id: str
     kind: str
-    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`. On the
-    map of the pipelines `group`, `topic`, or `unwritten` for a topic without a known writer. `box` for a box around
-    nodes, `folded` for a closed box."""
+    """`topic`, `pattern`, `repartition`, `changelog`, `subtopology`, `source`, `processor`, `sink` or `store`.
+    `box` for a box around nodes, `folded` for a closed box."""
     name: str
     title: str
     """The name as it is shown."""
@@ -55,8 +47,6 @@ class Node:
     """A page about it, or its rows, as a relative URL."""
     holds: list[str] = field(default_factory=list)
     """Of a closed box, the names of the nodes in it; empty in a huge picture."""
-    counts: str = "node"
-    """Of a box: it counts nodes of this kind; `node` for all kinds."""
     is_open: bool | None = None
     """Of a box: None if the picture is not folded, since nobody can close the box then."""
 
@@ -68,15 +58,12 @@ class Edge(NamedTuple):
     end: str
     kind: str
     """`flow` or `state`."""
-    lag: Lag | None
-    """The lag of the reader. It may change without a new layout."""
 
 
 def _closed(box: Node, nodes: Sequence[Node], *, has_names: bool) -> dict[str, Any]:
     """Return what the node of a closed box shows of the nodes in it."""
-    counted = sum(box.counts in {one.kind, "node"} for one in nodes)
     names = [one.name for one in nodes] if has_names else []
-    return {"lines": [count(counted, box.counts), *box.lines], "holds": names, "tone": box.tone}
+    return {"lines": [count(len(nodes), "node"), *box.lines], "holds": names, "tone": box.tone}
 
 
 @dataclass
@@ -94,12 +81,12 @@ class Graph:
 
     def __post_init__(self) -> None:
         self._index: dict[tuple[str, str, str | None], Node] = {}
-        self._edges: dict[tuple[str, str, str], Edge] = {}
+        self._edges: dict[Edge, None] = {}
 
     @property
     def edges(self) -> list[Edge]:
         """All edges: between two nodes at most one of each kind."""
-        return list(self._edges.values())
+        return list(self._edges)
 
     def add(self, kind: str, name: str, title: str, **others: Any) -> Node:  # noqa: ANN401 - the fields of a node
         """Add a node, or return the existing node of this kind, box and name."""
@@ -116,22 +103,20 @@ class Graph:
         self.boxes.append(box)
         return box
 
-    def connect(self, start: Node, end: Node, kind: str = "flow", lag: Lag | None = None) -> None:
-        """Add an edge, or add the lag to the existing edge."""
-        key = (start.id, end.id, kind)
-        old = self._edges.get(key, Edge(*key, None))
-        self._edges[key] = Edge(*key, sum_of(one for one in (old.lag, lag) if one is not None))
+    def connect(self, start: Node, end: Node, kind: str = "flow") -> None:
+        """Add an edge, unless it is there."""
+        self._edges[Edge(start.id, end.id, kind)] = None
 
-    def folded(self, is_open: Callable[[str], bool], *, all_users: bool = False) -> Graph:
+    def folded(self, is_open: Callable[[str], bool]) -> Graph:
         """Return the picture with each closed box as one node, if the picture has many nodes.
 
         `is_open` says by the name of a box whether its nodes are drawn. A node outside of boxes joins the box of all
-        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. With `all_users`
-        it joins a box only if the nodes on both sides are all in that box. A box with one node is left out.
+        the nodes it leads to. If it leads nowhere, it joins the box of all the nodes that lead to it. A box with one
+        node is left out.
         """
         if len(self.nodes) <= FOLDED_ABOVE:
             return self
-        box_of = self._gathered(all_users=all_users)
+        box_of = self._gathered()
         held = defaultdict[str | None, list[Node]](list)
         for node in self.nodes:
             held[box_of[node.id]].append(node)
@@ -158,10 +143,10 @@ class Graph:
         for edge in self.edges:
             start, end = place[edge.start], place[edge.end]
             if start is not end or start.kind != "folded":
-                result.connect(start, end, edge.kind, edge.lag)
+                result.connect(start, end, edge.kind)
         return result
 
-    def _gathered(self, *, all_users: bool) -> Mapping[str, str | None]:
+    def _gathered(self) -> Mapping[str, str | None]:
         """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
@@ -169,7 +154,7 @@ class Graph:
             after[edge.start].add(box_of[edge.end])
             before[edge.end].add(box_of[edge.start])
         for node in self.nodes:
-            users = after[node.id] | before[node.id] if all_users else after[node.id] or before[node.id]
+            users = after[node.id] or before[node.id]
             if node.box is None and len(users) == 1:
                 (box_of[node.id],) = users
         return box_of
@@ -179,7 +164,7 @@ class Graph:
         """A key that changes only when a new layout is needed, not with the text of lines."""
         shape = [
             [(node.id, node.kind, node.name, node.box, len(node.lines)) for node in self.nodes],
-            [edge[:3] for edge in self.edges],
+            self.edges,
             [(box.id, box.title, box.is_open) for box in self.boxes],
             self.draws_boxes,
         ]
@@ -191,7 +176,7 @@ class Graph:
             "level": self.level,
             "problem": self.problem,
             "nodes": [vars(one) for one in self.nodes],
-            "edges": [(*edge[:3], edge.lag.waiting if edge.lag else "") for edge in self.edges],
+            "edges": self.edges,
             "boxes": [vars(one) for one in self.boxes] if self.draws_boxes else [],
             "notes": self.notes,
             "key": self.layout_key,

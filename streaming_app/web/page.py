@@ -28,7 +28,6 @@ from streaming_app.queries.described import search_groups
 from streaming_app.queries.group_list import STREAMS
 from streaming_app.queries.health import verdicts_between
 from streaming_app.queries.output import as_json
-from streaming_app.queries.pipelines import read_pipelines
 from streaming_app.queries.user_sql import QueryLimits, QueryResult, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
@@ -39,13 +38,11 @@ from streaming_app.web.graph import MAX_NODES, Graph
 from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.page_snapshot import Snapshot, SnapshotSource
-from streaming_app.web.pipeline_graph import pipelines_graph, pipelines_view
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
-from streaming_app.web.words import group_query
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
@@ -56,7 +53,7 @@ _QUERIES = 2  # of readers, that run at a time
 _SQL_LIMITS, _JSON_LIMITS = QueryLimits(rows=1_000, size=1_000_000), QueryLimits(rows=10_000, size=5_000_000)
 _NOT_RUN = "0"
 _ROWS_OF = {
-    **dict.fromkeys(("topic", "unwritten", "repartition", "changelog"), ("lag", "topic")),
+    **dict.fromkeys(("topic", "repartition", "changelog"), ("lag", "topic")),
     **dict.fromkeys(("source", "processor", "sink", "store"), ("description_nodes", "node")),
     "subtopology": ("assignments", "subtopology_id"),
 }
@@ -89,7 +86,6 @@ class Page:
         routes = [
             Route("/", self._page(self._overview)),
             Route("/group", self._page(self._group)),
-            Route("/pipelines", self._page(self._pipelines)),
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
             Route("/sql", self._sql),
@@ -176,16 +172,9 @@ class Page:
         window = parse_window(request.query_params, known["row"], now)
         return self._html("group.html", snapshot, now, **group_page.group_page(snapshot, known, window, gaps))
 
-    def _pipelines(self, _: Request, snapshot: Snapshot, now: datetime) -> Response:
-        view = pipelines_view(snapshot.ask(read_pipelines), snapshot.groups)
-        return self._html("pipelines.html", snapshot, now, view=view)
-
     def _graph(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         parameters = request.query_params
         is_open = _opened_boxes(parameters.get("open"))
-        if parameters.get("of") == "pipelines":
-            graph = pipelines_graph(snapshot.ask(read_pipelines), snapshot.groups, is_open)
-            return JSONResponse(_linked(graph, parameters.get("cluster"), None).to_json())
         known = self._known(request, snapshot)
         shown, lags, described = known["row"], known["lags"], known["described"]
         group_id, window = shown["group_id"], parse_window(parameters, shown, now)
@@ -340,13 +329,11 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
     return group_id
 
 
-def _linked(graph: Graph, cluster: str | None, group_id: str | None) -> Graph:
-    """Let each node of a picture, of a group or of all, lead to the page of its group, or to its rows."""
+def _linked(graph: Graph, cluster: str | None, group_id: str) -> Graph:
+    """Let each node of the picture of a group lead to its rows."""
     for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
         table, column = _ROWS_OF.get(node.kind, (None, ""))
-        if node.kind == "group":
-            node.href = f"group?{group_query(node.name, cluster=cluster)}"
-        elif table and (sql := rows_of(table, group_id, **{column: node.name})):
+        if table and (sql := rows_of(table, group_id, **{column: node.name})):
             node.href = sql_url(sql, cluster)
     return graph
 

@@ -20,13 +20,12 @@ from streaming_app.queries.group_list import TYPES
 from streaming_app.queries.output import cell
 from streaming_app.tables.reader import quote
 from streaming_app.text import EPOCH, count, duration, utc, utc_iso
-from streaming_app.web import graph, group_page, overview, pipeline_graph, window, words
+from streaming_app.web import group_page, overview, window, words
 
 COMPRESSED_FROM = 1_000
 """Bytes of a response: shorter ones are sent as they are."""
 _COMPRESS_LEVEL = 6
 _UTC_FORM = "%Y-%m-%d %H:%M:%S"
-_LAG_BY_TOPIC = "SELECT topic, group_id, sum(lag) AS lag FROM lag GROUP BY topic, group_id ORDER BY lag DESC NULLS LAST"
 _MAX_SQL = 1_000  # characters in a link
 _NAME = Markup('<bdi class="name">{}</bdi>')
 _TIME = Markup('<time datetime="{}" data-time>{}</time>')
@@ -50,7 +49,7 @@ def render(
         text = duration((now - moment).total_seconds())
         return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    names = ("alerts", "events", "pipelines", "sql")
+    names = ("alerts", "events", "sql")
     links = {"home": f"./{suffix}", **{f"{one}_link": f"{one}{suffix}" for one in names}}
     links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
     return _ENVIRONMENT.get_template(template).render(
@@ -145,7 +144,6 @@ _SHOWN = {
     group_page: ("MAX_EVENTS", "SHOWN_LAG", "SHOWN_MEMBERS", "not_over"),
     job_status: ("inputs", "inputs_of_lag"),
     overview: ("ASCENDING", "COLUMNS", "NOT_IN_LOG", "SHOW"),
-    pipeline_graph: ("SHOWN_GROUPS", "SHOWN_TOPICS"),
     window: ("RANGES", "url_time"),
     words: ("DESCRIPTIONS", "NO_MEANING", "STATES", "label_text"),
 }
@@ -154,9 +152,7 @@ _ENVIRONMENT.globals |= {
     "count": count,
     "instant": utc,
     "rows_of": rows_of,
-    "LAG_BY_TOPIC": _LAG_BY_TOPIC,
     "cell": cell,
-    "rate_text": graph.rate_text,
     "TYPES": TYPES,
     **{one: vars(module)[one] for module, names in _SHOWN.items() for one in names},
 }

@@ -51,13 +51,10 @@ def _invoked(command: str, warehouse: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-EXCEPTIONS = {
-    ("/pipelines", "groups"): "each group where trouble begins names all that it reaches: here all share topics",
-}
 _LEAST = 20
 """Times the sample: smaller pictures are not folded."""
 PAGES = (
-    *("/", "/pipelines", "/alerts", "/graph?of=pipelines"),
+    *("/", "/alerts"),
     *(f"/{page}id={RICH}" for page in ("group?", "graph?", "graph?level=processors&")),
 )
 
@@ -71,8 +68,7 @@ def test_the_data_of_pages_take_at_most_in_proportion(warehouses: Callable[[str,
 
         return get
 
-    pages = [path for path in PAGES if (path, what) not in EXCEPTIONS]
-    found = {path: out_of_proportion(partial(prepare, path), _LEAST) for path in pages}
+    found = {path: out_of_proportion(partial(prepare, path), _LEAST) for path in PAGES}
     assert {path: modules for path, modules in found.items() if modules} == {}
 
 

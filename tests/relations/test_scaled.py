@@ -8,10 +8,8 @@ from prometheus_client import generate_latest
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.metrics.collector import make_registry
 from streaming_app.queries.described import format_tasks, member_rows
-from streaming_app.queries.pipelines import Pipelines, pipelines
 from streaming_app.queries.topics import endpoint_rows
 from streaming_app.tables.reader import Row
-from streaming_app.web.pipeline_graph import pipelines_graph
 from tests.histories.bed import run
 from tests.histories.history import STATE, History, do, start, stop
 from tests.relations.scaled import is_in_proportion, out_of_proportion
@@ -102,39 +100,3 @@ def test_an_export_of_metrics_takes_at_most_in_proportion(times: int) -> None:
         return lambda: generate_latest(registry)
 
     assert out_of_proportion(prepare, 10, times) == {}
-
-
-def _pairs(size: int, prefix: str) -> Pipelines:
-    """Groups that read what another one writes, each pair with topics of its own."""
-    sinks = [{"group_id": f"{prefix}a{number}", "topic": f"t{number}"} for number in range(size)]
-    reads = [lag(*one) for n in range(size) for one in ((f"{prefix}a{n}", "in"), (f"{prefix}b{n}", f"t{n}"))]
-    return pipelines(reads, (), sinks)
-
-
-def _star(size: int) -> Pipelines:
-    """Groups of which each writes and reads one topic of all, as one for audits."""
-    return pipelines(
-        [lag(f"g{n}", "audit") for n in range(size)], (), [{"group_id": f"g{n}", "topic": "audit"} for n in range(size)]
-    )
-
-
-def lag(group_id: str, topic: str) -> Row:
-    unknown = {"lag_seconds": None, "is_lower_bound": None, "unknown_partitions": 0}
-    return {"group_id": group_id, "topic": topic, "lag": 1, **unknown}
-
-
-@pytest.mark.parametrize("prefix", ["", "family-"])
-def test_pipelines_of_separate_groups_are_drawn_and_searched_in_proportion(prefix: str) -> None:
-    def prepare(size: int) -> Callable[[], object]:
-        def draw() -> None:
-            found = _pairs(size, prefix)
-            found.roots(found.group_ids)
-            pipelines_graph(found, {}, lambda _: False).to_json()
-
-        return draw
-
-    assert out_of_proportion(prepare, 40) == {}
-
-
-def test_a_group_is_searched_in_proportion_though_all_share_a_topic() -> None:
-    assert out_of_proportion(lambda size: lambda: _star(size).roots(["g0"]), 50) == {}

@@ -5,16 +5,16 @@ import { instance } from "./vendor/viz.js";
 const POINTS = 72; // an inch; one point is one unit of the picture
 const ROUND = "shape=box style=rounded";
 const SHAPES = {
-  topic: ROUND, unwritten: ROUND, pattern: ROUND, repartition: ROUND, changelog: ROUND, store: "shape=cylinder", folded: "shape=box3d",
+  topic: ROUND, pattern: ROUND, repartition: ROUND, changelog: ROUND, store: "shape=cylinder", folded: "shape=box3d",
 };
 const ready = instance();
 
-function dot({ nodes, edges, boxes, direction, gap, hasTexts }) {
+function dot({ nodes, edges, boxes, direction }) {
   const lines = [
     "digraph {",
-    `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=${gap} pad=0.1 bgcolor=transparent]`,
+    `graph [rankdir=${direction === "TB" ? "TB" : "LR"} nodesep=0.28 ranksep=0.55 pad=0.1 bgcolor=transparent]`,
     'node [fixedsize=true fontname=sans fontsize=12.5 href="#"]',
-    `edge [arrowsize=0.6 fontname=sans fontsize=11${hasTexts ? ' xlabel="12,345 · 12 min"' : ""}]`,
+    "edge [arrowsize=0.6]",
   ];
   const line = ({ id, kind, rows, width, height }) =>
     `${id} [id=${id} ${SHAPES[kind] ?? "shape=box"} width=${width / POINTS} height=${height / POINTS} label="${Array(rows).fill("x").join("\\n")}"]`;

@@ -200,15 +200,12 @@ export class Picture {
       };
     }
     const job = (this.#job += 1);
-    const hasTexts = this.#graph.level === "pipelines";
     const message = {
       job,
       nodes: nodes.map((node) => ({ id: node.id, box: node.box, kind: node.kind, rows: 1 + node.lines.length, ...sizeOf(node) })),
-      edges: edges.map(([from, to, kind]) => [from, to, kind]),
+      edges,
       boxes: boxes.map((box) => ({ id: box.id, ...sizeOf(frameOf(box)) })),
-      hasTexts,
       direction: this.#host.clientWidth < 600 ? "TB" : "LR",
-      gap: hasTexts ? 2 : 0.55, // inches
     };
     return new Promise((resolve, reject) => {
       this.#waiting.set(job, { resolve, reject, sent: performance.now() });
@@ -281,7 +278,7 @@ export class Picture {
     for (const one of this.svg.querySelectorAll("title")) one.remove();
     for (const name of ["viewBox", "width"]) this.svg.removeAttribute(name);
     this.svg.setAttribute("role", "group");
-    this.svg.setAttribute("aria-label", `${this.#host.dataset.label ?? "Topology"}: ${nodes.length} nodes. Arrow keys follow the arrows, Enter opens and closes boxes, and follows links.`);
+    this.svg.setAttribute("aria-label", `Topology: ${nodes.length} nodes. Arrow keys follow the arrows, Enter opens and closes boxes, and follows links.`);
     this.scene = document.createElementNS(this.svg.namespaceURI, "g");
     this.scene.append(...this.svg.childNodes);
     this.svg.append(this.scene);
@@ -294,7 +291,7 @@ export class Picture {
     this.edges = edges.map(([from, to, kind], index) => {
       const group = drawn.get(`e${index}`);
       group.setAttribute("class", `edge ${kind}`);
-      return { from, to, group, label: group.querySelector("text") };
+      return { from, to, group };
     });
     this.#elements.clear();
     for (const node of [...boxes.map(frameOf), ...nodes]) {
@@ -326,7 +323,7 @@ export class Picture {
     group.setAttribute("class", `${node.kind === "label" ? "box" : "node"} k-${node.kind}${node.tone ? ` t-${node.tone}` : ""}`);
   }
 
-  #relabel({ nodes, edges, boxes }) {
+  #relabel({ nodes, boxes }) {
     for (const node of [...boxes.map(frameOf), ...nodes]) {
       const entry = this.#elements.get(node.id);
       if (!entry) continue;
@@ -334,7 +331,6 @@ export class Picture {
       this.#name(entry.group, entry.texts, node);
       entry.base = entry.group.getAttribute("class");
     }
-    edges.forEach(([, , , text], index) => this.edges[index].label && textIn(this.edges[index].label, text));
   }
 
   // Selection, search and keyboard

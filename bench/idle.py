@@ -1,7 +1,7 @@
 """The cost of a job while nothing happens, or while commits keep coming: processor time, files and memory.
 
 Streams groups have one member each, which only sends heartbeats; these leave no record. Other groups have committed
-offsets of topics with records. The job runs with its defaults: lag passes, task copies, self-check, alerts and
+offsets of topics with records. The job runs with its defaults: lag passes, task copies, alerts and
 heartbeat go on. The start-up does not count.
 """
 

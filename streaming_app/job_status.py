@@ -33,30 +33,6 @@ _CLOCK_SLACK = timedelta(minutes=5)  # a time that is later than now by more tha
 _SHORTEST = timedelta(seconds=10)
 
 
-@dataclass(frozen=True, slots=True)
-class SelfCheckStatus:
-    """The comparisons of its tables with the brokers that the job made since it started."""
-
-    runs: int = 0
-    """Comparisons of all groups, including those that could not be completed."""
-    failures: int = 0
-    """Comparisons that could not be completed."""
-    last_run_at: datetime | None = None
-    """When the last one was completed."""
-    failed_at: datetime | None = None
-    """When the last one could not be completed; None after one that was."""
-    failure: str | None = None
-    """Why, in one line."""
-    compared: int = 0
-    """Groups that the last completed one compared."""
-    not_compared: int = 0
-    """Groups that it could not compare, such as those that changed all the time."""
-    differing: int = 0
-    """Groups with a difference that lasts, as of the last comparison."""
-    repaired: int = 0
-    """Groups that were read again since the start."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
     """The status of a stream; times are those of the machine that the job runs on."""
@@ -128,7 +104,6 @@ class JobStatus(StreamStatus):
     """Which ones: topic, partition and offsets."""
     maintenance_failures: int = 0
     """Tasks of maintenance that failed since the job started; each is tried again."""
-    self_check: SelfCheckStatus = SelfCheckStatus()
     offsets: StreamStatus | None = None
     """The stream of committed offsets and of groups of every type; None if `offsets.enabled` is false."""
     log_ends_at: Mapping[str, datetime] = field(default_factory=dict)

@@ -40,8 +40,7 @@ _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
     "DescribeConfigs on Topic:{topic}": ("delete.retention.ms is taken to be Kafka's default, 24 hours", ""),
     "Describe on Group:*": (
-        "verify and the self-check do not compare groups that no other ACL allows, and the commits of these are read "
-        "from the log alone",
+        "verify does not compare groups that no other ACL allows, and the commits of these are read from the log alone",
         "VERIFY",
     ),
     "Describe on Topic:*": (

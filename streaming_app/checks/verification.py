@@ -13,7 +13,7 @@ that changes in between has other differences, or none. A group that cannot be c
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,8 +55,6 @@ class NotCompared(NamedTuple):
 
     group_id: str
     reason: str
-    is_missing_acl: bool = False
-    """Whether the principal may not describe the group or a topic that it uses. Then a retry would not help."""
 
 
 @dataclass
@@ -127,12 +125,12 @@ class Verification:
     is_first_pass: bool = field(default=True, init=False)
     deadline: float = field(default=0.0, init=False)
 
-    def run(self, some: Iterable[str] | None = None) -> Comparison:
-        """Compare all groups, or only `some`.
+    def run(self) -> Comparison:
+        """Compare all groups.
 
         Raises VerifyError if the tables belong to another cluster, or the job has not written them yet.
         """
-        group_ids = sorted({*self.tables.group_ids(), *self.brokers.streams_groups()} if some is None else some)
+        group_ids = sorted({*self.tables.group_ids(), *self.brokers.streams_groups()})
         self.deadline = self.now() + self.timeout_seconds
         self.check_topic()
         partial = self.tables.partial_groups()  # these are not described, because the answer may be too large
@@ -190,7 +188,7 @@ class Verification:
             if code not in AUTHORIZATION_CODES:
                 return NotCompared(group_id, f"{error}: {message}" if message else error)
             reason = f"{error}; grant Describe on {'its topics' if code == TOPIC_AUTHORIZATION_FAILED else 'it'}"
-            self.report.not_compared.append(NotCompared(group_id, reason, is_missing_acl=True))
+            self.report.not_compared.append(NotCompared(group_id, reason))
             return None
         found = differences(group_id, row, description)
         if found and behind:

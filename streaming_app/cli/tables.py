@@ -10,9 +10,8 @@ from streaming_app.cli.options import duration_option, size, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json, echo_more, json_option
 from streaming_app.cli.warehouse import max_age_option, open_cluster, report_staleness
 from streaming_app.config import defaults
-from streaming_app.errors import WarehouseError
 from streaming_app.queries import output
-from streaming_app.queries.described import groups_set_aside
+from streaming_app.queries.described import find_groups
 from streaming_app.queries.status import format_status, read_status
 from streaming_app.queries.user_sql import QueryLimits, run_limited
 from streaming_app.tables.heartbeat_file import read_heartbeat
@@ -33,7 +32,7 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
     "released",
     multiple=True,
     metavar="GROUP",
-    help="Only ask the running job to read the records of this group, which is set aside, again.",
+    help="Only ask the running job to read the records of this group again, which is set aside, or differs in verify.",
 )
 @json_option
 def status(  # noqa: PLR0913, PLR0917 - one per option
@@ -59,11 +58,8 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
 
 
 def _release(warehouse: Location, cluster: str, group_ids: tuple[str, ...]) -> None:
-    known = {row["group"] for row in groups_set_aside(open_cluster(warehouse, cluster), cluster)}
-    for group_id in group_ids:
-        if group_id not in known:
-            raise WarehouseError(f"Group {group_id!r} is not set aside: `streams-groups status` shows those that are")
-    for group_id in group_ids:
+    rows = find_groups(open_cluster(warehouse, cluster), cluster, group_ids, with_classic=True)
+    for group_id in (row["group_id"] for row in rows):
         ReleaseRequests(warehouse, cluster).add(group_id)
         echo(f"The job will read the records of {group_id} again within a minute.")
 

@@ -49,13 +49,6 @@ class LagSettings(SwitchSettings):
     """How many days `lag_history` is kept."""
 
 
-class SelfCheckSettings(SwitchSettings):
-    """The section `self_check`: the running job compares its tables with the brokers."""
-
-    interval: PositiveDuration = 3600.0
-    """Time between two comparisons of all groups. There is also one after each start, when the job has caught up."""
-
-
 class GroupBudgetSettings(Section):
     """The section `group_budget`: limits for one group, see `groups.budget`."""
 

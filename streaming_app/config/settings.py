@@ -23,7 +23,6 @@ from streaming_app.config.sections import (
     MetricsSettings,
     OffsetsSettings,
     PageSettings,
-    SelfCheckSettings,
     SwitchSettings,
 )
 from streaming_app.notify.alertmanager import AlertmanagerSink
@@ -109,7 +108,6 @@ class Settings(Section):
     """Labels of groups, for alerts, metrics, tables and the page."""
     metrics: MetricsSettings = MetricsSettings()
     group_budget: GroupBudgetSettings = GroupBudgetSettings()
-    self_check: SelfCheckSettings = SelfCheckSettings()
     lag: LagSettings = LagSettings()
     offsets: OffsetsSettings = OffsetsSettings()
     classic_streams: SwitchSettings = SwitchSettings()

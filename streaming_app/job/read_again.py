@@ -1,15 +1,12 @@
-"""Decides which groups are read again: an operator releases them, another release set them aside, or their rows differ.
+"""Decides which groups are read again: those that an operator releases, and those that another release set aside.
 
 So are groups of Kafka Streams with the classic protocol that have no row, because they are older than this release, or
 than the setting `classic_streams`; and those that have one although the setting is off now.
 
-For this the stream starts again, and reads the partitions of these groups from their start (see `stream.start`). A
-group whose row differs again within an hour is only reported: reading the same records once more would give the same
-row.
+For this the stream starts again, and reads the partitions of these groups from their start (see `stream.start`).
 """
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.metadata import version
 from threading import Lock
 
@@ -21,30 +18,17 @@ _NEWEST_CLASSIC = """(
   SELECT *, row_number() OVER (PARTITION BY cluster, group_id ORDER BY last_offset DESC) AS place
   FROM group_records WHERE record_type = 2) AS newest"""
 _IS_STREAMS = "place = 1 AND NOT deleted AND protocol_type = 'consumer' AND protocol = 'stream'"
-_PAUSE_SECONDS = 3600.0  # after a group was read again because its row differs
 
 
 class GroupsToReadAgain:
     """The groups that one job must read again. Every method may be called from any thread."""
 
-    def __init__(self, job: Job, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._job, self._monotonic = job, monotonic
+    def __init__(self, job: Job) -> None:
+        self._job = job
         self._requests = ReleaseRequests(job.config.warehouse, job.config.cluster)
         self._lock = Lock()
-        self._differing: dict[str, float] = {}  # by group, when it was requested; the last hour only
         self._released = set[str]()
-        self._waiting = set[str]()
         self._has_tried_others = False
-
-    def request(self, group_ids: Iterable[str]) -> set[str]:
-        """Request groups whose rows differ, except those requested within the last hour; return the requested ones."""
-        now = self._monotonic()
-        with self._lock:
-            self._differing = {one: at for one, at in self._differing.items() if now - at < _PAUSE_SECONDS}
-            chosen = set(group_ids) - self._differing.keys()
-            self._differing |= dict.fromkeys(chosen, now)
-            self._waiting |= chosen
-        return chosen
 
     def requested(self) -> set[str]:
         """Return the groups that must be read again now. Raises WarehouseError."""
@@ -52,13 +36,12 @@ class GroupsToReadAgain:
         others = set() if self._has_tried_others else self._of_other_releases() | self._of_classic()
         with self._lock:
             self._released |= released
-            return self._released | self._waiting | others
+            return self._released | others
 
     def done(self, group_ids: Iterable[str]) -> None:
         """Note that the stream now reads these groups again. Raises WarehouseError."""
         with self._lock:
             self._has_tried_others = True
-            self._waiting.difference_update(group_ids)
             released = self._released.intersection(group_ids)
             self._released -= released
         for group_id in released:

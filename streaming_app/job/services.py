@@ -1,4 +1,4 @@
-"""The list of the job's background services: alerts, lag, metrics, heartbeat, self-check and others.
+"""The list of the job's background services: alerts, lag, metrics, heartbeat and others.
 
 The services start before the topic is described. So a job that waits for brokers already serves metrics and probes,
 sends alerts and writes heartbeats.
@@ -25,7 +25,6 @@ from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job.read_again import GroupsToReadAgain
-from streaming_app.job.self_check import SelfCheck
 from streaming_app.job.service import Job, Service, Services
 from streaming_app.job.watchdog import Disks, Heartbeat, watchdog
 from streaming_app.job_status import SinkStatus
@@ -99,7 +98,6 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     copies = TaskCopies(job, facts.acceptable_lags if facts else dict) if config.task_copies.enabled and runs else None
     stored = DescriptionsService(job) if config.descriptions.enabled and is_of_brokers else None
     read_again = GroupsToReadAgain(job)
-    check = SelfCheck(job, read_again.request) if config.self_check.enabled and is_of_brokers else None
 
     def observe(failing: Sequence[SinkStatus]) -> Observed:
         group_cache.refresh()
@@ -146,7 +144,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
         running = Services()
         at_exit.callback(running.close)
         beats = [watchdog(job, sink) for sink in config.sinks if isinstance(sink, WatchdogSink)]
-        wanted = (lag, copies, facts, stored, check, *beats) if runs else ()  # the heartbeats come at the end
+        wanted = (lag, copies, facts, stored, *beats) if runs else ()  # the heartbeats come at the end
         for service in (heartbeat, *filter(None, wanted)):
             running.start(service)
         yield BackgroundServices(group_cache, read_again, alerts, descriptions, beats, lag)

@@ -155,7 +155,7 @@ class SparkProgress(Service):
             report,
             interval=_PROGRESS_SECONDS,
             after=_PROGRESS_SECONDS,
-            may_tick=lambda: query.is_writing or health.reading is None,
+            may_tick=lambda: query.is_writing or not health.is_reading,
         )
         self._is_own, self._health = query.is_own, health
         self._queries: Any = spark._jsparkSession.sharedState().statusStore()  # noqa: SLF001 - the JVM has no public name

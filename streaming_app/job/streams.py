@@ -101,7 +101,7 @@ class TopicStream(ABC):
         Raises UnreachableError or MissingTopicError when there is nothing to read yet, another JobError when the topic
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
-        self.health.reading = None
+        self.health.is_reading = False
         self.query.wait_for_batch()
         self._writer.check_owner()
         context = self._spark.sparkContext

@@ -216,20 +216,6 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         lambda job: job.totals.drifted,
     ),
     Metric(
-        "streams_groups_job_self_checks_total",
-        "Comparisons of the tables with the brokers: `completed`, or `failed`, for example because of a missing ACL.",
-        lambda job: [
-            Sample(job.status.self_check.runs - job.status.self_check.failures, ("completed",)),
-            Sample(job.status.self_check.failures, ("failed",)),
-        ],
-        ("result",),
-    ),
-    Metric(
-        "streams_groups_job_self_check_differing_groups",
-        "Groups whose rows differed from the brokers' description at the last comparison.",
-        lambda job: job.status.self_check.differing,
-    ),
-    Metric(
         "streams_groups_job_notifications_total",
         "Notifications by sink: `sent`, or `failed` for each failed attempt.",
         lambda job: [

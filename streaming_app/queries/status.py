@@ -94,7 +94,6 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
     if status["job"]:
         known_until = status["job"]["known_until"].items()
         yield "inputs    " + ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until)
-        yield f"checked   {_format_self_check(status['job']['facts']['self_check'], now)}"
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
     brokers = status["brokers"]
     asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
@@ -124,21 +123,6 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
     behind = f"{count(facts['behind'], 'offset')} behind"
     success = f"last success {ago(facts['last_success_at'], now)}" if facts["last_success_at"] else "no batch yet"
     return "; ".join(["running", behind, success, *filter(None, problems), process])
-
-
-def _format_self_check(check: dict[str, Any], now: datetime) -> str:
-    """Return the line about the comparisons of the job with the brokers."""
-    parts = []
-    if check["last_run_at"]:
-        uncompared = f", {check['not_compared']:,} not compared" if check["not_compared"] else ""
-        repaired = f", {count(check['repaired'], 'group')} read again since the start" if check["repaired"] else ""
-        parts.append(
-            f"{ago(check['last_run_at'], now)}: {count(check['compared'], 'group')} compared with the brokers, "
-            f"{check['differing']:,} differ{uncompared}{repaired}"
-        )
-    if check["failed_at"]:
-        parts.append(f"not completed {ago(check['failed_at'], now)}: {check['failure']}")
-    return "; ".join(parts) or "not since the job started"
 
 
 def _format_offsets(offsets: dict[str, Any] | None, now: datetime) -> str:

@@ -72,9 +72,8 @@ class JobState:
         self._tombstone_retention: timedelta | None = None
         self.was_away_too_long = False
         """Whether the running stream was behind the end of the topic for so long that tombstones may be gone."""
-        self._starts = 0
-        self.reading: int | None = None
-        """The number of the stream's current start, from 1; None while a start is prepared, which may change tables."""
+        self.is_reading = False
+        """Whether the stream has started; false while a start is prepared."""
 
     @property
     def status(self) -> JobStatus:
@@ -124,8 +123,7 @@ class JobState:
         """
         with self._lock:
             self._tombstone_retention, self.was_away_too_long = tombstone_retention, False
-            self._starts += 1
-            self.reading = self._starts
+            self.is_reading = True
             if from_beginning:
                 self.note(caught_up=False, read_from_beginning_at=_now(), behind_since=None)
             elif is_incomplete:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.alert import FIRING, Alert, Delivery
-from streaming_app.job_status import JobStatus, SelfCheckStatus, StreamStatus
+from streaming_app.job_status import JobStatus, StreamStatus
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.location import Location
@@ -31,14 +31,6 @@ FIRING_ALERT = make_alert(
 PENDING_ALERT = replace(FIRING_ALERT, alert_id="2", group_id="orders", opened_at=None, deliveries=())
 RESOLVED_ALERT = replace(FIRING_ALERT, alert_id="3", group_id="ledger", ended_at=AT)
 OTHER_CLUSTER = replace(FIRING_ALERT, cluster="other")
-
-
-CHECKED = SelfCheckStatus(runs=3, last_run_at=AT, compared=1_200, differing=2, not_compared=4, repaired=1)
-NOT_COMPLETED: dict[str, Any] = {
-    "failures": 1,
-    "failed_at": AT,
-    "failure": "Not authorized: the principal lacks an ACL",
-}
 
 
 @pytest.fixture
@@ -178,19 +170,9 @@ def test_an_unknown_cluster_is_an_error_that_names_those_there_are(warehouse: Pa
             JobStatus(AT, offsets=StreamStatus(failing_since=AT, failure="no space")),
             "; the stream fails since 03:12:00Z: no space",
         ),
-        (
-            JobStatus(AT, self_check=CHECKED),
-            " ago: 1,200 groups compared with the brokers, 2 differ, 4 not compared, 1 group read again",
-        ),
-        (
-            JobStatus(AT, self_check=replace(CHECKED, **NOT_COMPLETED)),
-            " ago: Not authorized: the principal lacks an ACL",
-        ),
     ],
 )
-def test_status_has_a_line_about_the_job_its_streams_and_its_self_check(
-    warehouse: Path, facts: JobStatus, line: str
-) -> None:
+def test_status_has_a_line_about_the_job_and_its_streams(warehouse: Path, facts: JobStatus, line: str) -> None:
     write_heartbeat(warehouse, facts=facts)
     assert line in run(warehouse, "status").output
 

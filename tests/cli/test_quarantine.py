@@ -44,7 +44,7 @@ def test_status_shows_groups_and_records_that_are_set_aside(warehouse: Path) -> 
     assert [(row["group"], row["records"]) for row in shown["quarantined"]] == [(STORED, 3)]
 
 
-def test_verify_and_the_self_check_leave_them_out(warehouse: Path) -> None:
+def test_verify_leaves_them_out(warehouse: Path) -> None:
     partial = WarehouseTables(warehouse, "default").partial_groups()
     assert partial == {"bad": "it is set aside: TypeError: why", STORED: f"it is set aside: {STORED}"}
 
@@ -59,7 +59,7 @@ def test_a_release_is_a_request_to_the_job(warehouse: Path, group_id: str) -> No
     assert group_id not in requests.group_ids()
 
 
-def test_a_group_that_is_not_set_aside_is_not_released(warehouse: Path) -> None:
-    said = output(warehouse, "status", "--release", "bad", "--release", "orders", code=1)
-    assert said == "Error: Group 'orders' is not set aside: `streams-groups status` shows those that are\n"
+def test_a_group_that_does_not_exist_is_not_released(warehouse: Path) -> None:
+    said = output(warehouse, "status", "--release", "bad", "--release", "no-such", code=1)
+    assert said == "Error: No group 'no-such' in cluster 'default': `streams-groups list --type all` shows all\n"
     assert ReleaseRequests(warehouse, "default").group_ids() == []

@@ -23,11 +23,11 @@ def test_a_file_without_values_is_an_empty_mapping(text: str, write: Callable[[s
 
 
 def test_keys_are_text_without_quotes(write: Callable[[str], Path]) -> None:
-    text = "conf: {on: 1, 2: x, null: y}\nlag: &a {allowed: 3}\nself_check: {<<: *a, interval: 1s}"
+    text = "conf: {on: 1, 2: x, null: y}\nlag: &a {allowed: 3}\ncopies: {<<: *a, interval: 1s}"
     assert read_yaml(write(text))[0] == {
         "conf": {"on": 1, "2": "x", "null": "y"},
         "lag": {"allowed": 3},
-        "self_check": {"allowed": 3, "interval": "1s"},
+        "copies": {"allowed": 3, "interval": "1s"},
     }
 
 

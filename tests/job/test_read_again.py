@@ -1,4 +1,4 @@
-"""Groups that are to be read again: no request and no group is left out, and what differs is not read again at once."""
+"""Groups that are to be read again: no request and no group is left out."""
 
 from pathlib import Path
 
@@ -32,23 +32,6 @@ def test_groups_of_another_release_are_tried_once_and_released_ones_until_they_a
     groups.done(set())
     assert groups.requested() == {"other"}
     assert GroupsToReadAgain(job).requested() == {"bad", "other"}  # the job was killed before it read them
-
-
-def test_a_group_that_differs_again_within_an_hour_is_not_read_again(warehouse: Path) -> None:
-    now = [0.0]
-    groups = GroupsToReadAgain(a_job(warehouse, pytest.fail), lambda: now[0])
-    groups.done(groups.requested())
-    assert groups.request(["good"]) == {"good"} == groups.requested()
-    groups.done(groups.requested())
-    now[0] = 3599.0
-    assert groups.request(["good", "bad"]) == {"bad"} == groups.requested()
-    now[0] = 3601.0
-    assert groups.request(["good"]) == {"good"}
-    assert groups.requested() == {"good", "bad"}
-    for hour in range(2, 100):
-        now[0] = hour * 3601.0
-        groups.request([f"group-{hour}"])
-    assert len(groups._differing) == 1
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [(True, {"without a row", "was streams"}), (False, {"with a row"})])

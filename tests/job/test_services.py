@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
 OF_BROKERS = {"task copies", "broker facts", "descriptions"}
-ALL = {"lag", *OF_BROKERS, "self-check"}
+ALL = {"lag", *OF_BROKERS}
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ ALL = {"lag", *OF_BROKERS, "self-check"}
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
         (
-            {name: {"enabled": False} for name in ("self_check", "broker_facts", "descriptions")},
-            ALL - {"self-check", "broker facts", "descriptions"},
+            {name: {"enabled": False} for name in ("broker_facts", "descriptions")},
+            ALL - {"broker facts", "descriptions"},
         ),
         (
             {"topic": "copy-of-another-cluster"},
-            ALL - {"self-check", "broker facts", "descriptions"},
+            ALL - {"broker facts", "descriptions"},
         ),  # these brokers do not have its groups
     ],
-    ids=["default", "once", "no lag", "no copies", "no self-check, facts and descriptions", "another topic"],
+    ids=["default", "once", "no lag", "no copies", "no facts and descriptions", "another topic"],
 )
 def test_a_job_has_the_services_that_it_asks_for_and_with_once_none_that_would_begin_when_it_ends(
     tmp_path: Path, settings: dict[str, Any], wanted: set[str]

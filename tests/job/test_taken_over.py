@@ -31,12 +31,17 @@ def test_one_works_and_the_others_wait_until_it_is_gone(
 ) -> None:
     topic, warehouse = unique("offsets"), tmp_path / "warehouse"
     client.create_topic(topic, 1)
-    values = {"topic": topic, "self_check": {"enabled": False}, "lag": {"enabled": False}, "alerts": {"interval": "1s"}}
+    values = {
+        "topic": topic,
+        "lag": {"enabled": False},
+        "alerts": {"interval": "1s"},
+        "metrics": {"listen": "127.0.0.1:0"},
+    }
 
     def options(name: str) -> list[str]:
         file = tmp_path / f"{name}.yaml"
         file.write_text(yaml.safe_dump({**values, "state_dir": str(tmp_path / name)}), "utf-8")
-        return ["--config", str(file), "--metrics-listen", "127.0.0.1:0"]
+        return ["--config", str(file)]
 
     def epochs() -> list[int]:
         rows = WarehouseReader(warehouse).rows("SELECT group_epoch FROM groups")

@@ -158,7 +158,7 @@ def test_partitions_that_are_added_and_tables_that_are_deleted_while_the_job_run
 ) -> None:
     monkeypatch.setattr(supervisor, "_TOPIC_SECONDS", 1)
     values = {"bootstrap_server": broker.bootstrap_server, "warehouse": create_warehouse(tmp_path), "topic": topic}
-    config = JobConfig.model_validate({**values, "self_check": {"enabled": False}})
+    config = JobConfig.model_validate(values)
     write(2, "orders")  # in partition 0 of one and of three
     with job_in_thread(spark, config, tmp_path / "log") as job:
         assert job.says("batch 0"), job.lines

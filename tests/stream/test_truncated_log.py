@@ -42,7 +42,7 @@ def rows(warehouse: Path, query: str) -> list[dict[str, Any]]:
 
 def live_config(cluster: LocalCluster, topic: str, warehouse: Path, *, trigger: float) -> JobConfig:
     """Return the configuration of a job that runs both streams until it is stopped."""
-    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": trigger}, "self_check": {"enabled": False}}
+    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": trigger}}
     values = {"bootstrap_server": cluster.bootstrap_server, "warehouse": warehouse, "topic": topic}
     return JobConfig.model_validate({**values, **streams})
 

@@ -9,7 +9,7 @@ from streaming_app.alerts.alert import FIRING, PENDING, Alert
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import CopiesSum
 from streaming_app.health.verdict import Verdict
-from streaming_app.job_status import SelfCheckStatus, SinkStatus
+from streaming_app.job_status import SinkStatus
 from streaming_app.metrics.job_metrics import JobScrape
 from streaming_app.stream.job_state import CommittedBatch, JobState
 from streaming_app.stream.log_positions import Cut
@@ -49,7 +49,7 @@ def batch(behind: int = 0, **fields: Any) -> CommittedBatch:
 
 
 def busy_health(behind: int = 0) -> JobState:
-    """Return the health of a job that failed once, has completed two batches since, and compared three times."""
+    """Return the health of a job that failed once, and has completed two batches since."""
     health = JobState(JobState())
     assert health.offsets
     health.offsets.batch_done(batch(behind + 1, quarantined=0, drifted=0))
@@ -58,8 +58,6 @@ def busy_health(behind: int = 0) -> JobState:
     health.log_cut(Cut("__consumer_offsets", 3, 120, 180, 7, 9, NOW.isoformat()))
     health.batch_done(batch())
     health.batch_done(batch(behind))
-    checks = SelfCheckStatus(runs=3, failures=1, last_run_at=SINCE, compared=40, differing=2, repaired=5)
-    health.note(self_check=checks)
     return health
 
 

@@ -6,7 +6,6 @@ Of three brokers there is a real Kafka Streams application, too: exactly-once, w
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +52,6 @@ _MOST_TIMES = 3
 _SMALLEST_BATCH, _MOST_BATCHES = 25, 15  # of a job that reads from the beginning: each takes a second or more
 # With the default of 10 s between its batches, most of the time would be spent on waiting for the second stream.
 _SETUP = "import os; os.environ['STREAMS_GROUPS_OFFSETS__TRIGGER'] = '0.5'; "
-_DIFFER = "self-check: the tables differ"
 _REST_SECONDS = MINUTES
 _QUIET_SECONDS = 2.0
 # A version of the metadata that a release does not support yet may mean something else in the next one.
@@ -102,7 +100,6 @@ class FaultBed(Bed):
         self._starts = self._faults = 0
         self._offsets = 0
         self._batch_size: int | None = None
-        self._seen: Counter[Path] = Counter()  # of these lines
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
         ids = [one for one in ODD.values() if one]
@@ -242,15 +239,6 @@ class FaultBed(Bed):
             self._batch_size = None
             self.job.start()
         super().settle()
-
-    def new_self_check_lines(self) -> list[str]:
-        """Return the lines about differences that the job itself has found since the last call; it removes them."""
-        new = []
-        for log in self.directory.glob("job-*.log"):
-            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if _DIFFER in line]
-            new += lines[self._seen[log] :]
-            self._seen[log] = len(lines)
-        return new
 
     def cleaned_offsets(self) -> dict[int, int]:
         """Return by partition the offset up to which the log was compacted, as the broker has recorded it."""

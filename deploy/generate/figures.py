@@ -51,7 +51,7 @@ FIGURES: Mapping[str, Figure] = {
             "deploy/compose.yaml": ("the job's metrics at :@,", 'service_healthy}\n    ports: ["127.0.0.1:@:@"]'),
             "deploy/compose/prometheus.yaml": ('["streams-groups:@"]',),
             "deploy/README.md": (" -p @:@ -e ", "metrics.listen: 0.0.0.0:@`"),
-            "docs/metrics.md": ("metrics.listen: 127.0.0.1:@`", "--metrics-listen 127.0.0.1:@\n"),
+            "docs/metrics.md": ("metrics.listen: 127.0.0.1:@`", "METRICS__LISTEN=127.0.0.1:@ "),
             _VALUES: ("\nmetrics:\n  port: @\n",),
         },
     ),

@@ -16,9 +16,6 @@ from streaming_app.config import defaults, environment
 from streaming_app.errors import ConfigError, FlagError, UserError, reason_of
 from streaming_app.tables.location import Location
 from streaming_app.text import (
-    DAY,
-    LONGEST,
-    LONGEST_RETENTION,
     escape,
     format_duration,
     gibibytes,
@@ -40,20 +37,14 @@ _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
 
-def duration(unit: float = 1.0, longest: float = LONGEST) -> Callable[[Any], float]:
-    """Return an option type for durations as in the configuration: `90s`, `1h30m`, `PT5M`, or a number alone.
-
-    `unit` is a number of seconds. The value of the option, and a number alone, count such units.
-    """
-    return _type_of(lambda given: parse_duration(given, longest, unit) / unit)
+def duration() -> Callable[[Any], float]:
+    """Return an option type for durations as in the configuration: `90s`, `1h30m`, `PT5M`, or a number of seconds."""
+    return _type_of(parse_duration)
 
 
-def duration_option(
-    name: str, default: str, text: str, unit: float = 1.0, longest: float = LONGEST
-) -> Callable[[Command], Command]:
+def duration_option(name: str, default: str, text: str) -> Callable[[Command], Command]:
     """Return an option with a `duration`, and this help."""
-    kind = duration(unit, longest)
-    return click.option(name, default=default, show_default=True, type=kind, metavar="DURATION", help=text)
+    return click.option(name, default=default, show_default=True, type=duration(), metavar="DURATION", help=text)
 
 
 def size(at_least: int) -> Callable[[Any], int]:
@@ -131,27 +122,7 @@ _job_flags = {
         format_duration(defaults.TRIGGER_SECONDS),
         "Minimum time between batches; a number alone is seconds.",
     ),
-    "max_offsets_per_trigger": click.option(
-        "--max-offsets-per-trigger",
-        default=defaults.MAX_OFFSETS_PER_TRIGGER,
-        show_default=True,
-        type=click.IntRange(min=1),
-        help="Maximum number of offsets read in a batch.",
-    ),
-    "retention_days": duration_option(
-        "--retention-days",
-        format_duration(DAY * defaults.RETENTION_DAYS),
-        "How long history, quarantine and deleted groups are kept; a number alone is days.",
-        DAY,
-        LONGEST_RETENTION,
-    ),
-    "offsets": click.option(
-        "--offsets/--no-offsets", default=True, show_default=True, help="Keep the committed offsets of all groups, too."
-    ),
     "conf": click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark setting, as for spark-submit."),
-    "metrics_listen": click.option(
-        "--metrics-listen", metavar="HOST:PORT", help="Where /metrics, /health and /ready are served."
-    ),
 }
 
 

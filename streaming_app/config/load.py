@@ -24,8 +24,6 @@ Source = Mapping[KeyPath, Any]
 """Path of a key -> its value in one source. A list is one value."""
 
 FLAG, ENVIRONMENT, FILE = "flags", "environment", "file"
-_FLAG_PATHS: dict[str, KeyPath] = {"metrics_listen": ("metrics", "listen"), "offsets": ("offsets", "enabled")}
-"""Flags whose name differs from their key -> the path of the key."""
 _RULES = ("alerts", "rules")
 
 
@@ -57,7 +55,7 @@ def load(
     values, secrets = read_yaml(file, skipped) if file else ({}, {})
     names = {name.lower(): name for name in rules()}  # names of variables have no case
     sources: dict[str, Source] = {
-        FLAG: dict(pair for name, one in (flags or {}).items() for pair in _flat(one, _FLAG_PATHS.get(name, (name,)))),
+        FLAG: dict(_flat(flags or {})),
         ENVIRONMENT: {
             (*_RULES, names.get(str(path[2]), path[2]), *path[3:]) if path[:2] == _RULES and path[2:] else path: value
             for path, value in _flat(needed(read_environment()))
@@ -136,8 +134,7 @@ def _line(error: ErrorDetails, sources: Mapping[str, Source], file: str, secrets
     for secret, reference in secrets.items():
         message = message.replace(secret, reference)
     if source == FLAG:  # the flag also names the key
-        names = {path: name for name, path in _FLAG_PATHS.items()}
-        where = "--" + names.get(path, str(path[0])).replace("_", "-")
+        where = f"--{path[0]}".replace("_", "-")
     else:
         where = f"{variable_of(path) if source == ENVIRONMENT else file}: {format_path(path)}"
     return source, f"{where}: {' '.join(message.split())}"

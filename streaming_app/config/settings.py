@@ -92,8 +92,8 @@ class Settings(Section):
     cluster: Annotated[str, AfterValidator(check_name)] = defaults.CLUSTER
     topic: Annotated[str, Field(min_length=1, max_length=249)] = defaults.TOPIC
     trigger: Duration = defaults.TRIGGER_SECONDS
-    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = defaults.MAX_OFFSETS_PER_TRIGGER
-    retention_days: Days = defaults.RETENTION_DAYS
+    max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 10_000_000
+    retention_days: Days = 30.0
     conf: Mapping[str, _SparkValue] = {}
     """Spark settings."""
     alerts: AlertSettings = AlertSettings()

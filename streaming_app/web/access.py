@@ -76,7 +76,7 @@ class Access:
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
     credentials: frozenset[str] = frozenset()
     """Accepted values of the Authorization header, from `read_credentials`; empty: everybody may read."""
-    advice: str = "add it to page.allowed_hosts, or start `streams-groups web` with --allowed-host NAME"
+    advice: str = "add it to page.allowed_hosts"
     """For a refused client: how to allow another name."""
 
     @property

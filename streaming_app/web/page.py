@@ -305,7 +305,7 @@ class PageServer(HttpServer):
         if self._settings.is_open:
             yield (
                 f"Anyone who can connect to {self._settings.listen} can read the page: use a file of users "
-                "(--auth-file, page.auth_file), or a proxy with passwords"
+                "(page.auth_file), or a proxy with passwords"
             )
 
 

@@ -81,6 +81,6 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     assert settings.base_path == "/streams"
     assert settings.allowed_hosts == {"A.example"}
     assert settings.credentials
-    flags = ["--base-path", "/x", "--allowed-host", "B"]
-    assert CliRunner().invoke(main, ["web", "--config", str(file), *flags]).exit_code == 0
-    assert (served[1].base_path, served[1].allowed_hosts) == ("/x", {"B"})
+    monkeypatch.setenv("STREAMS_GROUPS_PAGE__ALLOWED_HOSTS", '["B"]')
+    assert CliRunner().invoke(main, ["web", "--config", str(file)]).exit_code == 0
+    assert served[1].allowed_hosts == {"B"}

@@ -110,8 +110,8 @@ def test_the_line_about_a_variable_names_the_variable_and_the_key(
 
 def test_the_line_about_a_flag_names_the_flag() -> None:
     with pytest.raises(FlagError) as raised:
-        load(None, {"metrics_listen": "nowhere", "cluster": "a/b"})
-    assert [line.split(": ")[0] for line in raised.value.lines] == ["--cluster", "--metrics-listen"]
+        load(None, {"bootstrap_server": "nowhere", "cluster": "a/b"})
+    assert [line.split(": ")[0] for line in raised.value.lines] == ["--bootstrap-server", "--cluster"]
 
 
 def test_keys_that_are_not_needed_may_lack_their_secrets_but_must_have_known_names(

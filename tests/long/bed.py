@@ -78,6 +78,11 @@ class Disk(Startable):
         self._filler.unlink(missing_ok=True)
 
 
+def in_batches_of(offsets: int) -> str:
+    """Return a statement that limits the batches of a job, for `setup`."""
+    return f"import os; os.environ['STREAMS_GROUPS_MAX_OFFSETS_PER_TRIGGER'] = '{offsets}'; "
+
+
 class JobProcess:
     """`streams-groups run` with a warehouse; its output is outside of that, which may be on a full disk."""
 

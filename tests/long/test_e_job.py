@@ -14,7 +14,7 @@ import pytest
 
 from streaming_app.sandbox.broker import LocalBroker
 from tests.exception_lint import ROOT, listed
-from tests.long.bed import Bed
+from tests.long.bed import Bed, in_batches_of
 from tests.long.faults.operations import Operations
 from tests.long.faults.raised import ERRORS, OTHERS, PLACES, with_sites
 from tests.support.waiting import wait_until
@@ -38,7 +38,7 @@ _RESTING = {
 }
 _SETUP = "import os; os.environ['STREAMS_GROUPS_OFFSETS__TRIGGER'] = '0.5'; from tests.long.faults import raised; "
 _SOON = "from tests.long.faults.injected import retry_soon; retry_soon(); "
-_OPERATIONS, _IN_A_BATCH = 150, "150"
+_OPERATIONS, _IN_A_BATCH = 150, 150
 _EARLY = 20  # of the calls of a site: what services do again and again does not come to an end
 
 
@@ -52,7 +52,7 @@ class Job(Bed):
         self.undisturbed = ""
 
     def start_job(self, *options: str, setup: str = "") -> None:
-        super().start_job("--max-offsets-per-trigger", _IN_A_BATCH, *options, setup=setup)
+        super().start_job(*options, setup=setup + in_batches_of(_IN_A_BATCH))
 
     def tables(self) -> dict[str, list[dict[str, Any]]]:
         return {name: self.rows(f"SELECT * FROM {name} ORDER BY {order}") for name, order in TABLES.items()}

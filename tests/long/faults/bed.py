@@ -21,7 +21,7 @@ from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import quote
-from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError, join
+from tests.long.bed import PARTITIONS, TOPIC, Bed, DidNotRecoverError, in_batches_of, join
 from tests.long.faults.operations import Operations
 from tests.support.internal_topic import internal_producer, raw_key
 from tests.support.kafka_cluster import LocalCluster
@@ -198,7 +198,7 @@ class FaultBed(Bed):
         self._batch_size = None
         if batches:  # splits operations
             self._batch_size = max(int(_SMALLEST_BATCH * self._slowness), self._topic_size() // batches)
-            options = ("--max-offsets-per-trigger", str(self._batch_size), *options)
+            setup += in_batches_of(self._batch_size)
         self.job.start(*options, setup=setup, as_large_batches=large)
 
     def _topic_size(self) -> int:

@@ -15,6 +15,7 @@ from kafka.admin import NewPartitions
 from streaming_app.alerts.catalog import rules
 from streaming_app.kafka.protocol import Fields, GroupError
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
+from tests.long.bed import in_batches_of
 from tests.long.rig import JobRig, Rig
 from tests.support.internal_topic import raw_key, write_internal
 from tests.support.receivers import Response
@@ -501,7 +502,7 @@ def disk_almost_full(rig: JobRig) -> Steps:
 def burst_of_records(rig: JobRig) -> Steps:
     member = kept(rig, "burst-of-records", "burst")
     rig.job.close()
-    rig.start_job("--max-offsets-per-trigger", "5")
+    rig.start_job(setup=in_batches_of(5))
     rig.settle()
     for _ in range(600):
         rig.commit(member, "burst", 0)

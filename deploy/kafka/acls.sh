@@ -20,5 +20,5 @@ if [ "${FACTS-}" = yes ]; then
   acls --operation DescribeConfigs --group '*'
   acls --operation DescribeConfigs --topic '*'
   acls --operation Describe --transactional-id '*'
-  acls --operation Describe --operation DescribeConfigs --cluster
+  acls --operation DescribeConfigs --cluster
 fi

@@ -1,6 +1,5 @@
-"""Checks the brokers: the listener and the release of each one, the topic, every ACL, and the clock."""
+"""Checks the brokers: the listener and the release of each one, the topic, and every ACL."""
 
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,20 +19,11 @@ from streaming_app.kafka.properties import SecurityError
 from streaming_app.kafka.protocol import TOPIC_AUTHORIZATION_FAILED
 from streaming_app.kafka.releases import BrokerRelease
 from streaming_app.kafka.security import security_settings
-from streaming_app.kafka.topic_reader import (
-    MAX_TIMESTAMP,
-    UNKNOWN_TOPIC,
-    Offset,
-    TopicReader,
-    describe_topics,
-    is_denied,
-)
+from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, describe_topics, is_denied
 from streaming_app.text import first_of
 from streaming_app.threads import in_parallel
 
 _NAMED = 3  # partitions that are named for an unreachable broker
-_CLOCK_SECONDS = 5.0  # a smaller difference of clocks is no warning
-_WAIT_FOR_RECORD_SECONDS = 1.0
 _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 30, 53
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
 _OPTIONAL_ACLS = {
@@ -56,7 +46,6 @@ _OPTIONAL_ACLS = {
         "the retention of topics is unknown, and so which records a group will lose, and when",
         "FACTS",
     ),
-    "Describe on Cluster": ("the size of internal topics that no group uses any more is unknown", "FACTS"),
     "Describe on TransactionalId:*": (
         "transactions that have been open too long, and block read_committed consumers, are unknown",
         "FACTS",
@@ -88,14 +77,13 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
             cause = diagnose.find_cause(servers, properties) or f"{servers}: {error_line(error)}"
     if cause is not None:
         yield failed("brokers", cause)
-        yield from (skipped(name, "no broker answers") for name in ("topic", "ACLs", "clock"))
+        yield from (skipped(name, "no broker answers") for name in ("topic", "ACLs"))
         return
     with client:
         checks = {
             "brokers": _check_listeners(client, properties),
             "topic": _check_topic(client, topic),
             "ACLs": _check_acls(client),
-            "clock": _check_clock(client, topic),
         }
         for name, results in checks.items():
             try:
@@ -207,9 +195,6 @@ def _check_acls(admin: Admin) -> Iterator[Result]:
         (answer,) = admin.send_to_any(DescribeConfigsRequest(resources=[resource])).results
         granted = answer.error_code not in AUTHORIZATION_CODES
         yield _optional_acl(f"DescribeConfigs on {kind.name.title()}:*", granted=granted)
-    yield _optional_acl(
-        "Describe on Cluster", granted=_has(admin.describe_cluster().get("authorized_operations"), "DESCRIBE")
-    )
     (answer,) = admin.send_to_any(DescribeTransactionsRequest(transactional_ids=[unknown])).transaction_states
     granted = answer.error_code != _TRANSACTION_AUTHORIZATION_FAILED
     yield _optional_acl("Describe on TransactionalId:*", granted=granted)
@@ -234,40 +219,3 @@ def _has(rights: Collection[str] | None, operation: str) -> bool:
     """Return whether an operation is authorized; also True if the broker does not return authorized operations."""
     return rights is None or operation in rights
 
-
-def _check_clock(admin: Admin, topic: str) -> Iterator[Result]:
-    reader = TopicReader()
-    reader.describe(admin, [topic])
-    if reader.topics[topic].error:
-        yield skipped("clock", f"{topic} cannot be described")
-        return
-    keys = [(topic, partition) for partition in reader.topics[topic].leaders]
-
-    def newest() -> float | None:
-        found = (one for one in reader.offsets(admin, keys, MAX_TIMESTAMP).values() if isinstance(one, Offset))
-        return max((one.timestamp / 1000 for one in found if one.timestamp >= 0), default=None)
-
-    began_at, first = time.time(), newest()
-    time.sleep(_WAIT_FOR_RECORD_SECONDS)
-    yield judge_clock(first, began_at, newest(), time.time())
-
-
-def judge_clock(first: float | None, began_at: float, last: float | None, ended_at: float) -> Result:
-    """Compare the brokers' clock with this machine's, by the timestamp of the newest record.
-
-    `first` and `last` are the timestamps of the newest record at the times `began_at` and `ended_at` of this machine;
-    None without records. If they differ, a record was written in between.
-    """
-    check, remedy = "clock", "synchronize the clocks, for example with NTP"
-    if last is None:
-        return skipped(check, "the topic has no record to compare")
-    ahead, behind = last - ended_at, began_at - last
-    if ahead > _CLOCK_SECONDS:
-        return warning(check, f"the brokers' clock is {ahead:.0f} s ahead of this machine's", remedy)
-    if last == first:
-        return ok(
-            check, f"the brokers' clock is not ahead of this machine's; it may be behind: no record for {-ahead:.0f} s"
-        )
-    if behind > _CLOCK_SECONDS:
-        return warning(check, f"the brokers' clock is {behind:.0f} s behind this machine's", remedy)
-    return ok(check, f"the brokers' clock agrees with this machine's within {_CLOCK_SECONDS:.0f} s")

@@ -68,8 +68,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     """Check what the job needs before its first start. Exits with 1 if a check fails.
 
     Prints a line for each check: Java, memory, jars, the port of the metrics, every broker, the topic, each ACL, the
-    clocks, the warehouse, the sinks. The last one says how many groups are Down, Stalled or Unknown now. It has the
-    options of run.
+    warehouse, the sinks. The last one says how many groups are Down, Stalled or Unknown now. It has the options of run.
 
     --show-config prints the configuration merged from defaults, file, environment and flags, without secrets. Comments
     name the keys that flags, environment and file set. With its secrets filled in, the output is a valid configuration

@@ -42,7 +42,7 @@ from streaming_app.report import Report, ReportOnce
 
 T = TypeVar("T")
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST = -1, -2
 """Special values in place of a time in milliseconds since 1970. The last one is the record with the latest time."""
 NO_LEADER = "LEADER_NOT_AVAILABLE"
 AWAY = "BROKER_NOT_AVAILABLE"

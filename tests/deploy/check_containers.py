@@ -132,7 +132,7 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
         )
         checks = [line for line in _log(engine, name) if line.startswith(("ok ", "warning ", "failed "))]
         assert [line for line in checks if line.startswith("failed ")] == []
-        assert {"Java", "memory", "jars", "topic", "clock", "warehouse"} <= {
+        assert {"Java", "memory", "jars", "topic", "warehouse"} <= {
             line.split(maxsplit=1)[1].partition(":")[0] for line in checks
         }
         groups = json.loads(run("sql", "--format", "json", "SELECT * FROM groups").stdout)

@@ -7,7 +7,7 @@ from kafka import KafkaProducer
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
 
 from streaming_app.checks.brokers import check_brokers
-from streaming_app.checks.result import FAILED, OK, SKIPPED, WARNING, Result
+from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.first_look import look
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
@@ -26,7 +26,6 @@ OPTIONAL = {
     "ACL DescribeConfigs on Cluster": (ACLOperation.DESCRIBE_CONFIGS, CLUSTER),
     "ACL DescribeConfigs on Group:*": (ACLOperation.DESCRIBE_CONFIGS, ALL_GROUPS),
     "ACL DescribeConfigs on Topic:*": (ACLOperation.DESCRIBE_CONFIGS, ALL_TOPICS),
-    "ACL Describe on Cluster": (ACLOperation.DESCRIBE, CLUSTER),
     "ACL Describe on TransactionalId:*": (
         ACLOperation.DESCRIBE,
         ResourcePattern(ResourceType.TRANSACTIONAL_ID, "*"),
@@ -62,7 +61,6 @@ def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_righ
         "ACL Read on Topic:__consumer_offsets",
         "ACL Describe on Group:streams-groups (prefixed)",
         *OPTIONAL,
-        "clock",
     }
     secured.allow(*REQUIRED)
     found = results(secured)
@@ -103,7 +101,6 @@ def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it
     secured.allow(*REQUIRED, *OPTIONAL.values())
     found = results(secured, "missing")
     assert found["topic"].status == WARNING
-    assert found["clock"].status == SKIPPED
 
 
 def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from_it(

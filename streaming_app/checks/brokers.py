@@ -218,4 +218,3 @@ def _optional_acl(acl: str, *, granted: bool, topic: str = "") -> Result:
 def _has(rights: Collection[str] | None, operation: str) -> bool:
     """Return whether an operation is authorized; also True if the broker does not return authorized operations."""
     return rights is None or operation in rights
-

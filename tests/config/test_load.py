@@ -81,8 +81,7 @@ def test_precedence_is_flags_environment_file_default(
     text = variable if isinstance(variable, str) else json.dumps(variable)
     monkeypatch.setenv("STREAMS_GROUPS_" + "__".join(path).upper(), text)
     values.append(effective_value(load(file), path))
-    for given in flag:
-        values.append(effective_value(load(file, nested(path, given)), path))
+    values += (effective_value(load(file, nested(path, given)), path) for given in flag)
     assert values[0] != in_file
     assert [part_of(*pair) for pair in zip(values[1:], KEYS[key], strict=True)] == [*KEYS[key]]
 

@@ -2,22 +2,15 @@
 
 import click
 
-from streaming_app.cli.options import duration, warehouse_options
+from streaming_app.cli.options import warehouse_options
 from streaming_app.sandbox.demo import run_demo
 from streaming_app.tables.location import Location
 
 
 @click.command
 @warehouse_options()
-@click.option(
-    "--seconds",
-    default=0.0,
-    type=duration(),
-    metavar="DURATION",
-    help="Keep the broker and the groups running for this time after the job has ended.",
-)
 @click.option("--web", is_flag=True, help="Keep the groups and the job running, and serve the page, until Ctrl-C.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, metavar="HOST:PORT", help="Address of the page.")
-def demo(warehouse: Location, cluster: str, seconds: float, web: bool, listen: str) -> None:
+def demo(warehouse: Location, cluster: str, web: bool, listen: str) -> None:
     """Start a local Kafka broker, streams groups and the job, print the tables, then stop them all."""
-    run_demo(warehouse, cluster, click.echo, extra_seconds=seconds, page=listen if web else None)
+    run_demo(warehouse, cluster, click.echo, page=listen if web else None)

@@ -37,14 +37,10 @@ _READ_BY_CLICK = {"WAREHOUSE", "CLUSTER"}
 _SHARED = {"bootstrap_server", "command_config", "warehouse", "cluster"}
 
 
-def duration() -> Callable[[Any], float]:
-    """Return an option type for durations as in the configuration: `90s`, `1h30m`, `PT5M`, or a number of seconds."""
-    return _type_of(parse_duration)
-
-
 def duration_option(name: str, default: str, text: str) -> Callable[[Command], Command]:
-    """Return an option with a `duration`, and this help."""
-    return click.option(name, default=default, show_default=True, type=duration(), metavar="DURATION", help=text)
+    """Return an option with this help for a duration as in the configuration: `90s`, `1h30m`, `PT5M`, or seconds."""
+    kind = _type_of(parse_duration)
+    return click.option(name, default=default, show_default=True, type=kind, metavar="DURATION", help=text)
 
 
 def size(at_least: int) -> Callable[[Any], int]:

@@ -66,11 +66,6 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         ("state",),
     ),
     Metric(
-        "streams_group_state_since_timestamp_seconds",
-        "Time at which the group entered its state, by the broker's clock.",
-        lambda group: unix_seconds(group.snapshot.state_since),
-    ),
-    Metric(
         "streams_group_epoch",
         "Epochs of the group. `group`: the broker bumps it whenever a new assignment is needed. `assignment`: that of "
         "the newest target assignment, lower than `group` while the group is Assigning. `topology`: that of the "

@@ -169,11 +169,6 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         ("stream",),
     ),
     Metric(
-        "streams_groups_job_stream_restarts_total",
-        "Failures of the stream of groups. The job restarts it after each failure, unless there are too many in a row.",
-        lambda job: job.totals.restarts,
-    ),
-    Metric(
         "streams_groups_job_input_timestamp_seconds",
         "Time up to which each input is known, by its last batch or broker answer: `groups`, `commits`, "
         "`descriptions`, and `log ends of broker 1` for each broker; absent before the first one.",

@@ -88,12 +88,6 @@ def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
     )
 
 
-def _unowned(scrape: LagScrape) -> Iterator[Sample]:
-    for group_id, group in scrape.groups.items():
-        if any(row.task_id is not None for row in group.rows):
-            yield Sample(sum(row.lag or 0 for row in group.rows if row.is_unowned), (group_id,))
-
-
 def _partitions(scrape: LagScrape) -> Iterator[Sample]:
     for group_id, group in scrape.groups.items():
         counts = Counter(NO_COMMIT if row.committed_offset is None else row.offset_status for row in group.rows)
@@ -128,21 +122,6 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
         "For several partitions, the lowest of these.",
         _of_sums(lambda one: one.partition_time),
         _SUBJECT,
-    ),
-    Metric(
-        "streams_group_unowned_lag_offsets",
-        "Known lag of the tasks of a streams group that no active member owns.",
-        _unowned,
-        ("group",),
-    ),
-    Metric(
-        "streams_group_lost_offsets",
-        "Offsets that were deleted from the log before the group read them.",
-        lambda scrape: (
-            Sample(sum(row.lost_offsets or 0 for row in group.rows), (group_id,))
-            for group_id, group in scrape.groups.items()
-        ),
-        ("group",),
     ),
     Metric(
         "streams_group_partitions",

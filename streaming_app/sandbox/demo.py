@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -58,18 +58,11 @@ _TABLES = (
 _SOON = {"rules": {name: {"for": 60 if name == "StreamsGroupStalled" else 0} for name in rules()}}  # less has no effect
 
 
-def run_demo(
-    warehouse: Location,
-    cluster: str,
-    progress: Callable[[str], None],
-    *,
-    extra_seconds: float = 0.0,
-    page: str | None = None,
-) -> None:
+def run_demo(warehouse: Location, cluster: str, progress: Callable[[str], None], *, page: str | None = None) -> None:
     """Run the demo, with its tables in `warehouse`. Raises UserError.
 
-    The broker and the groups stay for `extra_seconds` after the job is done. If `page` has an address, the page is
-    served there, and the job runs until a signal. `progress` gets lines for the user.
+    If `page` has an address, the page is served there, and the job runs until a signal. `progress` gets lines for the
+    user.
     """
     started = time.monotonic()
     is_used = bool((warehouse / "_checkpoints" / cluster).names())
@@ -94,17 +87,8 @@ def run_demo(
                 with ExitStack() as stack:
                     stack.enter_context(_heartbeats(groups, moving=page is not None))
                     stack.enter_context(_page(config, page, progress))
-                    try:
+                    with suppress(SystemExit):  # a signal came, and the job did not end in time: stop the rest, too
                         run(config, progress)
-                    except SystemExit:  # a signal came, and the job did not end in time: stop the rest, too
-                        extra_seconds = 0.0
-                    if extra_seconds:
-                        progress(
-                            f"The broker {broker.bootstrap_server} and its groups stay for {extra_seconds:.0f} s more: "
-                            f"streams-groups verify --bootstrap-server {broker.bootstrap_server} "
-                            f"--warehouse {warehouse} --cluster {name}"
-                        )
-                    threading.Event().wait(extra_seconds)
     console, reader = Console(width=None if Console().is_terminal else 130), WarehouseReader(warehouse)
     for title, query in _TABLES:
         names, rows = reader.columns_and_rows(query.format(cluster=quote(name)))

@@ -34,8 +34,6 @@ class Totals:
     """Seconds of all batches by phase (see `progress`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
-    restarts: int = 0
-    """How often a failed stream was started again."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,6 @@ class JobState:
     def failed(self, cause: str) -> None:
         """Record that the stream failed and will be started again."""
         with self._lock:
-            self._totals = replace(self._totals, restarts=self._totals.restarts + 1)
             self.note(failing_since=self._status.failing_since or _now(), failure=cause)
 
     def topic_asked(self, *, is_answered: bool, exists: bool) -> None:

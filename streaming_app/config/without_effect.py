@@ -1,23 +1,15 @@
-"""Valid settings that change nothing, or with which a rule never opens an alert: `check` fails, and `run` warns.
-
-Whether a pattern matches all that another one matches is only known if they are equal, or if the other one matches
-every text. So not each pattern that another one hides is found.
-"""
+"""Valid settings that change nothing, or with which a rule never opens an alert: `check` fails, and `run` warns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from math import inf
-from typing import Any
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.config.alerts import RuleSections
 from streaming_app.config.settings import Settings
 from streaming_app.notify.http_sink import WatchdogSink
-from streaming_app.regex import Regex
 from streaming_app.text import format_duration
 
-_EVERY_TEXT = frozenset({".*", ".+", "^.*$", "^.+$"})
 _HOUR = 3_600.0
 _NO_FOR: Mapping[str, str] = {"StreamsGroupUnstable": "its alert opens at once: that is how often it must happen"}
 _LEAST_FOR: Mapping[str, tuple[float, str]] = {
@@ -43,16 +35,16 @@ _Found = Iterator[tuple[str, str]]
 
 def _of_rules(settings: Settings) -> _Found:
     """Yield what a rule does not use."""
-    for key, sections, groups in _layers(settings):
+    for key, sections, is_override in _layers(settings):
         for rule, section in sections.items():
             at, of_all, of_catalog = f"{key}.{rule}", settings.alerts.rules.get(rule), rules()[rule]
             is_changed = section.severity not in {None, of_catalog.severity}
             is_timed = section.for_ not in {None, of_catalog.for_seconds}
-            if groups is not None and rule in JOB_CONDITIONS:
+            if is_override and rule in JOB_CONDITIONS:
                 yield at, "the rule is about the job, and not about groups: set it in alerts.rules"
             elif section.enabled is False and (is_changed or is_timed):
                 yield at, "the rule is disabled there: only enabled counts"
-            elif groups is not None and of_all and of_all.enabled is False and section.enabled is None:
+            elif is_override and of_all and of_all.enabled is False and section.enabled is None:
                 yield at, "the rule is disabled in alerts.rules: enable it there, or here"
             elif rule in _OF_LAG and not settings.lag.enabled:
                 yield at, "lag.enabled is false"
@@ -62,44 +54,6 @@ def _of_rules(settings: Settings) -> _Found:
                     yield f"{at}.for", _NO_FOR.get(rule, why)
                 elif section.for_ >= (longest := _LONGEST_FOR.get(rule, inf)):
                     yield f"{at}.for", f"no alert opens: the condition lasts for {format_duration(longest)} at most"
-
-
-def _of_ignored_groups(settings: Settings) -> _Found:
-    alerts = settings.alerts
-    for number, pattern in enumerate(alerts.ignore_groups):
-        if any(_covers(other, pattern) for other in alerts.ignore_groups[:number]):
-            yield f"alerts.ignore_groups[{number}]", "another pattern matches the same groups"
-    entries = {
-        **{f"alerts.overrides[{n}]": one.groups for n, one in enumerate(alerts.overrides)},
-        **{f"mute_times[{n}]": one.groups for n, one in enumerate(settings.mute_times)},
-    }
-    for key, groups in entries.items():
-        if any(_covers(pattern, groups) for pattern in alerts.ignore_groups):
-            yield key, "alerts.ignore_groups has these groups: they have no alerts"
-
-
-def _hidden(settings: Settings) -> _Found:
-    """Yield the entries for groups that another entry replaces."""
-    first_wins: dict[str, Sequence[Regex]] = {
-        "running_hours": [one.groups for one in settings.running_hours],
-        "mute_times": [one.groups for one in settings.mute_times],
-    }
-    for key, patterns in first_wins.items():
-        for number, pattern in enumerate(patterns):
-            if before := [n for n in range(number) if _covers(patterns[n], pattern)]:
-                yield (
-                    f"{key}[{number}]",
-                    f"the first entry that matches counts, and entry {before[0]} matches its groups",
-                )
-    last_wins: dict[str, Sequence[tuple[Regex, frozenset[Any]]]] = {
-        "labels": [(one.groups, frozenset(one.labels)) for one in settings.labels],
-        "alerts.overrides": [(one.groups, _keys(one.rules)) for one in settings.alerts.overrides],
-    }
-    for key, entries in last_wins.items():
-        for number, (pattern, names) in enumerate(entries):
-            later = chain.from_iterable(them for other, them in entries[number + 1 :] if _covers(other, pattern))
-            if names <= frozenset(later):
-                yield f"{key}[{number}]", "later entries set the same for its groups, and the last one counts"
 
 
 def _unused(settings: Settings) -> _Found:
@@ -114,18 +68,11 @@ def _unused(settings: Settings) -> _Found:
         yield "alerts.lag_of", "lag.enabled is false"
 
 
-def _layers(settings: Settings) -> Iterator[tuple[str, RuleSections, Regex | None]]:
-    yield "alerts.rules", settings.alerts.rules, None
+def _layers(settings: Settings) -> Iterator[tuple[str, RuleSections, bool]]:
+    """Yield the key of each section of rules, the section, and whether it is an override for some groups."""
+    yield "alerts.rules", settings.alerts.rules, False
     for number, one in enumerate(settings.alerts.overrides):
-        yield f"alerts.overrides[{number}].rules", one.rules, one.groups
+        yield f"alerts.overrides[{number}].rules", one.rules, True
 
 
-def _keys(rules: RuleSections) -> frozenset[tuple[str, str]]:
-    return frozenset((rule, key) for rule, one in rules.items() for key in one.model_dump(exclude_none=True))
-
-
-def _covers(one: Regex, other: Regex) -> bool:
-    return one.pattern == other.pattern or one.pattern in _EVERY_TEXT
-
-
-_CHECKS: Sequence[Callable[[Settings], _Found]] = (_of_rules, _of_ignored_groups, _hidden, _unused)
+_CHECKS: Sequence[Callable[[Settings], _Found]] = (_of_rules, _unused)

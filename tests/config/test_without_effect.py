@@ -53,21 +53,6 @@ CASES: dict[str, tuple[Settings, Settings]] = {
         rule(BEHIND, severity="info") | {"lag": {"enabled": False}},
         rule(BEHIND, severity="info"),
     ),
-    "alerts.overrides[0]": (
-        {"alerts": {"ignore_groups": ["a.*"], "overrides": [override(BEHIND, severity="info")]}},
-        {"alerts": {"ignore_groups": ["b.*"], "overrides": [override(BEHIND, severity="info")]}},
-    ),
-    "alerts.overrides[0] ": (
-        {"alerts": {"overrides": [override(BEHIND, severity="info"), override(BEHIND, ".*", severity="critical")]}},
-        {"alerts": {"overrides": [override(BEHIND, severity="info"), override(BEHIND, ".*", **{"for": "1h"})]}},
-    ),
-    "alerts.ignore_groups[1]": ({"alerts": {"ignore_groups": [".*", "b"]}}, {"alerts": {"ignore_groups": ["b", "c"]}}),
-    "mute_times[0]": (at_night("a.*", alerts={"ignore_groups": "a.*"}), at_night("a.*")),
-    "running_hours[1]": (at_night(".*", "a", key="running_hours"), at_night("a", ".*", key="running_hours")),
-    "labels[0]": (
-        {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "team": "y"}]},
-        {"labels": [{"groups": "a", "team": "x"}, {"groups": ".*", "site": "y"}]},
-    ),
     "time_intervals[0]": ({"time_intervals": NIGHT}, at_night("a")),
     "sinks[0].page_url": ({"sinks": [{**WATCHDOG, "page_url": "https://example.com"}]}, {"sinks": [WATCHDOG]}),
     "alerts.lag_of": ({"alerts": {"lag_of": "all"}, "lag": {"enabled": False}}, {"alerts": {"lag_of": "all"}}),

@@ -7,7 +7,7 @@ from streaming_app.config.sections import PageSettings
 from streaming_app.tables.location import Location
 from streaming_app.text import split_address
 from streaming_app.web import page as served
-from streaming_app.web.access import Access, read_credentials
+from streaming_app.web.access import Access
 
 
 @click.command
@@ -23,6 +23,4 @@ def web(warehouse: Location, cluster: str, listen: str, page: PageSettings | Non
         split_address(listen)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    credentials = read_credentials(page.auth_file) if page.auth_file else frozenset[str]()
-    access = Access(listen, page.base_path, frozenset(page.allowed_hosts), credentials)
-    served.serve(warehouse, cluster, access, click.echo)
+    served.serve(warehouse, cluster, Access(listen, page.base_path, frozenset(page.allowed_hosts)), click.echo)

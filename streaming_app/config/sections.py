@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.regex import Regex
-from streaming_app.section import Address, Days, Duration, FilePath, Pattern, PositiveDuration, Section
+from streaming_app.section import Address, Days, Duration, Pattern, PositiveDuration, Section
 
 MAX_GROUPS = 1_000
 
@@ -79,5 +79,3 @@ class PageSettings(Section):
     """The path of the page, for a proxy that does not change paths."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names that requests may have, in addition to `localhost`, IP addresses and the machine's own name."""
-    auth_file: FilePath | None = None
-    """A file with lines `USER:PASSWORD` or `Bearer TOKEN`. None: everybody who can reach the page may read it."""

@@ -1,4 +1,4 @@
-"""Who may read page and metrics, and what a browser may do with them. Pure, except for files and the middleware.
+"""Who may read page and metrics, and what a browser may do with them. Pure, except for the middleware.
 
 Theory of operation
 -------------------
@@ -11,23 +11,18 @@ it alone compiles WebAssembly.
 
 from __future__ import annotations
 
-import base64
-import hmac
 import ipaddress
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streaming_app.errors import UserError
-from streaming_app.section import read_secret_file
 from streaming_app.text import split_address
 
 TRUSTED_TYPES_POLICY = "streams-groups"
@@ -61,10 +56,6 @@ _HEADERS = {
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
-class PageError(UserError):
-    """The page cannot be served with these settings."""
-
-
 @dataclass(frozen=True)
 class Access:
     """Where and to whom page or metrics are served."""
@@ -74,37 +65,18 @@ class Access:
     """The path of the page, without a slash at the end, for a proxy that passes paths on as they are."""
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
-    credentials: frozenset[str] = frozenset()
-    """Accepted values of the Authorization header, from `read_credentials`; empty: everybody may read."""
     advice: str = "add it to page.allowed_hosts"
     """For a refused client: how to allow another name."""
 
     @property
     def is_open(self) -> bool:
         """Whether anyone who reaches the address from another machine can read the page."""
-        return not self.credentials and not is_loopback(split_address(self.listen)[0])
+        return not is_loopback(split_address(self.listen)[0])
 
-    def refuse(self, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
-        """Return the status and the line that refuse a request; None if it is accepted."""
+    def refuses(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request addresses a name that is not allowed."""
         host = _host_of(headers.get("host", ""))
-        if host is None or not (host in self._hosts or _is_address(host)):
-            return HTTPStatus.MISDIRECTED_REQUEST, f"This name of the server is not allowed: {self.advice}"
-        if self.credentials and not self._accepts(headers.get("authorization", "")):
-            return HTTPStatus.UNAUTHORIZED, "A user and password, or a token, is needed"
-        return None
-
-    def _accepts(self, authorization: str) -> bool:
-        """Return whether it is one of the credentials. The time does not depend on the value."""
-        scheme, _, value = authorization.partition(" ")
-        given = f"{scheme.lower()} {value.strip()}".encode()
-        matches = [hmac.compare_digest(one.encode(), given) for one in self.credentials]
-        return any(matches)
-
-    @property
-    def challenge(self) -> str:
-        """The value of the WWW-Authenticate header."""
-        has_users = any(one.startswith("basic ") for one in self.credentials)
-        return 'Basic realm="streams-groups", charset="UTF-8"' if has_users else "Bearer"
+        return host is None or not (host in self._hosts or _is_address(host))
 
     @cached_property
     def _hosts(self) -> frozenset[str]:
@@ -158,38 +130,8 @@ class AccessMiddleware:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        refusal = self._access.refuse(Headers(scope=scope))
-        if refusal is None:
-            await self._app(scope, receive, send_with_headers)
-            return
-        status, line = refusal
-        headers = {"WWW-Authenticate": self._access.challenge} if status is HTTPStatus.UNAUTHORIZED else {}
-        await PlainTextResponse(line + "\n", status, headers)(scope, receive, send_with_headers)
-
-
-def read_credentials(file: Path) -> frozenset[str]:
-    """Return the values of the Authorization header that a file allows, with the scheme in lower case.
-
-    It has a line `USER:PASSWORD` for each user, and a line `Bearer TOKEN` for each token. Raises PageError, without the
-    content, when the file cannot be read or a line has another form.
-    """
-    try:
-        text = read_secret_file(file)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise PageError(f"Cannot read {file}: {reason}") from None
-    found = set[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.strip()
-        if not entry or entry.startswith("#"):
-            continue
-        scheme, _, token = entry.partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            found.add(f"bearer {token.strip()}")
-        elif entry.partition(":")[0] and entry.partition(":")[2]:
-            found.add(f"basic {base64.b64encode(entry.encode()).decode()}")
-        else:
-            raise PageError(f"{file}, line {number}: must be USER:PASSWORD or Bearer TOKEN")
-    if not found:
-        raise PageError(f"{file} has no line USER:PASSWORD or Bearer TOKEN")
-    return frozenset(found)
+        app = self._app
+        if self._access.refuses(Headers(scope=scope)):
+            line = f"This name of the server is not allowed: {self._access.advice}\n"
+            app = PlainTextResponse(line, HTTPStatus.MISDIRECTED_REQUEST)
+        await app(scope, receive, send_with_headers)

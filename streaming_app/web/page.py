@@ -303,10 +303,7 @@ class PageServer(HttpServer):
         """Yield lines for the user: where the page is, and who can read it."""
         yield f"The page is at {self.url}"
         if self._settings.is_open:
-            yield (
-                f"Anyone who can connect to {self._settings.listen} can read the page: use a file of users "
-                "(page.auth_file), or a proxy with passwords"
-            )
+            yield f"Anyone who can connect to {self._settings.listen} can read the page: use a proxy with passwords"
 
 
 def serve(warehouse: Location | Path, cluster: str, settings: Access, progress: Report) -> None:

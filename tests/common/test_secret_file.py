@@ -7,7 +7,6 @@ import pytest
 from streaming_app.config.file import Unresolved, read_yaml
 from streaming_app.notify.sink import SinkError
 from streaming_app.section import read_secret_file
-from streaming_app.web.access import PageError, read_credentials
 from tests.support.receivers import make_sink
 
 REASON = "every user may read it, and it holds a secret: chmod o= it, or mount it with defaultMode 0440"
@@ -39,10 +38,3 @@ def test_a_secret_of_a_sink_is_refused_also_later(file: Path) -> None:
     with pytest.raises(SinkError) as raised:
         sink.read_secret("url")
     assert str(raised.value) == f"url_file {file}: {REASON}"
-
-
-def test_a_file_of_users_is_refused(file: Path) -> None:
-    file.chmod(0o644)
-    with pytest.raises(PageError) as raised:
-        read_credentials(file)
-    assert str(raised.value) == f"Cannot read {file}: {REASON}"

@@ -1,7 +1,6 @@
 """The application with Starlette's client: what each path returns, to whom, and how often the tables are read."""
 
 import asyncio
-import base64
 import gzip
 import html
 import re
@@ -19,7 +18,7 @@ from starlette.testclient import TestClient
 from streaming_app.errors import WarehouseError
 from streaming_app.job_status import JobStatus
 from streaming_app.tables.location import Location
-from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access, read_credentials
+from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access
 from streaming_app.web.page import Page
 from streaming_app.web.page_snapshot import SnapshotSource, read_other_groups
 from streaming_app.web.words import group_query, short_name
@@ -287,24 +286,6 @@ def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient
 def test_only_addresses_and_names_that_were_allowed_are_answered(sample_template: Path, host: str, status: int) -> None:
     client = look(sample_template, allowed_hosts=frozenset({"Streams.example.org"}))
     assert client.get("/health", headers={"Host": host}).status_code == status
-
-
-def test_a_user_or_a_token_is_needed_where_there_is_a_file(sample_template: Path, tmp_path: Path) -> None:
-    file = tmp_path / "users"
-    file.write_text("# people\nada:sésame:x\n\nBearer t0ken\n", "utf-8")
-    file.chmod(0o600)
-    client = look(sample_template, credentials=read_credentials(file))
-
-    def status(authorization: str) -> int:
-        return client.get("/", headers={"Authorization": authorization} if authorization else {}).status_code
-
-    def basic(text: str) -> str:
-        return "Basic " + base64.b64encode(text.encode()).decode()
-
-    assert {status(one) for one in (basic("ada:sésame:x"), "Bearer t0ken", "BEARER  t0ken")} == {200}
-    wrong = ["Bearer", "Bearer t0ke", "Basic %%", "Basic /w==", "Digest t0ken"]
-    assert {status(one) for one in ("", basic("ada:"), basic("ada:sésame"), *wrong)} == {401}
-    assert client.get("/").headers["WWW-Authenticate"].startswith("Basic")
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(sample: Path) -> None:

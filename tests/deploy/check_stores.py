@@ -5,22 +5,28 @@ Run by `make check-deploy`, not by `make test`: it downloads about 130 MB of Had
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from streaming_app.errors import OtherOwnerError
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.location import Location
+from streaming_app.tables.rust_table import RustTable
 from tests.support import stores
 from tests.support.container import Broker
 from tests.support.fencing import race
 from tests.support.job_runner import error_line, run_job, streams_groups
 from tests.support.offsets_topic import appending, epoch_records
 from tests.support.tools import deploy_tool
+from tests.support.warehouses import arrow_schema
 
 pytestmark = pytest.mark.broker
 
@@ -116,6 +122,50 @@ def test_job_and_commands_work_with_an_object_store(
 def test_of_jobs_that_start_at_the_same_moment_one_owns_the_rows(place: Location, tmp_path: Path) -> None:
     """They have the name of their host in common, and no lock. Without Spark, which a job starts only after this."""
     assert [race(place, tmp_path, jobs=4) for _ in range(3)] == [[1], [2], [3]]
+
+
+def test_what_an_overtaken_job_writes_is_refused_wherever_it_was_paused(
+    place: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = "group_events"
+    rows = pa.Table.from_pylist([{"cluster": "default", "group_id": "g"}], arrow_schema(definition))
+    others = rows.set_column(rows.schema.get_field_index("group_id"), "group_id", [["new"]])
+    open_table = Location.delta_table
+
+    def write(opening: int) -> tuple[int, list[str]]:
+        """Return how often the old job opened the table, the new one having started then, and whose rows it has."""
+        location = place / f"{definition}-{opening}"
+        DeltaTable.create(
+            str(location), rows.schema, partition_by=["cluster"], storage_options=location.storage_options
+        )
+        old, new = Fence("default", 1), Fence("default", 2)
+        old.claim([location])
+        openings = 0
+
+        def overtake(self: Location) -> DeltaTable:
+            nonlocal openings
+            table = open_table(self)
+            openings += 1
+            if openings == opening:
+                with monkeypatch.context() as undone:
+                    undone.setattr(Location, "delta_table", open_table)
+                    new.claim([location])
+                    commit = CommitProperties(app_transactions=[new.transaction()])
+                    write_deltalake(open_table(location), others, mode="append", commit_properties=commit)
+            return table
+
+        with monkeypatch.context() as paused:
+            paused.setattr(Location, "delta_table", overtake)
+            with suppress(OtherOwnerError):
+                RustTable(location, "default", old).append(rows)
+        return openings, sorted(location.delta_table().to_pyarrow_table()["group_id"].to_pylist())
+
+    opening = 1
+    while (found := write(opening))[0] >= opening:
+        assert found[1] == ["new"], opening
+        opening += 1
+    assert found[1] == ["g"]  # it was done before it was paused
+    assert opening > 1
 
 
 def test_an_unavailable_store_is_one_line(store: Store) -> None:

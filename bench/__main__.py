@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 
 from bench import (
     catchup,
-    commands,
-    decode,
     floor,
     idle,
     kminion,
@@ -20,9 +18,7 @@ from bench import (
 from bench.bench_harness import Harness, open_harness
 
 ALONE: dict[str, Callable[[], object]] = {
-    "decode": decode.run,
     "rules": rules.run,
-    "commands": commands.run,
     "page": page.run,
     "page-costs": page.run_costs,
 }

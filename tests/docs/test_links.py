@@ -49,3 +49,10 @@ def test_sphinx_builds_every_page_without_a_warning(tmp_path: Path) -> None:
         check=False,
     )
     assert (built.returncode, built.stderr) == (0, "")
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    text = (DOCS / "architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", text))
+    assert named
+    assert [one for one in named if not (ROOT / "streaming_app" / one).exists() and not (ROOT / one).exists()] == []

@@ -21,7 +21,6 @@ from streaming_app.job import alert_service
 from streaming_app.job.alert_service import AlertService
 from streaming_app.job_status import JobStatus, SinkStatus
 from streaming_app.notify.message import OLD_ALERTS
-from streaming_app.notify.mutes import Mutes, new_mute
 from streaming_app.notify.sink import SinkError
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedAlerts, HealthTable
@@ -182,27 +181,6 @@ def test_rows_that_could_not_be_stored_are_stored_with_what_came_of_them_since(
     harness.restart()
     harness.service.finish(600)
     assert harness.sink.events() == [FIRING]
-
-
-def test_a_muted_alert_is_stored_and_not_sent_also_by_a_service_that_starts_within_the_mute(harness: Harness) -> None:
-    def mute(duration: str) -> None:
-        now = datetime.now(timezone.utc)
-        Mutes(harness.path, "default").add(
-            new_mute(pattern="g", duration=duration, reason="deployment", created_by="me", now=now)
-        )
-
-    mute("1h")
-    harness.groups = {"g": failed_group(), "other": failed_group("other")}
-    assert wait_until(lambda: len(harness.stored()) == 2)
-    assert wait_until(lambda: harness.sink.events() == [FIRING])
-    assert [alert.group_id for alert in harness.sink.sent[0][1]] == ["other"]
-    assert wait_until(lambda: any(one.sent_at for alert in harness.stored() for one in alert.deliveries))
-    harness.restart(KeepingSink())
-    harness.service.finish(600)
-    assert harness.sink.sent == []
-    harness.start()
-    mute("0s")
-    assert wait_until(lambda: harness.sink.events() == [FIRING])
 
 
 def test_an_evaluation_that_fails_is_reported_once_though_results_of_sinks_are_stored_meanwhile_and_goes_on(

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from kafka import KafkaProducer
 
 from streaming_app.sandbox.broker import LocalBroker
 from tests.long.conftest import AT_ONCE
@@ -21,11 +20,7 @@ _LONGEST = 1500.0
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     directory = tmp_path_factory.mktemp("advice")
-    properties = SHORT_SESSIONS | {
-        "group.streams.max.session.timeout.ms": "60000",
-        # Transactions that are open for too long are aborted once an hour.
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
-    }
+    properties = SHORT_SESSIONS | {"group.streams.max.session.timeout.ms": "60000"}
     with Rig(directory, {"alerts": AT_ONCE}, LocalBroker(directory / "broker", properties=properties)) as started:
         yield started
 
@@ -110,25 +105,3 @@ def test_an_instance_that_is_killed_again_and_again_has_no_hanging_threads(rig: 
     assert advice.startswith("Members join and leave again and again")
     assert "thread dump" not in advice
     one.kill()
-
-
-def test_an_open_transaction_of_an_upstream_producer_is_stalled_only_after_its_time_out(rig: Rig) -> None:
-    timeout = 60
-    begun(rig, "held", **{"processing.guarantee": "exactly_once_v2"})
-    with KafkaProducer(
-        bootstrap_servers=rig.server, transactional_id="upstream", transaction_timeout_ms=timeout * 1_000
-    ) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        began = producer.send("held-lines", b"waits").get(300).timestamp / 1_000
-        advice = step(rig, "held", "is Stalled since", "1 partition held by an open transaction since")
-        assert advice.startswith("A producer holds a transaction open")
-        assert "held-lines-0 at " in (why := rig.run("streams-groups why held"))
-        assert "transactional id upstream, producer " in why
-        (alert,) = rig.rows(
-            "SELECT cause, opened_at, severity FROM alerts WHERE group_id = 'held' AND opened_at IS NOT NULL"
-        )
-        assert (alert["cause"], alert["severity"]) == ("open_transaction", "critical")
-        assert alert["opened_at"].timestamp() >= began + timeout
-        producer.commit_transaction()
-    rig.await_end("StreamsGroupStalled", "held")

@@ -1,7 +1,6 @@
 """Real applications in each state that they get into: all commands equal Kafka's own tool, and the verdict is right."""
 
 from tests.long.rig import Rig
-from tests.support.waiting import wait_until
 
 _LONG_SESSION = {"streams.session.timeout.ms": 60_000}
 
@@ -65,19 +64,3 @@ def test_a_topic_that_is_deleted_under_an_application_is_down_and_well_again_onc
     rig.await_verdict("orphaned", "Ok")
     again.produce(on=False)
     group.await_equal("Stable", answering=False)
-
-
-def test_a_poisoned_record_kills_every_instance_and_the_group_is_down(rig: Rig) -> None:
-    topics = {"lines": 1, "counts": 1}
-    one = rig.application("poisoned", "words", topics)
-    one.produce(on=True)
-    rig.await_verdict("poisoned", "Ok")
-    rig.send("lines", "poison", *["after it"] * 20)
-    assert wait_until(lambda: one.pid is None)
-    group = rig.compared("poisoned")
-    group.await_equal("Empty")
-    rig.await_verdict("poisoned", "Down")
-    two = rig.application("poisoned", "words", topics, "2", instances=2)  # each is started again when it has died
-    rig.await_verdict("poisoned", "Down", "Unstable", "Stalled")
-    two.kill()
-    group.await_equal("Empty")

@@ -1,7 +1,4 @@
-"""Relation K without Spark: what another cluster does in the warehouse changes nothing of what a start finds.
-
-`tests/long/test_second_cluster.py` plays it with whole jobs.
-"""
+"""Relation K without Spark: what another cluster does in the warehouse changes nothing of what a start finds."""
 
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -315,31 +313,6 @@ def test_an_error_of_any_write_is_one_line_and_the_next_start_goes_on(
                 start(warehouse)
         start(warehouse)
         check_is_upgraded(warehouse, recorded)
-
-
-KILLS_ITSELF = """
-import os, signal, sys
-from streaming_app.tables import upgrade_steps
-from tests.upgrade.test_upgrade import start
-replace, left = upgrade_steps._replace, [3]
-
-def killed(files, table, commit):
-    replace(files, table, commit)
-    left[0] -= 1
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-upgrade_steps._FILES_PER_COMMIT, upgrade_steps._replace = 1, killed
-start(sys.argv[1])
-"""
-
-
-def test_a_process_that_is_killed_leaves_what_the_next_one_continues(warehouse: Path, recorded: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLS_ITSELF, str(warehouse)], env=os.environ.copy(), check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert 0 < sum(in_root(warehouse).values()) == sum(IN_ROOT.values()) - 3
-    start(warehouse)
-    check_is_upgraded(warehouse, recorded)
 
 
 def test_what_other_jobs_commit_meanwhile_is_kept(

@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,7 +10,6 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection
-from pathlib import Path
 from select import select
 from typing import Any
 
@@ -28,9 +25,6 @@ from tests.web.server_clock import ServerClock
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-FILE_DESCRIPTORS = 400  # enough for those that wait, and for three times as many as are accepted at a time
-CLIENTS = 600
 LARGE = b"x" * 8_000_000  # more than the buffers of a connection hold
 LIMITS = Limits()
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -81,50 +75,20 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def small_server() -> Iterator[tuple[int, str]]:
-    """The process id and the URL of a server that may open few files, and whose time stands still."""
-    command = [sys.executable, "-m", "tests.web.small_server", str(FILE_DESCRIPTORS)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdin
-        yield process.pid, process.stdout.readline().strip()
-        process.stdin.close()
-        assert process.wait(MINUTES) == 0
-
-
-@pytest.fixture
 def clients() -> Iterator[ExitStack]:
     """Closes the sockets of the test."""
     with ExitStack() as stack:
         yield stack
 
 
-def can_send(client: socket.socket) -> bool:
-    try:
-        client.send(b"x")
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def test_many_slow_clients_neither_use_up_the_files_of_the_process_nor_delay_scrapes(
-    small_server: tuple[int, str], clients: ExitStack
+def test_of_the_connections_that_wait_for_a_request_the_oldest_are_closed_though_no_time_passes(
+    serve: Serve, clients: ExitStack
 ) -> None:
-    """Each sends an endless request, a byte at a time, until the server closes its connection."""
-    pid, url = small_server
-    slow = [clients.enter_context(connect(url)) for _ in range(CLIENTS)]
-    for one in slow:
-        one.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
-        one.settimeout(0)
-    for _ in range(20):  # no time passes: the server closes none of them because it is slow
-        slow = [one for one in slow if can_send(one)]
-        assert request(url, "/metrics")[0] == HTTPStatus.OK
-        assert request(url, "/health")[0] == HTTPStatus.OK
-        assert count_entries(f"/proc/{pid}/fd") < FILE_DESCRIPTORS - 50
-        assert count_entries(f"/proc/{pid}/task") < 20
-    assert 0 < len([one for one in slow if can_send(one)]) <= LIMITS.waiting
+    served = serve(lambda _: b"done")
+    for _ in range(2 * LIMITS.waiting):
+        clients.enter_context(connect(served.url)).sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+    assert request(served.url, "/")[0] == HTTPStatus.OK
+    assert wait_until(lambda: 0 < len(served.connections) <= LIMITS.waiting)
 
 
 @pytest.mark.parametrize(
@@ -276,10 +240,6 @@ def is_closed(client: socket.socket) -> bool:
     with suppress(ConnectionError):
         return not client.recv(1)
     return True
-
-
-def count_entries(directory: str) -> int:
-    return len(list(Path(directory).iterdir()))
 
 
 def read_all(client: socket.socket) -> bytes:

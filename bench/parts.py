@@ -61,7 +61,7 @@ def run(harness: Harness, sizes: Iterable[int] = SIZES) -> None:
         floor, rows = costs[_FLOOR], []
         for name, one in costs.items():
             ratios = one.wall / floor.wall, one.processor / floor.processor
-            rows.append((name, *(f"{value:.1f}" for value in (one.wall, one.processor, *ratios, one.megabytes))))
+            rows.append((name, *(f"{value:,.2f}" for value in (one.wall, one.processor, *ratios, one.megabytes))))
         columns = ("wall, s", "processor, s", "wall / floor", "processor / floor", "MB")
         print_table(f"first catch-up of {groups:,} groups ({records:,} records) by part", columns, rows)
         walls, used, memory = _batches(harness, topic, groups)

@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +22,10 @@ from deltalake import write_deltalake
 
 from bench import rules
 from bench.bench_harness import PARTITIONS, Harness, group_id, is_caught_up, process
+from bench.freshness import await_commit
 from bench.memory import file_sizes, processor_seconds, proportional_by_process
 from bench.rounds import print_table
 from streaming_app.alerts.engine_facts import Observed
-from streaming_app.errors import WarehouseError
 from streaming_app.groups.snapshot import Versions
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold
@@ -148,14 +148,12 @@ def _batch(harness: Harness, topic: str, numbers: range, epoch: int) -> float:
         for key, value in group_records(group_id(number), epoch, 1):
             sent = harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
     harness.producer.flush()
-    appended = time.monotonic()
+    appended = time.time()
     sent.get(60)
     query = f"SELECT count(*) AS n FROM groups WHERE assignment_epoch = {epoch}"
+    warehouse = harness.directory / topic
 
     def has_rows() -> bool:
-        with suppress(WarehouseError):
-            return bool(WarehouseReader(harness.directory / topic).rows(query)[0]["n"] >= len(numbers))
-        return False
+        return bool(WarehouseReader(warehouse).rows(query)[0]["n"] >= len(numbers))
 
-    assert wait_until(has_rows, _SECONDS, interval=0.05)
-    return time.monotonic() - appended
+    return await_commit(warehouse / "groups", appended, has_rows)

@@ -18,12 +18,26 @@ from bench.memory import file_sizes, format_megabytes, processor_seconds_by_proc
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.support.waiting import wait_until
 
-_STREAMS_GROUPS, _GROUPS = 20, 50
-_TOPICS, _PARTITIONS, _RECORDS = 10, 10, 100
+_PARTITIONS, _RECORDS = 10, 100
 _SECONDS = 180.0  # to catch up, at most
 _SETTLE_SECONDS = 120.0  # after the start, until only work remains that the job does in every hour
-_HEARTBEAT_SECONDS = 5.0
+_HEARTBEAT_SECONDS, _HEARTBEATS_A_SECOND = 5.0, 25
 _TRICKLE = 15  # commits a second, by the groups in turns
+
+
+class Cluster(NamedTuple):
+    """What there is beside the job; each topic has ten partitions."""
+
+    streams_groups: int = 20
+    """Each has one member, and reads one topic."""
+    groups: int = 50
+    """Each has committed offsets of all partitions."""
+    topics: int = 10
+
+
+FEW = Cluster()
+SMALL = Cluster(500, 1, 500)
+"""500 groups with 5,000 partitions."""
 
 
 class Totals(NamedTuple):
@@ -36,19 +50,19 @@ class Totals(NamedTuple):
     files_mb: float
 
 
-def run(harness: Harness, minutes: float, *, trickle: bool = False) -> None:
+def run(harness: Harness, minutes: float, cluster: Cluster = FEW, *, trickle: bool = False) -> None:
     """Print the cost of these minutes, converted to an hour."""
-    members = _prepare(harness)
+    members = _prepare(harness, cluster)
     warehouse, log = harness.directory / "idle", harness.directory / "idle.log"
     numbers = itertools.count()
 
     def commit() -> None:
         number = next(numbers)
-        place = f"idle-{number % _TOPICS}", number % _PARTITIONS
-        harness.client.commit_offsets(f"idle-commits-{number % _GROUPS}", {place: number % _RECORDS})
+        place = f"idle-{number % cluster.topics}", number % _PARTITIONS
+        harness.client.commit_offsets(f"idle-commits-{number % cluster.groups}", {place: number % _RECORDS})
 
     with (
-        repeating(lambda: _send_heartbeats(members), _HEARTBEAT_SECONDS),
+        repeating(lambda: _send_heartbeats(members), max(_HEARTBEAT_SECONDS, len(members) / _HEARTBEATS_A_SECOND)),
         repeating(commit, 1 / _TRICKLE) if trickle else nullcontext(),
         process(harness.run_command(warehouse), log) as job,
     ):
@@ -60,12 +74,13 @@ def run(harness: Harness, minutes: float, *, trickle: bool = False) -> None:
         memory = proportional_by_process(job)
     what = f"minutes with {_TRICKLE} commits a second" if trickle else "idle minutes"
     print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
+    partitions = cluster.topics * _PARTITIONS
     hours = (after.at - before.at) / 3600
     used = {name: seconds - before.processor.get(name, 0.0) for name, seconds in after.processor.items()}
     kinds = ", ".join(f"{name} {seconds / hours:,.0f} s" for name, seconds in used.items())
     print(
-        f"{60 * hours:.0f} {what}, {_STREAMS_GROUPS} streams groups, "
-        f"{_GROUPS * _TOPICS * _PARTITIONS:,} committed offsets of {_TOPICS * _PARTITIONS} partitions; an hour takes "
+        f"{60 * hours:.0f} {what}, {cluster.streams_groups} streams groups, "
+        f"{cluster.groups * partitions:,} committed offsets of {partitions:,} partitions; an hour takes "
         f"{kinds} of processor time, {sum(used.values()) / hours / 36:.1f} % of a core"
     )
     written = {name: after.versions[name] - version for name, version in before.versions.items()}
@@ -74,20 +89,21 @@ def run(harness: Harness, minutes: float, *, trickle: bool = False) -> None:
     print(f"memory (PSS): {format_megabytes(memory)}", flush=True)
 
 
-def _prepare(harness: Harness) -> list[SimulatedMember]:
-    names = [f"idle-{number}" for number in range(_TOPICS)]
+def _prepare(harness: Harness, cluster: Cluster) -> list[SimulatedMember]:
+    names = [f"idle-{number}" for number in range(cluster.topics)]
     for name in names:
         harness.client.create_topic(name, _PARTITIONS)
         for number in range(_RECORDS * _PARTITIONS):
             harness.producer.send(name, b"x", partition=number % _PARTITIONS)
     harness.producer.flush()
     commits = {(name, partition): _RECORDS for name in names for partition in range(_PARTITIONS)}
-    for number in range(_GROUPS):
+    for number in range(cluster.groups):
         harness.client.commit_offsets(f"idle-commits-{number}", commits)
-    kind = topology(subtopology("0", source_topics=names[:1]))
-    members = [SimulatedMember(harness.client, f"idle-streams-{number}", kind) for number in range(_STREAMS_GROUPS)]
-    for member in members:
-        member.join()
+    members = []
+    for number in range(cluster.streams_groups):
+        kind = topology(subtopology("0", source_topics=[names[number % len(names)]]))
+        members.append(SimulatedMember(harness.client, f"idle-streams-{number}", kind))
+        members[-1].join()
     settle(members)
     return members
 

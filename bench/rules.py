@@ -58,11 +58,31 @@ def restarted_lately() -> GroupHistory:
     return GroupHistory(states, assignments, members)
 
 
+def engine_of() -> AlertEngine:
+    """Return an engine with settings of five teams, and a sink."""
+    settings = EngineSettings("c", AlertSettings.model_validate(SETTINGS).rule_settings_of(), ("chat",))
+    return AlertEngine(settings, (), DescriptionSupport("auto"))
+
+
+def step(engine: AlertEngine, observed: Observed, now: datetime) -> tuple[float, int]:
+    """Evaluate; return the seconds of the processor, and how many alerts are to be written."""
+    start = time.process_time()
+    engine.step(observed, now)
+    seconds, written = time.process_time() - start, len(engine.lifecycle.unsaved)
+    engine.lifecycle.saved(engine.lifecycle.unsaved)
+    engine.lifecycle.publish()
+    engine.unsaved_changes.clear()
+    return seconds, written
+
+
+def caught_up(now: datetime) -> JobStatus:
+    """Return the status of a job that has read everything."""
+    return JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
+
+
 def run(groups: int = 100_000) -> None:
     """Print the seconds of the first evaluation, of later ones, and of one after 50 groups have changed."""
-    settings = AlertSettings.model_validate(SETTINGS)
-    engine_settings = EngineSettings("c", settings.rule_settings_of(), ("chat",))
-    engine = AlertEngine(engine_settings, (), DescriptionSupport("auto"))
+    engine = engine_of()
     everything = Versions((group.group_id, group) for group in facts(groups))
     histories = Versions((group_id, restarted_lately()) for group_id in islice(everything, 1, None, WRONG_EVERY))
     rows = []
@@ -71,12 +91,7 @@ def run(groups: int = 100_000) -> None:
         if number > 3:
             changes = {one: replace(everything[one], last_offset=1) for one in islice(everything, CHANGED)}
             everything = everything.after(changes)
-        job = JobStatus(started_at=AGO, caught_up=True, caught_up_at=now, last_success_at=now)
-        start = time.process_time()
-        engine.step(Observed(everything, histories, job=job), now)
-        rows.append((label, f"{time.process_time() - start:.3f}", f"{len(engine.lifecycle.unsaved):,}"))
-        engine.lifecycle.saved(engine.lifecycle.unsaved)
-        engine.lifecycle.publish()
-        engine.unsaved_changes.clear()
+        seconds, written = step(engine, Observed(everything, histories, job=caught_up(now)), now)
+        rows.append((label, f"{seconds:.3f}", f"{written:,}"))
     title = f"One evaluation of {groups:,} groups, {groups // WRONG_EVERY:,} with an alert"
     print_table(title, ("seconds", "alerts written"), rows)

@@ -3,6 +3,7 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.admin import ConfigResourceType
@@ -90,6 +91,13 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
                 yield from results
             except REQUEST_ERRORS as error:  # noqa: PERF203 - the other checks still run
                 yield failed(name, f"{servers}: {error_line(error)}")
+
+
+def count_groups(properties: Mapping[str, str]) -> int | None:
+    """Return how many groups of any type the principal may see; None if no broker says so."""
+    with suppress(SecurityError, *REQUEST_ERRORS), StreamsGroupClient.of(properties) as client:
+        return len(client.list_groups())
+    return None
 
 
 def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Result]:

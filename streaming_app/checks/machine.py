@@ -13,23 +13,23 @@ from streaming_app.jvm.jars import connector_jars, find_jars
 from streaming_app.jvm.java import find_java, java_version
 from streaming_app.jvm.spark_installation import version_warning
 from streaming_app.section import is_open_to_all
-from streaming_app.text import GIB, first_of, gibibytes, parse_size
+from streaming_app.text import GIB, count, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
 
 _DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
 _OUTSIDE_HEAP = 1 * GIB  # needed by the JVM, the job and its Python workers with few groups; see deploy/README.md
-_ADVISED_OUTSIDE_HEAP = 3 * GIB
+ADVISED = ((1_000, 2 * GIB), (10_000, 3 * GIB), (100_000, 5 * GIB), (1_000_000, 8 * GIB))
+"""Up to so many groups of any type -> the memory to give the job: at least half as much again as was measured, see
+docs/performance.md. For more groups, the last one."""
+_ADVISED_FOR = 100_000  # groups, where their number is not known
 _SECRETS, _NAMED_SECRETS = ("password", "jaas.config", "keystore.key", "secret"), 3
 """Words in the names of client properties with secret values."""
 _CGROUP_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-def check_machine(
-    conf: Mapping[str, str], metrics_listen: str | None, progress: Callable[[str], None] | None = None
-) -> Iterator[Result]:
-    """Yield the results about this machine. Downloads missing jars, as the job does. `conf` has Spark's settings."""
+def check_machine(metrics_listen: str | None, progress: Callable[[str], None] | None = None) -> Iterator[Result]:
+    """Yield the results about this machine, except for its memory. Downloads missing jars, as the job does."""
     yield _check_java()
-    yield judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP))
     yield check_user(os.getuid())
     yield check_temporary_files(Path(tempfile.gettempdir()))
     if line := version_warning():
@@ -74,18 +74,26 @@ def total_memory() -> int:
     return min(limits)
 
 
-def judge_memory(total: int, setting: str) -> Result:
-    """Return whether `total` bytes of memory are enough for a driver with the heap size in Spark's `setting`."""
+def check_memory(conf: Mapping[str, str], groups: int | None) -> Result:
+    """Return whether this machine has the memory to advise for so many groups; None: the number is not known."""
+    return judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP), groups)
+
+
+def judge_memory(total: int, setting: str, groups: int | None) -> Result:
+    """Return whether `total` bytes are enough for the groups, and for the heap in Spark's `setting`."""
     try:
         heap = parse_size(setting, unit="m")
     except ValueError:  # Spark would not understand it either
         return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
-    advised = heap + _ADVISED_OUTSIDE_HEAP
-    text = f"{gibibytes(total)}; advised are {gibibytes(advised)}, {gibibytes(heap)} of them for the heap"
+    most = _ADVISED_FOR if groups is None else groups
+    table = next((size for number, size in ADVISED if most <= number), ADVISED[-1][1])
+    advised = max(table, heap + _OUTSIDE_HEAP)
+    whom = f"up to {count(most, 'group')}; their number is not known" if groups is None else count(groups, "group")
+    text = f"{gibibytes(total)}; advised are {gibibytes(advised)} for {whom}, with {gibibytes(heap)} of heap"
     if total < heap + _OUTSIDE_HEAP:
         return failed("memory", text, f"give it more, or set {_DRIVER_MEMORY} to less")
     if total < advised:
-        return warning("memory", text, "it may not be enough for a first catch-up with thousands of groups")
+        return warning("memory", text, "the first catch-up may not have enough")
     return ok("memory", text)
 
 

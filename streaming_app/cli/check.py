@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from streaming_app.checks.brokers import check_brokers
+from streaming_app.checks.brokers import check_brokers, count_groups
 from streaming_app.checks.first_configuration import describe_cluster, first_configuration
-from streaming_app.checks.machine import check_client_properties, check_machine
+from streaming_app.checks.machine import check_client_properties, check_machine, check_memory
 from streaming_app.checks.result import FAILED, Result, failed, skipped
 from streaming_app.checks.sinks import check_sinks
 from streaming_app.checks.warehouse import check_warehouse
@@ -138,12 +138,14 @@ def _check(settings: Settings, *, send_test: bool, as_json: bool) -> None:
 def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     properties = client_properties(settings.bootstrap_server or "", settings.command_config)
     yield from (failed("configuration", one) for one in without_effect(settings))
-    yield from check_machine(settings.conf, settings.metrics.listen, echo_error)
+    yield from check_machine(settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
     of_brokers = []
     for one in check_brokers(properties, settings.topic):
         of_brokers.append(one.status)
         yield one
+    groups = None if FAILED in of_brokers else count_groups(properties)
+    yield check_memory(settings.conf, groups)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
     if FAILED in of_brokers:

@@ -19,17 +19,22 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("total", "heap", "status"),
+    ("total", "heap", "groups", "status"),
     [
-        (5 * GIB, "2g", OK),
-        (5 * GIB - 1, "2048", WARNING),
-        (3 * GIB - 1, "2g", FAILED),
-        (5 * GIB, "5g", FAILED),
-        (5 * GIB, "many", FAILED),
+        (5 * GIB, "2g", 100_000, OK),
+        (5 * GIB - 1, "2048", 100_000, WARNING),
+        (5 * GIB - 1, "2g", None, WARNING),
+        (3 * GIB, "2g", 500, OK),
+        (2 * GIB, "1g", 500, OK),
+        (2 * GIB, "1g", 5_000, WARNING),
+        (7 * GIB, "2g", 3_000_000, WARNING),
+        (3 * GIB - 1, "2g", 500, FAILED),
+        (5 * GIB, "5g", None, FAILED),
+        (5 * GIB, "many", 1, FAILED),
     ],
 )
-def test_memory_is_judged_by_the_heap_and_what_the_job_needs_beside_it(total: int, heap: str, status: str) -> None:
-    assert judge_memory(total, heap).status == status
+def test_memory_is_judged_by_the_groups_and_by_the_heap(total: int, heap: str, groups: int | None, status: str) -> None:
+    assert judge_memory(total, heap, groups).status == status
 
 
 def test_a_container_may_use_what_its_limit_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +62,7 @@ def test_a_missing_java_is_one_failure_that_says_what_to_install(monkeypatch: py
         raise SetupError("No Java 17 to 23 found: install one")
 
     monkeypatch.setattr(machine, "find_java", no_java)
-    results = {result.check: result for result in check_machine({}, None)}
+    results = {result.check: result for result in check_machine(None)}
     assert results["Java"].status == FAILED
     assert results["jars"].status == OK
     assert "versions" not in results

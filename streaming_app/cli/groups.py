@@ -145,7 +145,8 @@ def _print_topology(reader: WarehouseReader, cluster: str, rows: list[Row], *, v
     if parts and verbose:
         echo_more(topics.topic_rows(topics.read_topics(reader, cluster, rows)))
     if parts:
-        echo_more(group_facts.differing_topics(reader, cluster, [row["group_id"] for row in rows]))
+        for find in (group_facts.differing_topics, group_facts.unwritable_sinks):
+            echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[Row], *, as_json: bool) -> None:

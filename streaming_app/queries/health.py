@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
-from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
 from streaming_app.groups.events import DEPLOYMENT, OFFSETS_DELETED, OFFSETS_RESET, PROCESSES
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.queries.history import FOLDED
@@ -207,4 +207,7 @@ def next_step(alert: Alert, row: Mapping[str, Any]) -> tuple[str, str]:
     name = RULE_OF_VERDICT.get(verdict, alert.rule)
     rule = rules().get(name)
     step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
+    kind, _, topic = (alert.cause or "").partition(":")
+    if kind == "missing_topic":
+        step = step.replace(MISSING_TOPIC, shlex.quote(topic))
     return name, step.replace(" ID ", f" {alert.alert_id} ").replace(GROUP_ID, shlex.quote(alert.group_id or ""))

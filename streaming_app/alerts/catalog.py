@@ -14,7 +14,7 @@ from offsets_decoder.definitions import load_toml
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, RESTORING, STALLED, UNSTABLE
 from streaming_app.text import parse_duration
 
-GROUP_ID = "GROUP_ID"
+GROUP_ID, MISSING_TOPIC = "GROUP_ID", "MISSING_TOPIC"
 """Placeholder for the group's id in the SQL of a rule."""
 RULE_OF_VERDICT: Mapping[str, str] = {
     **{verdict: f"StreamsGroup{verdict}" for verdict in (LOSING, DOWN, STALLED, BEHIND, UNSTABLE)},
@@ -29,7 +29,7 @@ class Step(NamedTuple):
     """Something to do about an alert."""
 
     text: str
-    """May contain the placeholders `GROUP_ID` and `ID` (of the alert)."""
+    """May contain the placeholders `GROUP_ID`, `ID` (of the alert) and `MISSING_TOPIC` (of its cause)."""
     when: str = ""
     """If the text of the verdict contains these words, this is the first step to take."""
 

@@ -33,8 +33,10 @@ from streaming_app.health.verdict import (
     BROKER_AWAY,
     DOWN,
     LOSING,
+    NO_TOPIC,
     OPEN_TRANSACTION,
     PLANNED,
+    SINKS,
     Verdict,
     is_bad,
     is_over,
@@ -158,6 +160,8 @@ def truth_of(group_id: str, verdict: Verdict, group: GroupSnapshot | None) -> Tr
 def _causes_of(verdict: Verdict, group: GroupSnapshot | None) -> Sequence[str]:
     if "reason" in verdict.evidence and group and group.missing_topics:  # the group is, or was, NotReady
         return [f"missing_topic:{topic}" for topic in group.missing_topics]
+    if missing := [topic for topic, what in verdict.evidence.get(SINKS, {}).items() if what == NO_TOPIC]:
+        return [f"missing_topic:{topic}" for topic in missing]
     if OPEN_TRANSACTION in verdict.evidence:
         return [OPEN_TRANSACTION]
     broker = verdict.evidence.get(BROKER_AWAY)

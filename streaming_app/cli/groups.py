@@ -4,7 +4,7 @@ Everything that they print comes from the tables.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import click
 
@@ -13,7 +13,7 @@ from streaming_app.cli.printing import echo, echo_either, echo_error, echo_json,
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.queries import described, group_facts, health, topics
+from streaming_app.queries import described, group_facts, health, history, topics
 from streaming_app.queries.broker_releases import read_brokers
 from streaming_app.queries.copies import copy_rows, lacks_offsets, process_rows, read_reports
 from streaming_app.queries.lag import find_offsets, offset_rows
@@ -23,6 +23,7 @@ from streaming_app.tables.reader import Row, WarehouseReader
 from streaming_app.text import count
 
 _OF_ANY_TYPE = ("groups", "group_records", "offset_commits", "broker_facts")
+_ACTS_SHOWN = timedelta(days=7)
 _OVERVIEW = ("group_events", "group_health", "group_records", "groups", "inputs", "lag", "offset_commits")
 _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members": _OF_ANY_TYPE}
 """Option of `describe` -> the tables that it reads for named groups."""
@@ -144,7 +145,8 @@ def _print_topology(reader: WarehouseReader, cluster: str, rows: list[Row], *, v
     if parts and verbose:
         echo_more(topics.topic_rows(topics.read_topics(reader, cluster, rows)))
     if parts:
-        echo_more(group_facts.differing_topics(reader, cluster, [row["group_id"] for row in rows]))
+        for find in (group_facts.differing_topics, group_facts.unwritable_sinks):
+            echo_more(find(reader, cluster, [row["group_id"] for row in rows]))
 
 
 def _print_copies(reader: WarehouseReader, cluster: str, rows: list[Row], *, as_json: bool) -> None:
@@ -236,8 +238,10 @@ def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None
     deleted = None if row else health.deletion(reader, cluster, group_id)
     if row:
         times = health.lag_times(reader, cluster, group_id)
-        deployment = health.deployment_lines(reader, cluster, [group_id]).get(group_id)
-        known, lines = row | times, health.explain(row, alert, deployment, datetime.now(timezone.utc), times)
+        now = datetime.now(timezone.utc)
+        happened = [health.deployment_lines(reader, cluster, [group_id]).get(group_id)]
+        happened.append(history.act_line(reader, cluster, group_id, now - _ACTS_SHOWN))
+        known, lines = row | times, health.explain(row, alert, happened, now, times)
     elif deleted:
         known = {"group_id": group_id, "verdict": None, **deleted}
         lines = health.explain_deleted(group_id, deleted, alert)

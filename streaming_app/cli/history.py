@@ -72,7 +72,8 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         task = None if task is None else answers.check_task(task)
     except ValueError as error:
         raise click.UsageError(f"--task {error}") from None
-    events = answers.read_events(open_cluster(warehouse, cluster), cluster, group_id)
+    reader = open_cluster(warehouse, cluster)
+    events = answers.read_events(reader, cluster, group_id)
     if member is not None:
         events = _require(answers.events_of_member(events, member), f"Group {group_id!r} had no member {member!r}")
     if task is not None:
@@ -89,7 +90,8 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         values = {name: value for name, value in group.items() if name != "unowned"}
         as_data = {"group_id": group_id, "at": time, **values, "members": members}
     else:
-        tables = [answers.event_rows(events[-limit:])]
+        events = answers.add_waited(reader, cluster, group_id, events)
+        tables = [answers.event_rows(events, limit)]
         as_data = events[-limit:]
     if as_json:
         echo_json(as_data)

@@ -33,6 +33,9 @@ TOPOLOGY_CONTENT = "topology"
 JOINED, LEFT = "member_joined", "member_left"
 EVENTS_LEFT_OUT = "events_left_out"
 """The kind of the event that says in `new` how many events of a batch are left out, see `budget`."""
+TYPE_CHANGED, OFFSETS_RESET, OFFSETS_DELETED = "group_type", "offsets_reset", "offsets_deleted"
+OF_COMMITS = (TYPE_CHANGED, OFFSETS_RESET, OFFSETS_DELETED)
+"""The kinds of the events that the query of the committed offsets writes."""
 NOT_READY_REASON = "not_ready_reason"
 OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_READY_REASON)
 """Fields of a group that later operations need. They are compared so that `Fold` can undo a part of an operation."""

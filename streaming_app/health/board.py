@@ -20,7 +20,7 @@ Newcomers get their verdicts after all other groups, the oldest first (see `grou
 postponed newcomer, the old facts count only up to the time when it was postponed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -79,9 +79,11 @@ class Known:
     """Group -> the copies of its tasks; None: not known now."""
     transactions: Transactions | None = NO_TRANSACTIONS
     """The open transactions; None: the brokers have not been asked yet."""
+    sinks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    """Group -> the topics to which it writes and cannot now, and why not. A group that is missing: none is known."""
 
 
-_BY_GROUP = ("groups", "histories", "work", "copies")
+_BY_GROUP = ("groups", "histories", "work", "copies", "sinks")
 
 
 class Change(NamedTuple):
@@ -218,12 +220,22 @@ class Board:
         history = known.histories.get(group_id, NO_HISTORY)
         work = (known.work or NONE).get(group_id, before.work if before else NO_WORK)
         restores = (known.copies or {}).get(group_id, _NO_COPIES).restoring
-        if before and not before.is_deleted and before.restores == restores:
+        sinks = known.sinks.get(group_id, ())
+        if before and not before.is_deleted and (before.restores, before.sinks) == (restores, sinks):
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
         return Facts(
-            snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began
+            snapshot,
+            now,
+            history,
+            work,
+            restores,
+            known.retention,
+            known.away,
+            known.transactions,
+            self._began,
+            sinks=sinks,
         )
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> None:

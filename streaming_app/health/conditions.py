@@ -117,7 +117,7 @@ def without_members(facts: Facts) -> Verdict | None:
     after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
     waiting = "whether work waits is not known" if facts.waits is None else _waits(facts.work)
     if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
-    why = f"no members since {facts.since_text}{needed}{after}; {waiting}{if_meant}"
+    why = f"no members since {facts.since_text}{needed}{after}; {waiting}{if_meant}{facts.sinks_text}"
     evidence = {**({"reason": gave_up} if gave_up else {}), **_work_numbers(facts)}
     return Verdict(DOWN, began, due, why, CRITICAL, evidence)
 
@@ -177,7 +177,7 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     why = (
         f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
         f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
-        f"{f' ({reason})' if reason else ''}"
+        f"{f' ({reason})' if reason else ''}{facts.sinks_text}"
     )
     evidence: dict[str, Any] = {
         "starts": starts,
@@ -225,6 +225,7 @@ def stalled(facts: Facts) -> Verdict | None:
     # If members leave and join again, as after max.poll.interval.ms, the five minutes do not start again.
     settles = max(timedelta(0), _SETTLES - facts.ran_between(since, runs_since))
     due = max(to_time(work.known_at) if facts.was != STALLED else since, runs_since + settles)
+    due = max(due, since + timedelta(seconds=work.patience))
     is_all = _has_not_moved(work, since)
     which = f"{'all ' if is_all and one.count > 1 else ''}{count(one.count, 'partition')}"
     which += " with work" if is_all and one.count > 1 else ""
@@ -233,6 +234,7 @@ def stalled(facts: Facts) -> Verdict | None:
     leavers = f"; {leave.why}" if leave else ""
     if any(it.rested >= work.patience for row in one.named if (it := work.progress.get(row[1:3]))):
         leavers += _IF_RARE
+    leavers += facts.sinks_text
     least = "at least " if one.is_older else ""
     why = f"no offset of {which} moved since {least}{utc(since)}, {_work_of(one)}{nobody}: {_places(one)}{leavers}"
     evidence = {
@@ -322,7 +324,9 @@ def _unmoved(facts: Facts) -> Partitions | None:
     advance = {task for task, restore in restores.items() if facts.now < restore.fell_at + _NO_PROGRESS}
     if one is work.stalled:
         return None if one.tasks and one.tasks <= advance else one
-    return one if one.tasks & restores.keys() and not one.tasks & advance else None
+    # A task that restores takes no records, so that it does not wait for a topic to which it writes.
+    is_blocked = bool(facts.sinks) and not one.tasks & restores.keys()
+    return one if is_blocked or (one.tasks & restores.keys() and not one.tasks & advance) else None
 
 
 def behind(facts: Facts) -> Verdict | None:

@@ -12,7 +12,7 @@ from streaming_app.health.time_intervals import TimeInterval
 from streaming_app.health.verdict import BAD, NOTHING_TO_DO, PENDING_SEVERITY, WARNING, Verdict, pending_since
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions
 from streaming_app.lag.work import NO_WORK, GroupWork
-from streaming_app.text import utc
+from streaming_app.text import first_of, utc
 
 MOMENT = timedelta(microseconds=1)
 """The smallest step of time: `t + MOMENT` is just after `t`."""
@@ -21,6 +21,7 @@ WORK_OLD = timedelta(minutes=3)
 _RUNS = frozenset({"Stable", "Reconciling", "Assigning", "Unknown"})
 _RECENTLY = 600.0
 _USUAL_GAPS = 2
+_NAMED_SINKS = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class Facts:
     """Whether the group is deleted. Then the other facts are from before."""
     successor: str | None = None
     """The group that has taken over from this one."""
+    sinks: Sequence[tuple[str, str]] = ()
+    """The topics to which the group writes and cannot now, each with `does not exist` or `has no leader`."""
     settings: HealthSettings = DEFAULTS
     previous: Verdict | None = None
     """The previous verdict; None for the first one."""
@@ -76,6 +79,13 @@ class Facts:
     def was(self) -> str | None:
         """The name of the previous verdict."""
         return self.previous.verdict if self.previous else None
+
+    @property
+    def sinks_text(self) -> str:
+        """Which of its sink topics do not exist or have no leader, as text; empty if none is known."""
+        by_problem = {what: [one for one, of in self.sinks if of == what] for _, what in self.sinks}
+        named = ((what, first_of(topics, _NAMED_SINKS)) for what, topics in by_problem.items())
+        return "".join(f"; a topic to which it writes {what}: {topics}" for what, topics in named)
 
     # From the records of the group
 

@@ -42,6 +42,7 @@ from streaming_app.health.verdict import (
     PLANNED,
     RESTORING,
     RETIRED,
+    SINKS,
     SUCCESSOR,
     UNKNOWN,
     UNSTABLE,
@@ -84,7 +85,8 @@ def judge(facts: Facts) -> Verdict:
         found = condition(facts)
         if found and found.at <= now:
             wakes.append(found.recheck_at)
-            result = continued(replace(found, evidence={**found.evidence, **_broker(facts)}), previous)
+            sinks = {SINKS: dict(facts.sinks)} if facts.sinks else {}
+            result = continued(replace(found, evidence={**found.evidence, **_broker(facts), **sinks}), previous)
             break
         wakes.append(found.at if found else None)
         pending = pending or (found if found and found.verdict == DOWN else None)
@@ -251,6 +253,7 @@ def _good_one(  # noqa: PLR0911 - a list of cases
         return UNKNOWN, "Its lag is not known: no commit, or no answer about the ends of its logs."
     up_to = bool(work.held) or (previous is not None and previous.why.startswith(_UP_TO_TRANSACTIONS))
     advance = _UP_TO_TRANSACTIONS if up_to else "Offsets advance."
+    advance += f" A{facts.sinks_text[3:]}." if facts.sinks else ""
     if work.held and not work.waiting:
         return OK, advance
     if facts.is_idle:

@@ -83,6 +83,8 @@ OPEN_TRANSACTION = "open_transaction"
 """Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 OVER = "over"
 """Key of evidence: the group is Unknown, but what was bad is proven to be over."""
+SINKS, NO_TOPIC, HAS_NO_LEADER = "sinks", "does not exist", "has no leader"
+"""Key of evidence: the topics to which the group writes and cannot now, and why not."""
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""
 

@@ -9,7 +9,7 @@ The table is replaced in one commit when a fact has changed, and every ten minut
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -22,6 +22,7 @@ from streaming_app.alerts.engine_facts import TopicDifference
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
+from streaming_app.groups.topology import is_internal_topic
 from streaming_app.job.service import Job, Poller
 from streaming_app.kafka import ASKED_FOR, fact_requests
 from streaming_app.kafka.connection import Admin
@@ -40,6 +41,7 @@ _RARELY = timedelta(minutes=10)
 _MOST_WRITERS = 10_000  # facts: everybody who may write can choose transactional ids
 _WRITTEN_EVERY = timedelta(minutes=10)
 _NAMED = 3  # transactions in a line
+_SINKS = "is_newest AND from_kind = 'sink' AND to_kind = 'topic'"
 _INTERNAL_COLUMNS = ("repartition_source_topics", "state_changelog_topics")
 
 
@@ -52,6 +54,8 @@ class _Asked(NamedTuple):
     """The topics that the groups read, and in which they keep their state."""
     internal: Sequence[Row]
     """The internal topics of their topologies, as `subtopologies` has them, each with the `group_id`."""
+    sinks: Collection[tuple[str, str]] = ()
+    """The topics that descriptions name as sinks, each with the group; without internal topics."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class BrokerFacts(Poller):
                 False,
             ),
             ([kinds.TRANSACTION, kinds.WRITER], self._transactions, False),
+            ([kinds.SINK], lambda admin, asked: fact_requests.sink_facts(admin, asked.sinks), False),
         )
 
     def tick(self) -> None:
@@ -137,6 +142,14 @@ class BrokerFacts(Poller):
         """Return the config `streams.acceptable.recovery.lag` by group, for groups that have one."""
         known = self._facts(kinds.GROUP_CONFIG)
         return {one.subject: int(one.value) for one in known if one.name == fact_requests.ACCEPTABLE_LAG}
+
+    def sinks(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return by group the topics to which it writes and cannot now, and why not."""
+        found, groups = defaultdict[str, list[tuple[str, str]]](list), self._job.groups()
+        for one in self._facts(kinds.SINK):
+            if _exists(groups.get(one.name)):
+                found[one.name].append((one.subject, one.value))
+        return found
 
     def topic_differences(self) -> Mapping[str, Sequence[TopicDifference]] | None:
         """Return by group how internal topics differ from the group's topology; None before the first pass."""
@@ -178,7 +191,10 @@ class BrokerFacts(Poller):
         ]
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
-        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal)
+        edges = self._job.rows("description_edges", "group_id, to_node", _SINKS)
+        named = {(row["to_node"], row["group_id"]) for row in edges}
+        sinks = {one for one in named if not is_internal_topic(*one)}
+        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal, sinks)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""

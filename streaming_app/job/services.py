@@ -110,6 +110,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
             newest.away if newest else {},
             copies.statuses() if copies else {},
             facts.transactions() if facts else NO_TRANSACTIONS,
+            facts.sinks() if facts else {},
             replace(health.status, failing_sinks=failing, disks=disks.now()),
             stored.lost() if stored else {},
             facts.topic_differences() if facts else {},

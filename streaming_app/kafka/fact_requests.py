@@ -22,10 +22,18 @@ from streaming_app.chunks import chunks
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.state_rules import EMPTY
 from streaming_app.groups.topology import is_internal_topic
+from streaming_app.health.verdict import HAS_NO_LEADER, NO_TOPIC
 from streaming_app.kafka import ASKED_FOR, releases
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.properties import SecurityError
-from streaming_app.kafka.topic_reader import DescribedTopic, by_topic, describe_topics, parts_of_topics, send_to_leaders
+from streaming_app.kafka.topic_reader import (
+    UNKNOWN_TOPIC,
+    DescribedTopic,
+    by_topic,
+    describe_topics,
+    parts_of_topics,
+    send_to_leaders,
+)
 from streaming_app.lag.ends import TopicPartition
 from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction
 from streaming_app.text import format_duration, utc_iso
@@ -138,6 +146,24 @@ def _replicas(name: str, topic: DescribedTopic, minimum: _Config | None) -> Iter
 
 def _ids(brokers: Iterable[int]) -> str:
     return ",".join(map(str, sorted(brokers)))
+
+
+def sink_facts(admin: Admin, sinks: Collection[tuple[str, str]]) -> list[BrokerFact]:
+    """Return which of these sink topics, each with its group, do not exist or have partitions without a leader.
+
+    A topic that may not be described gives no fact. Needs Describe on the topics.
+    """
+    found = describe_topics(admin, sorted({topic for topic, _ in sinks})) if sinks else {}
+    states = {
+        topic: NO_TOPIC if one.error == UNKNOWN_TOPIC else HAS_NO_LEADER
+        for topic, one in found.items()
+        if one.error == UNKNOWN_TOPIC or any(leader < 0 for leader in one.leaders.values())
+    }
+    return [
+        BrokerFact(kinds.SINK, topic, group_id, states[topic], group_id=group_id)
+        for topic, group_id in sorted(sinks)
+        if topic in states
+    ]
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError
-from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC
+from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, SINK
 from streaming_app.queries.broker_releases import Brokers
 from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote
@@ -39,6 +39,14 @@ def differing_topics(reader: WarehouseReader, cluster: str, group_ids: Collectio
         'SELECT group_id AS "GROUP", subject AS "INTERNAL-TOPIC", name AS "WHAT", value AS "DIFFERS" '  # noqa: S608 - quoted
         f"FROM broker_facts WHERE {of_groups(cluster, group_ids)} AND kind = {quote(INTERNAL_TOPIC)} "
         f"AND value LIKE '%{ASKED_FOR}%' ORDER BY group_id, subject, name"
+    )
+
+
+def unwritable_sinks(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
+    """Return a row for each topic to which these groups write that does not exist or has no leader."""
+    return reader.rows(
+        'SELECT group_id AS "GROUP", subject AS "SINK-TOPIC", value AS "PROBLEM" FROM broker_facts '  # noqa: S608 - quoted
+        f"WHERE {of_groups(cluster, group_ids)} AND kind = {quote(SINK)} ORDER BY group_id, subject"
     )
 
 

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
-from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
-from streaming_app.groups.events import DEPLOYMENT, PROCESSES
+from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
+from streaming_app.groups.events import DEPLOYMENT, OFFSETS_DELETED, OFFSETS_RESET, PROCESSES
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
+from streaming_app.queries.history import FOLDED
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
@@ -67,7 +68,17 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 _REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
-_CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
+_CHANGES = (
+    OFFSETS_RESET,
+    OFFSETS_DELETED,
+    DEPLOYMENT,
+    "topology",
+    "config_changed",
+    "log_truncated",
+    "member_left",
+    "member_joined",
+    "created",
+)
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
 
@@ -76,10 +87,10 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
 
     A deployment is noted at its end, so deployments that ended up to a quarter of an hour later also count.
     """
-    kinds = ", ".join(map(quote, _CHANGES))
+    where = f"{of_group(cluster, group_id)} AND kind IN ({', '.join(map(quote, _CHANGES))})"
+    columns = 'at, kind, member_id, client_host, "old", "new", cause, topic, partition, places'
     return reader.rows(
-        'SELECT at, kind, member_id, client_host, "old", "new", cause FROM group_events e '  # noqa: S608 - quoted
-        f"WHERE {of_group(cluster, group_id)} AND void IS NOT TRUE AND kind IN ({kinds}) "
+        f"SELECT {columns} FROM {FOLDED.format(where=where)} "  # noqa: S608 - quoted
         f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
         f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
     )
@@ -144,10 +155,10 @@ def lag_times(reader: WarehouseReader, cluster: str, group_id: str) -> Row:
     return found[0] if found else dict.fromkeys(columns)
 
 
-def explain(row: Row, alert: Alert | None, deployment: str | None, now: datetime, times: Row) -> Iterator[str]:
+def explain(row: Row, alert: Alert | None, happened: Iterable[str | None], now: datetime, times: Row) -> Iterator[str]:
     """Yield at most ten lines: the verdict of a group, since when and why, what will be lost, and what to do.
 
-    `row` is from `read_verdicts`, `times` from `lag_times`.
+    `row` is from `read_verdicts`, `times` from `lag_times`; `happened` are lines about what was done to the group.
     """
     yield to_line(row)
     yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
@@ -164,7 +175,7 @@ def explain(row: Row, alert: Alert | None, deployment: str | None, now: datetime
     read = " to ".join(dict.fromkeys(utc(one) for name in _STREAM_TIMES if (one := times[name])))
     stream_time = f" Stream time: {read}, the highest timestamps that the application had read." if read else ""
     yield f"  Its lag {known}.{stream_time}"
-    yield from filter(None, [deployment])
+    yield from filter(None, happened)
     if alert is None or alert.opened_at is None:
         return
     if alert.ended_at:
@@ -196,4 +207,7 @@ def next_step(alert: Alert, row: Mapping[str, Any]) -> tuple[str, str]:
     name = RULE_OF_VERDICT.get(verdict, alert.rule)
     rule = rules().get(name)
     step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
+    kind, _, topic = (alert.cause or "").partition(":")
+    if kind == "missing_topic":
+        step = step.replace(MISSING_TOPIC, shlex.quote(topic))
     return name, step.replace(" ID ", f" {alert.alert_id} ").replace(GROUP_ID, shlex.quote(alert.group_id or ""))

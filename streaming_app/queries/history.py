@@ -1,25 +1,36 @@
 """The answers of `history`: events of a group, which member had a task at which time, and a group at a past time.
 
-All come from `group_events` alone, so they also work for deleted groups.
+All come from `group_events` alone, so they also work for deleted groups; only what waited for a group when it was
+deleted is from `lag_history`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.events import OFFSETS_DELETED, OFFSETS_RESET
 from streaming_app.groups.group import ACTIVE
+from streaming_app.queries.behind import lag_at
 from streaming_app.queries.described import find_groups
 from streaming_app.queries.output import title
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, time_literal
-from streaming_app.text import EPOCH, utc_iso
+from streaming_app.text import EPOCH, count, first_of, utc, utc_iso
 
 Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
 _GROUP_VALUES = ("state", "group_epoch", "assignment_epoch", "topology_epoch", "description_status", "not_ready_reason")
-_COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause"
+_COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause, topic, partition"
+_ACTS = (OFFSETS_RESET, OFFSETS_DELETED)
+_ACT, _NAMED = itemgetter("at", "kind", "cause"), 3
+FOLDED = """(SELECT *, count(*) OVER (PARTITION BY at, kind) AS places,
+  row_number() OVER (PARTITION BY at, kind ORDER BY topic, "partition") AS place FROM group_events WHERE {where}
+  AND void IS NOT TRUE) AS e WHERE ("partition" IS NULL OR place = 1)"""
+"""SQL for the events of a group; of the partitions on which one operation acted only the first, of so many `places`."""
 _OF_MEMBER = ("client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
 
 
@@ -143,9 +154,53 @@ def events_of_member(events: Sequence[Event], member: str) -> list[Event]:
     return [event for event in events if event["member_id"] in ids and event["member_id"] is not None]
 
 
-def event_rows(events: Sequence[Event]) -> list[Row]:
-    """Return the output lines for events; columns that all of them lack are omitted."""
-    names = ("at", "kind", "member_id", "client_host", "old", "new", "cause")
+def add_waited(reader: WarehouseReader, cluster: str, group_id: str, events: Sequence[Event]) -> list[Event]:
+    """Return the events; each deletion of the group has in `waited` how many offsets waited then, if that is known."""
+    found = []
+    for event in events:
+        is_deletion = event["kind"] == _DELETED and event["at"]
+        lags = [row["lag"] for row in lag_at(reader, cluster, group_id, event["at"])] if is_deletion else []
+        found.append({**event, "waited": sum(filter(None, lags))} if any(one is not None for one in lags) else event)
+    return found
+
+
+def act_text(event: Mapping[str, Any]) -> str:
+    """Return on which offsets a tool or the broker acted. `places`: the number of partitions, of which it has one."""
+    old, new = event["old"] or "an offset that is not known", event["new"]
+    more = event["places"] - 1
+    and_more = f" and {count(more, 'more partition')}" if more else ""
+    return f"{event['topic']}-{event['partition']} from {old}{f' to {new}' if new else ''}{and_more}"
+
+
+def act_line(reader: WarehouseReader, cluster: str, group_id: str, since: datetime) -> str | None:
+    """Return a line about the last act on the committed offsets of a group since a time; None if there was none."""
+    where = f"{of_group(cluster, group_id)} AND kind IN ('{OFFSETS_RESET}', '{OFFSETS_DELETED}')"
+    within = f"at >= {time_literal(since)} ORDER BY at DESC, e.offset DESC LIMIT 1"
+    for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {FOLDED.format(where=where)} AND {within}"):  # noqa: S608 - quoted
+        what = "A tool set its committed offsets" if row["kind"] == OFFSETS_RESET else "Its committed offsets went"
+        cause = f" ({row['cause'].replace('_', ' ').replace(',', ', ')})" if row["cause"] else ""
+        return f"  {what} at {utc(row['at'])}{cause}: {act_text(row)}."
+    return None
+
+
+def _fold_acts(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the events; one for all partitions on which an operation acted, which `old` and `new` name."""
+    for act, some in groupby(events, lambda one: _ACT(one) if one["kind"] in _ACTS else None):
+        if act is None:
+            yield from some
+            continue
+        rows = sorted(some, key=itemgetter("topic", "partition"))
+        texts = {
+            name: [f"{row['topic']}-{row['partition']}={row[name]}" for row in rows if row[name]]
+            for name in ("old", "new")
+        }
+        yield {**rows[0], **{name: first_of(those, _NAMED) or None for name, those in texts.items()}}
+
+
+def event_rows(events: Sequence[Event], limit: int) -> list[Row]:
+    """Return the newest output lines for events; columns that all of them lack are omitted."""
+    names = ("at", "kind", "member_id", "client_host", "old", "new", "cause", "waited")
+    events = [{"waited": None, **event} for event in _fold_acts(events)][-limit:]
     used = [name for name in names if name in {"at", "kind"} or any(event[name] is not None for event in events)]
     return titled({name: event[name] for name in used} for event in events)
 

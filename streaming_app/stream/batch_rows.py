@@ -53,10 +53,15 @@ class BatchRows:
 
     def read(self, name: str, cluster: str, schema: pa.Schema) -> pa.Table:
         """Return the columns of a table that `schema` names; the rows are of this cluster."""
+        return pa.concat_tables([schema.empty_table(), *self.parts(name, cluster, schema)])
+
+    def parts(self, name: str, cluster: str, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the same in parts: what each file holds."""
         found = self.tables.get(name, ())
         if isinstance(found, pa.Table):
-            return found.select(schema.names)
-        return pa.concat_tables([schema.empty_table(), *(decode_file(one.content, cluster, schema) for one in found)])
+            yield found.select(schema.names)
+        else:
+            yield from (decode_file(one.content, cluster, schema) for one in found)
 
 
 def join(parts: Iterable[BatchRows]) -> BatchRows:

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_app.groups.events import OF_COMMITS, TYPE_CHANGED
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
+from streaming_app.stream.offset_acts import OffsetActs
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -31,6 +33,7 @@ from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
 from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
+from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import BatchId
 
 if TYPE_CHECKING:
@@ -43,9 +46,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
-TYPE_CHANGED = "group_type"
-"""The kind of the events in `group_events`."""
-OWN_ROWS = {"group_events": f"kind = '{TYPE_CHANGED}'", "quarantine": "true"}
+OWN_ROWS = {"group_events": f"kind IN ({', '.join(map(quote, OF_COMMITS))})", "quarantine": "true"}
 """SQL conditions for the history rows that this query wrote; in quarantine for the records of either query."""
 SHARED = tuple(OWN_ROWS)
 """The history tables to which both this query and the query of the streams groups append."""
@@ -78,6 +79,7 @@ class CommitsBatchWriter:
         self._history = {name: writer.table(name) for name in SHARED}
         self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
+        self._acts = OffsetActs(writer, tables, options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions
@@ -87,7 +89,7 @@ class CommitsBatchWriter:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
-        outcome = self._write(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
+        outcome = self.write_rows(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
         if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
@@ -106,30 +108,33 @@ class CommitsBatchWriter:
         records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
         return read_whole(self._positions, lambda: make_in_workers(records, self._make_rows), ends)
 
-    def _write(self, rows: BatchRows, written_by: BatchId) -> CommittedBatch:
+    def write_rows(self, rows: BatchRows, written_by: BatchId) -> CommittedBatch:
+        """Write the rows of a batch into the tables, and return its counts."""
         read, counts = partial(rows.read, cluster=self._options.cluster), rows.counts
         undecodable = microseconds(read("quarantine", schema=schema_of("quarantine"))).to_pylist()
-        self._append_new("quarantine", "partition", undecodable, written_by)
+        self._append_new("quarantine", ("partition",), undecodable, written_by)
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
-        self._add_type_changes(metadata.filter(is_metadata).to_pylist(), written_by)
+        of_types = metadata.filter(is_metadata).to_pylist()
+        events = [*self._type_changes(of_types), *self._acts.find(rows, of_types)]
+        self._append_new("group_events", ("group_id", "kind"), events, written_by)
         for name in NAMES:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
-    def _add_type_changes(self, rows: Sequence[Row], written_by: BatchId) -> None:
-        """Append an event for each group whose type these metadata records change."""
+    def _type_changes(self, rows: Sequence[Row]) -> list[Row]:
+        """Return an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
             new[row["group_id"]].append(row)
         if not new:
-            return
+            return []
         known: dict[str, list[Row]] = defaultdict(list)
         for row in self._tables.find_metadata_records(list(new) if len(new) <= _FEW_GROUPS else None):
             known[row["group_id"]].append(row)
-        events = [
+        return [
             {
                 "cluster": self._options.cluster,
                 "group_id": group_id,
@@ -142,18 +147,18 @@ class CommitsBatchWriter:
             for group_id, records in new.items()
             for change in type_changes(known[group_id], records)
         ]
-        self._append_new("group_events", "group_id", events, written_by)
 
-    def _append_new(self, name: str, of: str, rows: Sequence[Row], written_by: BatchId) -> None:
-        """Append the rows that a table does not have yet, by the column `of` and their offset.
+    def _append_new(self, name: str, of: Sequence[str], rows: Sequence[Row], written_by: BatchId) -> None:
+        """Append the rows that a table does not have yet, by the columns `of` and their offset.
 
         A new reading of the topic makes rows again.
         """
         if not rows:
             return
-        key, offsets = itemgetter(of, "offset"), ", ".join(str(row["offset"]) for row in rows)
+        key, offsets = itemgetter(*of, "offset"), ", ".join(str(row["offset"]) for row in rows)
         where = f'{OWN_ROWS[name]} AND {NOT_VOID} AND "offset" IN ({offsets})'
-        known = {*map(key, self._history[name].select(f'"{of}", "offset"', where).to_pylist())}
+        columns = ", ".join(f'"{one}"' for one in (*of, "offset"))
+        known = {*map(key, self._history[name].select(columns, where).to_pylist())}
         if new := [row for row in rows if key(row) not in known]:
             self._tables.append(name, to_table(new, schema_of(name)), written_by)
 

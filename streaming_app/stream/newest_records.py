@@ -65,6 +65,10 @@ _VALUE = f"IF(value IS NOT NULL AND ({_STAYS}), X'', value)"
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 # The positions hold for every version that brokers have written (0 to 3): protocol type, generation, protocol length.
 _TYPE_BYTES, _PROTOCOL_BYTES = (2, 12), (16, 18)
+# Of a value of a commit, by its version (the first two bytes): where the length of the metadata is and what it is for
+# none, and where their text begins. Brokers since 4.1 write version 4, and did write 3 before.
+_METADATA_BYTES = ((b"\0\4", (14, 15), b"\1", (15, 17)), (b"\0\3", (14, 16), b"\0\0", (16, 18)))
+_STREAMS_BEGIN = pa.array([b"Ag", b"AQ"])
 _OF_CONSUMERS, _NO_PROTOCOL = b"\x00\x08consumer", b"\xff\xff"
 
 
@@ -83,7 +87,35 @@ def find_newest(records: pa.Table) -> pa.Table:
     placed = ordered.select(("partition", "key")).append_column("place", pa.array(range(ordered.num_rows), pa.int64()))
     kinds = (placed, placed.filter(_have_protocol(ordered)))
     newest = [one.group_by(["partition", "key"]).aggregate([("place", "max")])["place_max"] for one in kinds]
-    return ordered.take(pc.unique(pa.chunked_array([*newest[0].chunks, *newest[1].chunks], pa.int64())))
+    chosen = [*newest[0].chunks, *newest[1].chunks, pa.array(_acts(ordered, placed), pa.int64())]
+    return ordered.take(pc.unique(pa.chunked_array(chosen, pa.int64())))
+
+
+def _acts(records: pa.Table, placed: pa.Table) -> list[int]:
+    """Return the places of acts on offsets that Kafka Streams also commits in these records, and of what was before.
+
+    An act is a tombstone, or a commit without metadata: see `offset_acts`. A later commit of its key is newer.
+    """
+    values, is_commit = records["value"], pc.starts_with(records["key"], pattern=COMMIT.to_bytes(2, "big"))
+    acts, by_streams = pc.is_null(values), pa.scalar(value=False)
+    for version, length, nothing, text in _METADATA_BYTES:
+        is_of = pc.starts_with(values, pattern=version)
+        acts = pc.or_(acts, pc.and_(is_of, pc.equal(pc.binary_slice(values, *length), nothing)))
+        is_begin = pc.is_in(pc.binary_slice(values, *text), value_set=_STREAMS_BEGIN)
+        by_streams = pc.or_(by_streams, pc.and_(is_of, is_begin))
+    acts, by_streams = (pc.fill_null(pc.and_(is_commit, one), False) for one in (acts, by_streams))  # noqa: FBT003 - Arrow's
+    own, others = (pc.unique(placed.filter(one)["key"]) for one in (acts, by_streams))
+    both = own.filter(pc.is_in(own, value_set=others))
+    if not len(both):
+        return []
+    found, before = list[int](), dict[tuple[int, bytes], int]()
+    of_both = placed.append_column("is_act", acts).filter(pc.is_in(placed["key"], value_set=both))
+    rows = of_both.select(["partition", "key", "place", "is_act"])
+    for partition, key, place, is_act in zip(*(one.to_pylist() for one in rows.columns), strict=True):
+        if is_act:
+            found += {place, before.get((partition, key), place)}
+        before[partition, key] = place
+    return found
 
 
 def _have_protocol(records: pa.Table) -> pa.ChunkedArray:

@@ -50,8 +50,9 @@ class _Kept(NamedTuple):
 
 _KEPT = {
     "group_events": _Kept(
-        # Pushes and truncations change no state.
-        candidates="kind NOT IN ('unsolicited_push', 'log_truncated') AND NOT coalesce(void, false)",
+        # Pushes, truncations and acts on offsets change no state of a group.
+        candidates="kind NOT IN ('unsolicited_push', 'log_truncated', 'offsets_reset', 'offsets_deleted') "
+        "AND NOT coalesce(void, false)",
         key=f"group_id, {_SUBJECT}, member_id",
         newest='at DESC, "offset" DESC',
         condition="new IS NOT NULL",

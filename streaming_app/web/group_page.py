@@ -18,7 +18,7 @@ from streaming_app.queries.behind import behind_series, lag_at, lags_at
 from streaming_app.queries.described import find_groups, other_members
 from streaming_app.queries.group_facts import read_group_facts
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
-from streaming_app.queries.history import group_at, parse_tasks, read_events
+from streaming_app.queries.history import FOLDED, group_at, parse_tasks, read_events
 from streaming_app.queries.lag import lags_by, sum_of
 from streaming_app.queries.topics import BY_PATTERN, read_topics
 from streaming_app.queries.topology_diff import topology_at
@@ -139,7 +139,8 @@ def _listed(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> list[Row]:
     """Return the newest events of all kinds, the newest first. `found` of each is the number of all events."""
-    sql = f"SELECT {_COLUMNS}, count(*) OVER () AS found {_EVENTS} {_NEWEST}"
+    columns = f"{_COLUMNS}, topic, partition, places"
+    sql = f"SELECT {columns}, count(*) OVER () AS found FROM {FOLDED} AND {{within}} {_NEWEST}"  # noqa: S608 - quoted
     return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
 
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from streaming_app.groups.events import OFFSETS_DELETED, OFFSETS_RESET
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
+from streaming_app.queries.history import act_text
 from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -60,6 +62,12 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "while_empty": "while the group was Empty",
+    "while_running": "while the group had members",
+    "expired": "they were older than the brokers keep them",
+    "deleted": "somebody deleted them, or their topic",
+    "group_deleted": "the group was deleted",
+    "deleted_or_expired": "deleted or expired",
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }
@@ -81,6 +89,8 @@ def event_text(event: Mapping[str, Any]) -> str:
     elif kind in {"member_joined", "member_left"}:
         host = host_of(event.get("client_host"))
         text = f"{name} ({host})" if host else name
+    elif kind in {OFFSETS_RESET, OFFSETS_DELETED}:
+        text = f"{name}: {act_text(event)}"
     elif kind == "deployment":
         text = f"deployment of {new}"
     elif kind == "not_ready_reason":

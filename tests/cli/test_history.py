@@ -121,6 +121,60 @@ def test_what_was_not_is_one_line(warehouse: Path, arguments: list[str], code: i
     assert message in result.output
 
 
+def act(kind: str, minutes: int, number: int, old: int | None, new: int | None, cause: str) -> dict[str, Any]:
+    """Return the event of partition `number` of a topic."""
+    values = {"old": None if old is None else str(old), "new": None if new is None else str(new), "cause": cause}
+    place = {"topic": "orders", "partition": number, "offset": 1_000 * minutes + number}
+    return {"group_id": "payments", "at": THREE + timedelta(minutes=minutes), "kind": kind, **values, **place}
+
+
+@pytest.fixture
+def acted(tmp_path: Path) -> Path:
+    """A warehouse with a reset of 1,000 partitions, and a deletion of the group when offsets waited."""
+    path = make_warehouse(tmp_path)
+    reset = [act("offsets_reset", 2, n, 7 + n, n, "while_empty") for n in range(1_000)]
+    gone = [act("offsets_deleted", 5, n, n, None, "group_deleted,while_empty") for n in range(2)]
+    known = {"group_id": "payments", "kind": "created", "new": "streams", "at": THREE, "offset": 0}
+    deleted = {
+        **known,
+        "kind": "deleted",
+        "old": "streams",
+        "new": None,
+        "at": THREE + timedelta(minutes=5),
+        "offset": 5_009,
+    }
+    append(path, "group_events", known, *reset, *gone, deleted)
+    sample = {
+        "group_id": "payments",
+        "topic": "orders",
+        "offset_status": "WAITS",
+        "observed_at": THREE + timedelta(minutes=4),
+    }
+    append(path, "lag_history", *({**sample, "partition": n, "lag": lag} for n, lag in ((0, 10), (1, 5))))
+    return path
+
+
+def test_a_reset_of_a_thousand_partitions_is_one_line_and_a_deletion_says_what_waited(acted: Path) -> None:
+    lines = [" ".join(line.split()[1:]) for line in run(acted, *PAYMENTS).stdout.splitlines()]
+    before, after = (f"orders-0={n}, orders-1={n + 1}, orders-2={n + 2} and 997 more" for n in (7, 0))
+    assert lines[2:] == [
+        f"offsets_reset {before} {after} while_empty -",
+        "offsets_deleted orders-0=0, orders-1=1 - group_deleted,while_empty -",
+        "deleted streams - - 15",
+    ]
+    assert len(as_json(acted, *PAYMENTS, "--limit", "5000")) == 1_004
+
+
+def test_why_tells_of_the_last_act_on_the_offsets(acted: Path) -> None:
+    now = datetime.now(timezone.utc)
+    recent = {**act("offsets_reset", 9, 0, None, 0, "while_empty"), "at": now}
+    append(acted, "group_events", recent, {**recent, "partition": 1, "offset": 9_001})
+    verdict = {"group_id": "payments", "verdict": "Off", "since": now, "at": now, "why": "It has no members."}
+    append(acted, "group_health_history", verdict)
+    (line,) = [one for one in run(acted, "why", "payments").stdout.splitlines() if "A tool set" in one]
+    assert line.endswith("(while empty): orders-0 from an offset that is not known to 0 and 1 more partition.")
+
+
 FIRST_AT = datetime(2026, 11, 1, 8, tzinfo=timezone.utc)
 
 

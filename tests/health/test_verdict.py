@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
+from streaming_app.alerts.engine import truth_of
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
 from streaming_app.health.facts import Facts
@@ -292,6 +293,34 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
+
+
+MISSING_SINK = (("results", "does not exist"),)
+
+
+def test_while_offsets_advance_a_sink_topic_that_does_not_exist_is_said() -> None:
+    known = waiting(ago(seconds=20), progressed_at=ago(seconds=10))
+    found = verdict(facts(group(), known, sinks=MISSING_SINK))
+    assert (found.verdict, found.why) == (OK, "Offsets advance. A topic to which it writes does not exist: results.")
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(4.9, None), (5.1, STALLED)])
+def test_a_task_whose_sink_topic_does_not_exist_does_not_restore_but_is_stalled_with_the_command_that_creates_it(
+    minutes: float, expected: str | None
+) -> None:
+    """Seen: Ok, and then Restoring although nobody moved."""
+    since = ago(minutes=minutes)
+    known = waiting(since, restoring=unmoved(since, tasks=frozenset({"0_0"})), progressed_at=since)
+    found = verdict(facts(group(), known, sinks=MISSING_SINK))
+    if expected is None:
+        assert found.verdict not in {STALLED, RESTORING}
+        return
+    assert (found.verdict, found.since) == (STALLED, since)
+    assert found.why.endswith("; a topic to which it writes does not exist: results")
+    step = rules()[RULE_OF_VERDICT[STALLED]].step_for(found.why).text
+    assert "kafka-topics.sh --create --topic MISSING_TOPIC" in step
+    assert truth_of("g", found, None).causes == ["missing_topic:results"]  # type: ignore[union-attr]
+    assert verdict(facts(group(), known, sinks=MISSING_SINK, restores=reported(1))).verdict == RESTORING
 
 
 def test_that_nothing_waits_is_not_known_of_a_group_without_members_while_some_partitions_are_not() -> None:

@@ -17,6 +17,7 @@ from streaming_app.kafka import fact_requests as asked
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.lag.open_transactions import OpenTransaction
 from streaming_app.tables.reader import WarehouseReader
+from tests.cli.commands import run
 from tests.support.a_job import a_job
 from tests.support.container import Broker
 from tests.support.healthy_group import healthy_group
@@ -167,6 +168,32 @@ def test_what_of_internal_topics_is_not_as_asked_for_is_known_by_group_until_it_
     rig.now += timedelta(minutes=10)
     rig.service.tick()
     assert rig.service.topic_differences() == {}
+
+
+def test_sink_topics_of_a_description_that_do_not_exist_are_known_until_they_are_created_or_the_group_is_gone(
+    rig: Rig, client: StreamsGroupClient, unique: Callable[[str], str]
+) -> None:
+    (group_id,), there, missing = rig.groups, unique("there"), unique("missing")
+    client.create_topic(there)
+
+    def edge(topic: str, from_kind: str = "sink", to_kind: str = "topic") -> dict[str, Any]:
+        return {"from_node": "n", "from_kind": from_kind, "to_node": topic, "to_kind": to_kind}
+
+    edges = [edge(there), edge(missing), edge(f"{group_id}-x-repartition"), edge("dynamic", "processor", "sink")]
+    described = {"group_id": group_id, "content_hash": "a", "status": "AVAILABLE", "asked_at": NOW}
+    append(rig.warehouse, "descriptions", {**described, "is_newest": True, "description_edges": edges})
+    of_earlier = {"is_newest": False, "content_hash": "b", "description_edges": [edge(unique("earlier"))]}
+    append(rig.warehouse, "descriptions", {**described, **of_earlier})
+    rig.service.tick()
+    assert rig.service.sinks() == {group_id: [(missing, "does not exist")]}
+    shown = run(rig.warehouse, "describe", group_id, "--topology").stdout
+    assert [group_id, missing, "does", "not", "exist"] in [line.split() for line in shown.splitlines()]
+    alive, rig.groups = rig.groups, {group_id: replace(rig.groups[group_id], state="Dead")}
+    assert rig.service.sinks() == {}
+    rig.groups = alive
+    client.create_topic(missing)
+    rig.service.tick()
+    assert rig.service.sinks() == {}
 
 
 def test_an_overdue_transaction_on_the_offsets_topic_is_a_fact_and_one_line_until_it_ends(

@@ -178,7 +178,7 @@ def test_why_list_page_and_lag_say_the_same_age_of_the_lag_of_a_group(rows: list
     replace_rows(path, "groups", group_row(group_id="payments"))
     reader = WarehouseReader(path, "default")
     (verdict,) = read_verdicts(reader, "default", ["payments"]).values()
-    lines = list(explain(verdict, None, None, now, lag_times(reader, "default", "payments")))
+    lines = list(explain(verdict, None, (), now, lag_times(reader, "default", "payments")))
     assert [one.strip() for one in lines if "Its lag" in one] == ["Its lag was known 5 s ago."]
     (sums,) = find_lag(reader, "default", ["payments"], "group")
     assert to_row(sums, now)["KNOWN"] == "5 s ago"

@@ -179,6 +179,17 @@ def test_the_link_of_an_event_shows_the_group_after_it(sample: Path) -> None:
     assert "Stable" in text.split("<dl")[1].split("</dl>")[0]
 
 
+def test_a_reset_of_many_partitions_is_one_event_and_is_named_among_what_changed_before(sample: Path) -> None:
+    at = NOW - timedelta(minutes=20)
+    replace_group(sample, group("was-reset", "Empty", at, 0))
+    reset = {"group_id": "was-reset", "at": at, "kind": "offsets_reset", "old": "7", "new": "0", "cause": "while_empty"}
+    append(sample, "group_events", *({**reset, "topic": "in", "partition": n, "offset": n} for n in range(300)))
+    text = look(sample).get("/group?id=was-reset").text
+    said = "offsets reset: in-0 from 7 to 0 and 299 more partitions (while the group was Empty)"
+    assert [text.split('id="events"')[1].count(said), text.count("offsets reset")] == [1, 2]
+    assert said in text.split('id="answer-changed"')[1].split("</dd>")[0]
+
+
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_are_text_wherever_they_are_shown(client: TestClient, name: str) -> None:
     url = f"/group?{group_query(name)}"

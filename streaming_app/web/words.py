@@ -60,6 +60,7 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "warmup": "a step of warm-ups, no active or standby task moved",
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }

@@ -9,7 +9,7 @@ The table is replaced in one commit when a fact has changed, and every ten minut
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -52,6 +52,8 @@ class _Asked(NamedTuple):
     """The topics that the groups read, and in which they keep their state."""
     internal: Sequence[Row]
     """The internal topics of their topologies, as `subtopologies` has them, each with the `group_id`."""
+    classic: Collection[str]
+    """Groups of Kafka Streams with the classic protocol."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class BrokerFacts(Poller):
         self._sources: tuple[tuple[Sequence[str], Callable[[Admin, _Asked], Sequence[BrokerFact]], bool], ...] = (
             ([kinds.GROUP_CONFIG], lambda admin, asked: fact_requests.group_configs(admin, asked.groups), True),
             ([kinds.BROKER_CONFIG], lambda admin, _: fact_requests.configs_of_brokers(admin, admin.broker_ids()), True),
-            ([kinds.COORDINATOR], lambda admin, asked: fact_requests.coordinators(admin, asked.groups), False),
+            ([kinds.COORDINATOR], lambda admin, _: fact_requests.coordinators(admin), False),
             ([kinds.GROUP_STATE], lambda admin, _: fact_requests.group_states(admin), False),
             ([kinds.FEATURE], lambda admin, _: fact_requests.features(admin), False),
             (
@@ -98,6 +100,7 @@ class BrokerFacts(Poller):
                 lambda admin, asked: fact_requests.topic_facts(admin, asked.topics, asked.internal),
                 False,
             ),
+            ([kinds.CHANGELOG], lambda admin, asked: fact_requests.changelogs_of(admin, asked.classic), True),
             ([kinds.TRANSACTION, kinds.WRITER], self._transactions, False),
         )
 
@@ -178,7 +181,10 @@ class BrokerFacts(Poller):
         ]
         sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
-        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal)
+        classic = {
+            row["group_id"] for row in self._job.rows("subtopologies", "DISTINCT group_id", "protocol = 'classic'")
+        }
+        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal, classic)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""

@@ -6,7 +6,7 @@ AUTHORIZATION_CODES = frozenset({29, 30})
 """TOPIC_AUTHORIZATION_FAILED (for a topic that the group uses) and GROUP_AUTHORIZATION_FAILED."""
 GROUP_CONFIG, GROUP_STATE, INTERNAL_TOPIC = "group_config", "group_state", "internal_topic"
 BROKER_CONFIG, COORDINATOR, RETENTION = "broker_config", "coordinator", "retention"
-ISR, TRANSACTION, WRITER, FEATURE = "isr", "transaction", "writer", "feature"
+ISR, TRANSACTION, WRITER, FEATURE, CHANGELOG = "isr", "transaction", "writer", "feature", "changelog"
 """The kinds of rows of `broker_facts`."""
 ASKED_FOR = ", asked for "
 """In the value of a fact about a difference: separates the actual value of an internal topic from the topology's."""

@@ -83,6 +83,14 @@ class DiskSpace(NamedTuple):
     """Since when less than a tenth of it has been free, as far as the running job has seen."""
 
 
+class UnknownType(NamedTuple):
+    """Records of a type that this release does not know: how many were read, and when the first and the last."""
+
+    records: int
+    since: datetime
+    newest: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class JobStatus(StreamStatus):
     """The status of the job that writes one cluster, and of its stream of streams groups."""
@@ -97,7 +105,9 @@ class JobStatus(StreamStatus):
     quarantined_at: datetime | None = None
     """When a record was last written to `quarantine`."""
     quarantined: int = 0
-    """Records written to `quarantine` since the job started, and in the 24 hours before that."""
+    """Records written to `quarantine` since the job started, and in the 24 hours before that; none of unknown types."""
+    unknown_types: Mapping[int, UnknownType] = field(default_factory=dict)
+    """By record type; earlier runs count, too."""
     truncated_at: datetime | None = None
     """When it was last found that the log no longer has records that were read."""
     truncated: str | None = None

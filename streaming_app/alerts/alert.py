@@ -17,6 +17,8 @@ PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 """The states of an alert: not open yet, open, ended. The last two are also events of notifications."""
 HEALTH = "health"
 """The subject of all rules about the verdict on a group: a group has at most one alert with this subject."""
+NEWS = "types"
+"""The evidence in which one more value is another message of an open alert: an unknown type of records."""
 BY_EVIDENCE, IGNORED, NOT_ENABLED = "evidence", "ignored", "not enabled"
 """Why an alert ended: its condition is over, the configuration ignores the group, or it disables the rule."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from streaming_app.alerts.alert import OVER, WARNING, Holds, Truth
+from streaming_app.alerts.alert import NEWS, OVER, WARNING, Holds, Truth
 from streaming_app.job_status import JobStatus
 from streaming_app.text import count, gibibytes, round_down, utc
 
@@ -93,18 +93,28 @@ def _disk_full(job: JobStatus, _now: datetime) -> Truth:
 
 
 def _lost_or_undecodable(job: JobStatus, now: datetime) -> Truth:
-    """Return the newer of two: the brokers lost records that the job had read, or records were quarantined."""
+    """Return the newest: the brokers lost records that the job had read, records were quarantined, a type is unknown.
+
+    Records of an unknown type come for days and of each group: only the first of its type counts.
+    """
     lost = f"The brokers lost records of groups: {job.truncated}; found at "
     undecodable = f"{count(job.quarantined, 'record')} could not be decoded, see the table quarantine; the latest at "
     events: list[tuple[datetime | None, str, dict[str, object]]] = [
         (job.truncated_at, lost, {"lost": job.truncated}),
         (job.quarantined_at, undecodable, {"records": job.quarantined}),
     ]
+    if new := {kind: one.since for kind, one in sorted(job.unknown_types.items()) if now - one.since < _SHOWN}:
+        unknown = (
+            f"Records of type {', '.join(map(str, new))} are of a newer Kafka, and not read: look for a release of "
+            "streams-groups whose schemas/RECORDS.md has the type; the first was read at "
+        )
+        events.append((max(new.values()), unknown, {}))
     found = [(at, text, what) for at, text, what in events if at and now - at < _SHOWN]
     if not found or not job.caught_up:
         return OVER if job.caught_up else None
     at, text, what = max(found, key=lambda one: one[0])
-    return Holds(at, text + utc(at), {**what, "newest": at.isoformat()})
+    types = {NEWS: [*new]} if new else {}
+    return Holds(at, text + utc(at), {**what, **types, "newest": at.isoformat()})
 
 
 JOB_CONDITIONS: Mapping[str, Callable[[JobStatus, datetime], Truth]] = {

@@ -7,10 +7,10 @@ the alert stays as it is. At most one alert with a key is open.
 
 - An alert is pending until its condition has held for the rule's `for`. This counts from `since`, but not from before
   the end of the last alert with this key. If the condition is over before that, the alert is forgotten.
-- When an alert opens, each sink gets one notification, and another one when it becomes worse, or when another bad
-  verdict replaces one that held for `LASTED` (Down, then Stalled): the step to take is another one. Its severity never
-  falls. When it ends, each sink that may know it gets one. Nothing is sent before `publish`, which the caller calls
-  after it has stored the alerts or found that it cannot.
+- When an alert opens, each sink gets one notification, and another one when it becomes worse, when its evidence has
+  `NEWS`, or when another bad verdict replaces one that held for `LASTED` (Down, then Stalled): the step to take is
+  another one. Its severity never falls. When it ends, each sink that may know it gets one. Nothing is sent before
+  `publish`, which the caller calls after it has stored the alerts or found that it cannot.
 - All verdicts on a group have one subject, so they open one alert, with the rule of the worst verdict so far. Its
   times are those of the verdicts, so they do not depend on how often `step` is called. A verdict may be as old as the
   record that proves it; an alert that it opens still begins after the end of the last one.
@@ -31,6 +31,7 @@ from streaming_app.alerts.alert import (
     FIRING,
     HEALTH,
     IGNORED,
+    NEWS,
     NOT_ENABLED,
     PENDING,
     Alert,
@@ -197,7 +198,8 @@ class OpenAlerts:
             last = before.timeline[-1] if before.timeline else None
             # another bad verdict replaced one that had lasted: then the step to take is another one, too
             is_other = last and last.verdict not in {None, *ENDS, line.verdict} and at - last.at >= LASTED
-            if before.state == PENDING or one.severity != before.severity or is_other:
+            has_news = {*one.evidence.get(NEWS, ())} - {*before.evidence.get(NEWS, ())}
+            if before.state == PENDING or one.severity != before.severity or is_other or has_news:
                 one = replace(one, deliveries=self._due(one.deliveries, is_worse=True))
         if one != before:
             self._change(one)

@@ -149,6 +149,12 @@ def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
     check = "Kafka release"
     if line := releases.without_streams_groups(found):
         yield warning(check, line, _ENABLE)
+    if any(one.release == "4.2" for one in found):
+        line = (
+            "4.2.0 cannot load groups that migrated from the classic to the streams protocol, once compaction has "
+            "removed what was before (KAFKA-20254); 4.2.1 can, and a broker does not say which of the two it is"
+        )
+        yield warning(check, line, "`Kafka version` in the log of the broker says it; migrate no group before 4.2.1")
     reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
     for ability, reason in reasons:
         yield warning(check, reason, f"to have it, upgrade the brokers to {ability.since} or later")

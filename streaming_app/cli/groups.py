@@ -13,7 +13,7 @@ from streaming_app.cli.printing import echo, echo_either, echo_error, echo_json,
 from streaming_app.cli.warehouse import explain_unknown, open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.state_rules import EMPTY
-from streaming_app.queries import described, group_facts, health, history, topics
+from streaming_app.queries import described, group_facts, health, history, stores, topics
 from streaming_app.queries.broker_releases import read_brokers
 from streaming_app.queries.copies import copy_rows, lacks_offsets, process_rows, read_reports
 from streaming_app.queries.lag import find_offsets, offset_rows
@@ -52,6 +52,14 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
     help="The copies of each task, and which processes you may stop now without a restore.",
 )
 @click.option(
+    "--stores",
+    "store",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value="",
+    help="The stores, or those with this name, and which instance has which partition of them. Write it after GROUP.",
+)
+@click.option(
     "--description",
     is_flag=True,
     help="The stored topology description that the job fetched last, as Kafka's own tool prints it.",
@@ -64,6 +72,7 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     group_ids: tuple[str, ...],
     all_groups: bool,
     aspect: str | None,
+    store: str | None,
     description: bool,
     verbose: bool,
     as_json: bool,
@@ -71,11 +80,14 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
-    if description and (aspect not in {None, "topology"} or len(group_ids) != 1):
-        raise click.UsageError("--description belongs to --topology and one GROUP.")
     wanted = group_ids or None
-    if description:
-        _print_description(open_cluster(warehouse, cluster), cluster, group_ids[0], as_json=as_json)
+    if description or store is not None:
+        _check_aspect(aspect, store, len(group_ids), description=description)
+        reader = open_cluster(warehouse, cluster)
+        if store is not None:
+            _print_stores(reader, cluster, wanted, store, as_json=as_json)
+        else:
+            _print_description(reader, cluster, group_ids[0], as_json=as_json)
         return
     if aspect is None and not as_json:
         _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
@@ -98,6 +110,14 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             _SHOW[aspect](reader, cluster, rows, verbose=verbose, is_named=not all_groups)
 
 
+def _check_aspect(aspect: str | None, store: str | None, groups: int, *, description: bool) -> None:
+    """Raise UsageError if --description or --stores do not go with the other options."""
+    if description and (aspect not in {None, "topology"} or groups != 1):
+        raise click.UsageError("--description belongs to --topology and one GROUP.")
+    if store is not None and (aspect or description):
+        raise click.UsageError("--stores goes with no other part of a group.")
+
+
 def _others(reader: WarehouseReader, cluster: str, group_ids: Collection[str], aspect: str) -> dict[str, Row]:
     """Return the named groups that are shown as any other type of group is."""
     others = described.other_groups(reader, cluster, group_ids) if aspect in _READ_FOR else {}
@@ -111,6 +131,8 @@ def _print_others(reader: WarehouseReader, cluster: str, others: list[Row], aspe
         types = [(row["group_id"], row["group_type"]) for row in others]
         others = table = described.other_members(reader, cluster, types)
     else:
+        known = group_facts.read_group_facts(reader, cluster, [row["group_id"] for row in others])
+        others = [{**row, "coordinator": known[row["group_id"]]["coordinator"]} for row in others]
         table = described.other_state_rows(others)
     echo_either(others, table, as_json=as_json)
 
@@ -163,6 +185,17 @@ def _print_copies(reader: WarehouseReader, cluster: str, rows: list[Row], *, as_
         echo_error(read_brokers(reader, cluster).why_no_offsets())
 
 
+def _print_stores(
+    reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None, name: str, *, as_json: bool
+) -> None:
+    """Print the stores of groups, and who has which partition of them."""
+    groups = described.find_groups(reader, cluster, group_ids, with_classic=True)
+    found = stores.read_stores(reader, cluster, groups, name)
+    echo_either(found, stores.store_rows(found), as_json=as_json)
+    for line in stores.notes(groups, found):
+        echo_error(line)
+
+
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[Row]) -> None:
     """Print everything that is known about the groups, as JSON."""
     ids = [row["group_id"] for row in rows]
@@ -197,6 +230,8 @@ def _print_states(reader: WarehouseReader, cluster: str, rows: list[Row], *, ver
         for group_id, number in described.not_named(rows):
             members = f"{count(number, 'more member is', 'more members are')} not settled"
             echo(f"{group_id}: {members}; --members --verbose shows all.")
+        for line in described.tag_lines(rows):
+            echo(line)
     if verbose and is_named:
         brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
         echo_more(group_facts.config_rows(known, brokers))

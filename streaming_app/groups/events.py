@@ -8,8 +8,13 @@ assignment (record 20) follows in this operation or in a later one, after the in
 interval. It then serves all group epochs since the last assignment. So the row of the group collects the causes until
 the next assignment (`StreamsGroupHeartbeat` and `replaceStreamsMember` in `GroupMetadataManager`, Kafka 4.4.0).
 
-A cause that the log does not show is `unknown`: later releases may start rebalances for other reasons. Kafka 4.5 raises
-both epochs to refine warm-ups. Such an assignment moves no active or standby task, and has the cause `no_task_moved`.
+A cause that the log does not show is `unknown`: later releases may start rebalances for other reasons. Such an
+assignment that moves no active or standby task has the cause `warmup` if the group has warm-ups: when one has caught
+up, Kafka 4.5 raises both epochs and leaves the target as it is (KAFKA-20665). Else it is `no_task_moved`.
+
+A coordinator of another release may know one assignment config more, or less, and raises the epoch when it first sees
+the group (KAFKA-20896). So a config that only one of two records has, at its default, is no change of the
+configuration, and neither is one whose default this release does not know.
 
 Deployments of the application
 ------------------------------
@@ -76,9 +81,14 @@ _MOVED = ("rack", "tags", "process")
 REPLACED, UNKNOWN_CAUSE = "member_replaced", "unknown"
 NO_TASK_MOVED = "no_task_moved"
 """The cause of an assignment with unknown cause that gives no member another active or standby task."""
+QUIET_CAUSES = frozenset({NO_TASK_MOVED, WARMUP})
+"""The causes of assignments that move no active or standby task."""
 _CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_CAUSE)
 """All causes, in the order in which a column lists them, separated by commas."""
 OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
+
+_DEFAULTS = {"num.standby.replicas": "0", "rack.aware.assignment.tags": ""}
+"""The assignment configs of Kafka 4.4.0 (`GroupMetadataManager.streamsGroupAssignmentConfigs`) at their defaults."""
 
 _NO_MEMBER = dict.fromkeys(("member", "assignment", "joined_at", *_IDENTITY, "target"))
 
@@ -133,7 +143,26 @@ def each_change(changes: Changes) -> Iterator[tuple[str, str | None, str | None,
 def is_replaced(changes: Changes, what: str) -> bool:
     """Return whether a value of the group changed from one known value to another."""
     old, new = (values[what] for values in changes[None])
+    if what == "assignment_configs":
+        return bool(old and new) and _differ(str(old), str(new))
     return None not in (old, new) and old != new
+
+
+def _differ(old: str, new: str) -> bool:
+    """Return whether an assignment config has another value, if those that are missing are at their defaults."""
+    before, now = (_DEFAULTS | _configs(text) for text in (old, new))
+    return any(before[name] != now[name] for name in before.keys() & now.keys())
+
+
+def _configs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, is_pair, value = part.partition("=")
+        if is_pair:
+            found[name] = value
+        elif found:  # of a value with commas: `rack.aware.assignment.tags=zone,cluster`
+            found[next(reversed(found))] += f",{part}"
+    return found
 
 
 def split_causes(text: str | None) -> frozenset[str]:
@@ -159,11 +188,18 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         cause = group.causes_since_assignment or UNKNOWN_CAUSE
         moves = any(old["target"] != new["target"] for one, (old, new) in changes.items() if one is not None)
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
-            cause = NO_TASK_MOVED
+            cause = WARMUP if _has_warmups(group) else NO_TASK_MOVED
+            if cause == WARMUP and "group_epoch" in causes:
+                causes["group_epoch"] = cause
         causes["assignment_epoch"] = cause
     if group.is_classic or group.assignment_epoch_or_first >= (group.group_epoch or 0):
         group.causes_since_assignment = None
     return causes
+
+
+def _has_warmups(group: Group) -> bool:
+    has = (*group.targets.values(), *(member.current for member in group.members.values()))
+    return any(role == WARMUP for tasks in has for role, *_ in tasks)
 
 
 def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:
@@ -207,8 +243,8 @@ def make_events(
     for what, member_id, old, new in each_change(changes):
         if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
             continue  # the client id of a known member was read
-        if what == "assignment_configs" and not (old and new):
-            continue  # the configs were read for the first time
+        if what == "assignment_configs" and not is_replaced(changes, what):
+            continue  # the configs were read for the first time, or of a coordinator of another release
         if what == "assignment_epoch" and old and what not in causes:
             continue  # its record was deleted: Describe reports the first epoch, but nothing was assigned
         event = GroupEvent(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))

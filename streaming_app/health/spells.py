@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.groups.events import NO_TASK_MOVED, OF_MEMBERS, split_causes
+from streaming_app.groups.events import OF_MEMBERS, QUIET_CAUSES, split_causes
 from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, STABLE
 from streaming_app.health.facts import MOMENT, Facts
 from streaming_app.health.group_history import JOINED, LEFT, Event
@@ -43,7 +43,7 @@ _GAP = timedelta(minutes=10)  # the longest time without members within an outag
 _UP, _NOTHING = "up", timedelta(0)
 _KINDS = {STABLE: _UP, "Reconciling": _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
 _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
-_QUIET_CAUSES = {*OF_MEMBERS, NO_TASK_MOVED}
+_NO_STORM = OF_MEMBERS | QUIET_CAUSES
 _SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)
 _QUIET = timedelta(minutes=25)
 _SESSION = timedelta(minutes=1)  # a killed member leaves when its session ends, after the next one has joined
@@ -130,7 +130,7 @@ def _needless_assignments(facts: Facts) -> Verdict | None:
     needless = [
         (one, causes)
         for one in facts.history.assignments
-        if (causes := split_causes(one.cause)) and not causes & _QUIET_CAUSES
+        if (causes := split_causes(one.cause)) and not causes & _NO_STORM
     ]
     recent = [(one, causes) for one, causes in needless if one.at > facts.now - _ASSIGNED_WITHIN]
     if len(recent) < _ASSIGNMENTS:

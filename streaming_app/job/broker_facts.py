@@ -54,8 +54,10 @@ class _Asked(NamedTuple):
     """The topics that the groups read, and in which they keep their state."""
     internal: Sequence[Row]
     """The internal topics of their topologies, as `subtopologies` has them, each with the `group_id`."""
-    sinks: Collection[tuple[str, str]] = ()
+    sinks: Collection[tuple[str, str]]
     """The topics that descriptions name as sinks, each with the group; without internal topics."""
+    classic: Collection[str]
+    """Groups of Kafka Streams with the classic protocol."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class BrokerFacts(Poller):
         self._sources: tuple[tuple[Sequence[str], Callable[[Admin, _Asked], Sequence[BrokerFact]], bool], ...] = (
             ([kinds.GROUP_CONFIG], lambda admin, asked: fact_requests.group_configs(admin, asked.groups), True),
             ([kinds.BROKER_CONFIG], lambda admin, _: fact_requests.configs_of_brokers(admin, admin.broker_ids()), True),
-            ([kinds.COORDINATOR], lambda admin, asked: fact_requests.coordinators(admin, asked.groups), False),
+            ([kinds.COORDINATOR], lambda admin, _: fact_requests.coordinators(admin), False),
             ([kinds.GROUP_STATE], lambda admin, _: fact_requests.group_states(admin), False),
             ([kinds.FEATURE], lambda admin, _: fact_requests.features(admin), False),
             (
@@ -102,6 +104,7 @@ class BrokerFacts(Poller):
                 lambda admin, asked: fact_requests.topic_facts(admin, asked.topics, asked.internal),
                 False,
             ),
+            ([kinds.CHANGELOG], lambda admin, asked: fact_requests.changelogs_of(admin, asked.classic), True),
             ([kinds.TRANSACTION, kinds.WRITER], self._transactions, False),
             ([kinds.SINK], lambda admin, asked: fact_requests.sink_facts(admin, asked.sinks), False),
         )
@@ -194,7 +197,11 @@ class BrokerFacts(Poller):
         edges = self._job.rows("description_edges", "group_id, to_node", _SINKS)
         named = {(row["to_node"], row["group_id"]) for row in edges}
         sinks = {one for one in named if not is_internal_topic(*one)}
-        return _Asked(groups, sorted(sources.union(topic["name"] for topic in internal)), internal, sinks)
+        classic = {
+            row["group_id"] for row in self._job.rows("subtopologies", "DISTINCT group_id", "protocol = 'classic'")
+        }
+        topics = sorted(sources.union(topic["name"] for topic in internal))
+        return _Asked(groups, topics, internal, sinks, classic)
 
     def _transactions(self, admin: Admin, asked: _Asked) -> list[BrokerFact]:
         """Return overdue transactions, and all writers ever seen of groups that exist: some have none open now."""

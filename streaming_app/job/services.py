@@ -198,7 +198,7 @@ def serve(config: JobConfig, registry: CollectorRegistry, health: JobState, repo
 def _restore(job: Job) -> HeartbeatRecord | None:
     """Restore the health from an earlier run; return the last heartbeat of that run."""
     config, health = job.config, job.health
-    of_a_day = "void IS NOT TRUE AND timestamp > now() - INTERVAL '24 hours'"
+    of_a_day = "void IS NOT TRUE AND error_kind <> 'UnknownRecordType' AND timestamp > now() - INTERVAL '24 hours'"
     (row,) = job.rows("quarantine", "count(*) AS n, max(timestamp) AS at", of_a_day)
     if row["n"]:
         health.quarantined_before(row["n"], row["at"])

@@ -329,8 +329,12 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
             self._addresses[one.node_id] = f"{one.host}:{one.port}"
         return frozenset(one.node_id for one in response.brokers)
 
+    def address_of(self, node_id: int) -> str | None:
+        """Return the `host:port` of a broker; None if it was never known."""
+        known = self._connections.cluster.broker_metadata(node_id)
+        return f"{known.host}:{known.port}" if known else self._addresses.get(node_id)
+
     def broker_name(self, node_id: int) -> str:
         """Return `broker 2 (host:port)`, the name of a broker in lines; without the address if it was never known."""
-        known = self._connections.cluster.broker_metadata(node_id)
-        address = f"{known.host}:{known.port}" if known else self._addresses.get(node_id)
+        address = self.address_of(node_id)
         return f"broker {node_id}" + (f" ({address})" if address else "")

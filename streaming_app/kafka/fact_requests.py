@@ -119,6 +119,20 @@ def topic_facts(admin: Admin, topics: Iterable[str], wanted: Iterable[Row] = ())
     return facts
 
 
+def changelogs_of(admin: Admin, group_ids: Collection[str]) -> list[BrokerFact]:
+    """Return the changelogs of groups with the classic protocol, by their names, with their number of partitions.
+
+    Their log does not name them. A topic is of the group with the longest id. Needs Describe on the topics.
+    """
+    facts, topics = list[BrokerFact](), describe_topics(admin, None) if group_ids else {}
+    for name, topic in topics.items():
+        if name.endswith("-changelog") and not topic.error:
+            ends = (end for end in range(len(name) - 1, 0, -1) if name[end] == "-")
+            if owner := next((name[:end] for end in ends if name[:end] in group_ids), None):
+                facts.append(BrokerFact(kinds.CHANGELOG, name, "partitions", str(len(topic.leaders)), group_id=owner))
+    return facts
+
+
 def _topic_configs(asked: Row) -> dict[str, str]:
     return dict(asked["topic_configs"] or ())
 
@@ -211,14 +225,17 @@ def has_description_plugin(connection: SharedConnection[Admin]) -> bool | None:
     return False if {fact.subject for fact in facts} == set(map(str, brokers)) else None
 
 
-def coordinators(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:
-    """Return the coordinator of each group that has one now: `HOST:PORT (ID)`. Needs Describe on the groups."""
+def coordinators(admin: Admin) -> list[BrokerFact]:
+    """Return the coordinator of the groups in each partition of the offsets topic, `HOST:PORT (ID)`, or `none`.
+
+    It is the leader of the partition, for groups of all types (`GroupCoordinatorService.partitionFor`). Needs Describe
+    on the topic.
+    """
+    leaders = describe_topics(admin, [OFFSETS_TOPIC])[OFFSETS_TOPIC].leaders
+    names = {leader: f"{admin.address_of(leader)} ({leader})" if leader >= 0 else "none" for leader in leaders.values()}
     return [
-        BrokerFact(
-            kinds.COORDINATOR, one.key, kinds.COORDINATOR, f"{one.host}:{one.port} ({one.node_id})", group_id=one.key
-        )
-        for one in admin.find_coordinators(group_ids)
-        if not one.error_code  # the group may not be described, or its partition has no leader
+        BrokerFact(kinds.COORDINATOR, f"{OFFSETS_TOPIC}-{partition}", kinds.COORDINATOR, names[leader])
+        for partition, leader in leaders.items()
     ]
 
 

@@ -202,7 +202,7 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_quarantined_records_total",
-        "Records that could not be decoded and were written to `quarantine`.",
+        "Records that could not be decoded and were written to `quarantine`, without those of unknown types.",
         lambda job: job.totals.quarantined,
     ),
     Metric(

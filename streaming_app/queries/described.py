@@ -9,7 +9,7 @@ from streaming_app.groups.group import ROLES
 from streaming_app.queries.group_list import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
-from streaming_app.text import and_more, host_of
+from streaming_app.text import and_more, count, host_of
 
 _NONE = "-"
 
@@ -36,10 +36,11 @@ def with_tasks(warehouse: WarehouseReader, cluster: str, others: Mapping[str, Ro
 
 
 def other_state_rows(others: Iterable[Row]) -> list[Row]:
-    """Return a row for each of `other_groups`; the epoch of a classic group is its generation."""
+    """Return a row for each of `other_groups`, with its coordinator; the epoch of a classic group is its generation."""
     return [
         {
             "GROUP": row["group_id"],
+            "COORDINATOR (ID)": row["coordinator"],
             "TYPE": TYPES[row["group_type"]],
             "PROTOCOL": row["protocol_type"],
             "STATE": row["state"],
@@ -96,6 +97,7 @@ def _other_member(record: Row, member: Row, assigned: Iterable[Row], names: Mapp
         "CLIENT-ID": member.get("client_id"),
         "HOST": host_of(member.get("client_host")),
         "LEADER": "yes" if record["leader"] == member_id else None,
+        "SUBSCRIPTION": ",".join(member.get("subscription") or ()) or None,
         "ASSIGNMENT": format_partitions(by_topic),
     }
 
@@ -207,12 +209,41 @@ def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
     """Return a row per member: its tasks; with `verbose` also its host, its epochs and its target assignment."""
-    return [
+    rows = [
         _member_row(group, member, tasks.get(member["member_id"], ()), verbose=verbose)
         for group in groups
         for tasks in [tasks_of_members(group)]
         for member in group["members"]
     ]
+    if verbose and not any(row[_MISSING_TAGS] for row in rows):
+        for row in rows:
+            del row[_MISSING_TAGS]
+    return rows
+
+
+def missing_tags(group: Mapping[str, Any], member: Mapping[str, Any]) -> list[str]:
+    """Return the client tags that a member lacks to have standbys elsewhere: its status is MISSING_CLIENT_TAGS.
+
+    The broker wants the tags of the group's `streams.rack.aware.assignment.tags` (`StreamsGroupHeartbeat`, Kafka 4.4).
+    """
+    wanted = dict(group["assignment_configs"] or ()).get(_RACK_TAGS, "").split(",")
+    return [tag.strip() for tag in wanted if tag.strip() and tag.strip() not in dict(member["client_tags"] or ())]
+
+
+def tag_lines(groups: Iterable[Row]) -> Iterator[str]:
+    """Yield a line for each group with members that lack client tags."""
+    for group in groups:
+        lacking = [found for member in group["members"] or () if (found := missing_tags(group, member))]
+        if lacking:
+            tags = ", ".join(sorted({tag for found in lacking for tag in found}))
+            yield (
+                f"{group['group_id']}: {count(len(lacking), 'member lacks', 'members lack')} client tags of "
+                f"streams.rack.aware.assignment.tags (MISSING_CLIENT_TAGS): {tags}; --members --verbose shows which. "
+                "Set client.tag.<tag> in the application."
+            )
+
+
+_RACK_TAGS, _MISSING_TAGS = "rack.aware.assignment.tags", "MISSING-TAGS"
 
 
 def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool) -> Row:
@@ -229,6 +260,7 @@ def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool)
             "RACK": member["rack_id"],
             "ENDPOINT": member["user_endpoint"],
             "CLIENT-TAGS": ",".join(f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()),
+            _MISSING_TAGS: ",".join(missing_tags(group, member)),
             "MEMBER-EPOCH": member["member_epoch"],
             # The record of a static member that left temporarily still has its earlier state.
             "MEMBER-STATE": snapshot.AWAY if member["member_epoch"] == snapshot.AWAY_EPOCH else member["member_state"],
@@ -290,6 +322,7 @@ def _internal(topics: Iterable[Row] | None) -> str | None:
 
 
 _SEARCH_FROM = 3  # characters: fewer occur in nearly every name
+_CHANGELOGS = "SELECT cluster, group_id, unnest(state_changelog_topics)['name'] AS name FROM subtopologies"
 _SEARCHED = (
     ("topic", "lag", "topic"),
     ("client", "members", "client_id"),
@@ -297,12 +330,14 @@ _SEARCHED = (
     ("host", "members", "client_host"),
     ("instance", "members", "instance_id"),
     ("member", "members", "member_id"),
+    ("store", "(SELECT * FROM description_nodes WHERE kind = 'store' AND is_newest) AS stores", "node"),
+    ("changelog", f"({_CHANGELOGS}) AS changelogs", "name"),
 )
 """What is searched besides group ids, in the order in which a match is named: its name, table and column."""
 
 
 def search_groups(reader: WarehouseReader, cluster: str, text: str) -> dict[str, str]:
-    """Return by group what matches: a topic, member or host whose name contains this text, or a task with this id.
+    """Return by group what matches: a topic, member, host or store whose name contains it, or a task with this id.
 
     Nothing matches a short text.
     """
@@ -329,9 +364,10 @@ def groups_set_aside(reader: WarehouseReader, cluster: str) -> list[Row]:
 
 
 def quarantined_records(reader: WarehouseReader, cluster: str) -> list[Row]:
-    """Return the records in quarantine by group and error, the newest record first."""
+    """Return the records in quarantine by group and error, the newest record first; none of unknown types."""
     return reader.rows(
         'SELECT group_id AS "group", error_kind AS error, count(*) AS records, max(timestamp) AS newest, '
         f"min(message) AS message FROM quarantine WHERE cluster = {quote(cluster)} "
-        "AND void IS NOT TRUE GROUP BY group_id, error_kind ORDER BY newest DESC NULLS LAST, group_id, error_kind"
+        "AND void IS NOT TRUE AND error_kind <> 'UnknownRecordType' GROUP BY group_id, error_kind "
+        "ORDER BY newest DESC NULLS LAST, group_id, error_kind"
     )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping
 
 from streaming_app.errors import WarehouseError
+from streaming_app.groups.partition import OFFSETS_TOPIC, partition_of
 from streaming_app.kafka import ASKED_FOR, COORDINATOR, GROUP_CONFIG, INTERNAL_TOPIC, SINK
 from streaming_app.queries.broker_releases import Brokers
 from streaming_app.queries.described import find_groups
@@ -15,21 +16,23 @@ _CONFIG = ("name", "value", "source", "value_before", "changed_at", "observed_at
 def read_group_facts(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> dict[str, Row]:
     """Return `coordinator` and `configs` of each of these groups, as `describe --json` prints them.
 
-    The coordinator is written as by Kafka's tools, `HOST:PORT (ID)`. A config, by name, has the columns `_CONFIG`. None
-    and nothing if the job has not asked, or may not ask. Raises WarehouseError.
+    The coordinator is written as by Kafka's tools, `HOST:PORT (ID)`, or `none`; groups of other types have one, too. A
+    config, by name, has the columns `_CONFIG`. None and nothing if the job has not asked, or may not ask. Raises
+    WarehouseError.
     """
     found: dict[str, Row] = {group_id: {"coordinator": None, "configs": []} for group_id in group_ids}
     rows = reader.rows(
         f"SELECT subject, kind, {', '.join(_CONFIG)} FROM broker_facts "  # noqa: S608 - quoted
-        f"WHERE cluster = {quote(cluster)} AND kind IN ({quote(COORDINATOR)}, {quote(GROUP_CONFIG)}) "
-        f"AND subject IN ({', '.join(map(quote, found)) or 'NULL'}) ORDER BY subject, name"
+        f"WHERE cluster = {quote(cluster)} AND ((kind = {quote(COORDINATOR)} AND group_id IS NULL) "
+        f"OR (kind = {quote(GROUP_CONFIG)} AND subject IN ({', '.join(map(quote, found)) or 'NULL'}))) "
+        "ORDER BY subject, name"
     )
+    coordinators = {row["subject"]: row["value"] for row in rows if row["kind"] == COORDINATOR}
+    for group_id, facts in found.items() if coordinators else ():
+        facts["coordinator"] = coordinators.get(f"{OFFSETS_TOPIC}-{partition_of(group_id, len(coordinators))}")
     for row in rows:
-        facts = found[row["subject"]]
-        if row["kind"] == COORDINATOR:
-            facts["coordinator"] = row["value"]
-        else:
-            facts["configs"].append({name: row[name] for name in _CONFIG})
+        if row["kind"] == GROUP_CONFIG:
+            found[row["subject"]]["configs"].append({name: row[name] for name in _CONFIG})
     return found
 
 

@@ -95,6 +95,9 @@ def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:
         known_until = status["job"]["known_until"].items()
         yield "inputs    " + ", ".join(f"{name} {ago(at, now) if at else 'not yet'}" for name, at in known_until)
         yield f"offsets   {_format_offsets(status['job']['facts']['offsets'], now)}"
+        for kind, (number, since, newest) in status["job"]["facts"]["unknown_types"].items():
+            records = f"{count(number, 'record')} from {utc(since)} to {utc(newest)}"
+            yield f"type {kind:<5}{records}, not read: this release does not know the type"
     brokers = status["brokers"]
     asked = f", as of {ago(brokers['observed_at'], now)}" if brokers["observed_at"] else ""
     yield f"brokers   {brokers['text']}{asked}"

@@ -23,6 +23,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -69,6 +70,7 @@ def fold_stream(
     record.
     """
     topics = topics and _asking(topics)
+    options = replace(options, sampled={*options.sampled})  # a batch may fail before its samples are written
     ready: list[Folded] = []
     size = 0
     for _, rows in groupby(_rows(batches), key=itemgetter(0)):

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from offsets_decoder import DecodeError, decode
+from offsets_decoder import DecodeError, UnknownRecordType, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.classic import may_be_streams
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
@@ -78,6 +78,8 @@ class FoldOptions:
     """The limits for one group."""
     classic_streams: bool = True
     """Whether groups of Kafka Streams with the classic protocol have rows."""
+    sampled: set[int] = field(default_factory=set)
+    """The unknown record types of which `quarantine` has a record: of all others of them only the number is kept."""
     release: str = field(default_factory=partial(version, "streams-groups"))
     """The release of this project, noted for groups that are set aside."""
 
@@ -118,7 +120,8 @@ class GroupResult:
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
         self.counts = Counter[str]()
-        """How many records were decoded, and how many of them have unknown tagged fields (drifted)."""
+        """How many records were decoded, how many of them have unknown tagged fields (drifted), and how many records of
+        unknown types go to quarantine (samples)."""
         self.undecodable: list[dict[str, Any]] = []
         self.undecodable_bytes = 0
 
@@ -129,6 +132,12 @@ class GroupResult:
             return self._decode_classic(row)
         try:
             record = decode(key, value)  # type: ignore[arg-type] # a null key is malformed
+        except UnknownRecordType as error:
+            if error.record_type not in self._options.sampled:
+                self._options.sampled.add(error.record_type)
+                self.counts.update(samples=1)
+                self._quarantine(error, row)
+            return None
         except DecodeError as error:
             self._quarantine(error, row)
             return None

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from offsets_decoder import UnknownRecordType
 from streaming_app.errors import OtherOwnerError
 from streaming_app.groups.not_ready import TopicLookup
 from streaming_app.groups.state_rules import NOT_READY
@@ -42,12 +43,12 @@ from streaming_app.stream.fold_stage import (
     sort_for_fold,
     stored_as_records,
 )
-from streaming_app.stream.group_result import FoldOptions
+from streaming_app.stream.group_result import FoldOptions, record_type
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.progress import BatchTimes, GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
-from streaming_app.stream.source import RAW
+from streaming_app.stream.source import KNOWN_TYPES, RAW
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
+_UNKNOWN = UnknownRecordType.__name__
+_SAMPLE = pa.schema([schema_of(QUARANTINE).field(name) for name in ("key", "error_kind")])
 _NO_BYTES = ("CAST(NULL AS binary) AS key", "CAST(NULL AS binary) AS value")
 _STORED_AS_RECORD = (
     "encode(group_id, 'UTF-8') AS group_bytes",
@@ -96,6 +99,7 @@ class GroupsBatchWriter:
         """
         self._writer = writer
         self._options, self._cluster = options, options.cluster
+        self._note_samples(writer.table(QUARANTINE).select("key, error_kind", f"error_kind = '{_UNKNOWN}'"))
         self._on_done = on_done
         self._listener = listener
         self._is_first = writer.table("groups").is_empty()
@@ -133,9 +137,10 @@ class GroupsBatchWriter:
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
         outcome = CommittedBatch(
             written=written,
-            quarantined=counts[QUARANTINE],
+            quarantined=counts[QUARANTINE] - counts["samples"],
             drifted=counts["drifted"],
             by_type=by_type,
+            unknown={kind: number for kind, number in by_type.items() if kind >= 0 and kind not in KNOWN_TYPES},
             phase_seconds=self._times.seconds,
         )
         self._on_done(batch_id, outcome)
@@ -225,6 +230,11 @@ class GroupsBatchWriter:
         self._write_here(rows, batch)
         return rows.counts
 
+    def _note_samples(self, quarantined: pa.Table) -> None:
+        """Note the unknown record types of which `quarantine` has these records."""
+        kinds = zip(*(quarantined[name].to_pylist() for name in _SAMPLE.names), strict=True)
+        self._options.sampled.update(record_type(key) for key, kind in kinds if kind == _UNKNOWN)
+
     def _write_here(self, rows: BatchRows, batch: BatchId) -> None:
         """Write rows that this process holds, and pass them on."""
         self._write(rows, batch)
@@ -239,6 +249,7 @@ class GroupsBatchWriter:
             for name in APPENDED:
                 if name in rows.tables:
                     self._writer.table(name).append(rows.tables[name], batch.of_table(name))
+            self._note_samples(rows.read(QUARANTINE, self._cluster, _SAMPLE))
         with self._times.measure("groups"):
             groups = rows.read("groups", self._cluster, schema_of("groups"))
             if groups.num_rows:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from streaming_app import job_status
-from streaming_app.job_status import JobStatus, StreamStatus
+from streaming_app.job_status import JobStatus, StreamStatus, UnknownType
+from streaming_app.stream.source import KNOWN_TYPES
 from streaming_app.text import EPOCH, first_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class CommittedBatch:
     quarantined: int = 0
     drifted: int = 0
     """Records with unknown tagged fields; for committed offsets, only the newest record of each key counts."""
+    unknown: Mapping[int, int] = field(default_factory=dict)
+    """Numbers of records by record type, of the types that this release does not know."""
     behind: Mapping[int, int] = field(default_factory=dict)
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     written: Mapping[str, int] = field(default_factory=dict)
@@ -110,6 +113,9 @@ class JobState:
             if isinstance(earlier, JobStatus) and earlier.truncated and earlier.truncated_at:
                 self._cuts[earlier.truncated] = earlier.truncated_at
                 self.note(truncated_at=earlier.truncated_at, truncated=earlier.truncated)
+            if isinstance(earlier, JobStatus):  # an upgrade may have made some of them known
+                kept = {kind: seen for kind, seen in earlier.unknown_types.items() if kind not in KNOWN_TYPES}
+                self.note(unknown_types=kept)
 
     def started_reading(
         self, *, from_beginning: bool, tombstone_retention: timedelta, is_incomplete: bool = False
@@ -162,6 +168,7 @@ class JobState:
                 failure=None,
                 quarantined_at=now if batch.quarantined else status.quarantined_at,
                 quarantined=status.quarantined + batch.quarantined,
+                unknown_types={**status.unknown_types, **_counted(status.unknown_types, batch.unknown, now)},
             )
 
     def nothing_new(self, at: datetime | None = None, seen_at: datetime | None = None) -> None:
@@ -227,6 +234,11 @@ class JobState:
             self.was_away_too_long = True
             return self._status.caught_up_at
         return at
+
+
+def _counted(known: Mapping[int, UnknownType], new: Mapping[int, int], at: datetime) -> dict[int, UnknownType]:
+    before = {kind: known.get(kind, UnknownType(0, at, at)) for kind in new}
+    return {kind: UnknownType(one.records + new[kind], one.since, at) for kind, one in before.items()}
 
 
 def _now() -> datetime:

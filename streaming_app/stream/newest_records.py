@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsets_decoder import DecodeError, Record, decode
-from offsets_decoder.streams_protocol import decode_consumer_assignment
+from offsets_decoder.streams_protocol import decode_consumer_assignment, decode_consumer_subscription
 from streaming_app.groups.partition import partition_of
 from streaming_app.lag.partition_time import LAST_MS, partition_time_ms
 from streaming_app.stream.batch_rows import BatchRows, schema_of
@@ -133,7 +133,12 @@ DRIFTED = "drifted"
 """The name of a further count: records with unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
-_MOST_MEMBERS, _MOST_PARTITIONS, _LONGEST_NAME = 1_000, 2_000, 500  # kept of a record; the names in characters
+_MOST_MEMBERS, _MOST_TOPICS, _MOST_PARTITIONS, _LONGEST_NAME = (
+    1_000,
+    100,
+    2_000,
+    500,
+)  # kept of a record; the names in characters
 _MICROSECONDS = 1_000
 _HELD, _ROWS = 200_000, 20_000  # records that a worker holds to find the newest of their keys, and makes rows of
 
@@ -271,7 +276,7 @@ def _classic(value: Mapping[str, Any]) -> Row:
         "leader": value["leader"],
         "group_members": [
             _place(one["member_id"], one["group_instance_id"], one)
-            | {"assignment": _assigned(one["assignment"]) if value["protocol_type"] == _CONSUMER else []}
+            | (_read_of_member(one) if value["protocol_type"] == _CONSUMER else {"assignment": []})
             for one in value["members"][:_MOST_MEMBERS]
         ],
     }
@@ -280,6 +285,13 @@ def _classic(value: Mapping[str, Any]) -> Row:
 def _place(member_id: str, instance_id: str | None, value: Mapping[str, Any]) -> Row:
     names = {"client_id": value["client_id"], "client_host": value["client_host"], "instance_id": instance_id or None}
     return {"member_id": member_id} | {name: one and one[:_LONGEST_NAME] for name, one in names.items()}
+
+
+def _read_of_member(member: Mapping[str, Any]) -> Row:
+    """Return what a consumer subscribes to, and what it got: brokers keep the bytes that clients write."""
+    subscription = decode_consumer_subscription(member["subscription"])
+    topics = None if subscription is None else [name[:_LONGEST_NAME] for name in subscription.topics[:_MOST_TOPICS]]
+    return {"subscription": topics, "assignment": _assigned(member["assignment"])}
 
 
 def _assigned(data: bytes) -> list[Row]:
@@ -314,7 +326,11 @@ def _member(value: Mapping[str, Any]) -> Row:
 _VALUES: Mapping[int, Callable[[Mapping[str, Any]], Row]] = {
     CLASSIC_METADATA: _classic,
     CONSUMER_METADATA: lambda value: {"epoch": value["epoch"]},
-    CONSUMER_MEMBER: lambda value: {"group_members": [_place("", value["instance_id"], value)]},
+    CONSUMER_MEMBER: lambda value: {
+        "group_members": [
+            _place("", value["instance_id"], value) | {"subscription": value["subscribed_topic_names"][:_MOST_TOPICS]}
+        ]
+    },
     CONSUMER_ASSIGNMENT_EPOCH: lambda value: {"epoch": value["assignment_epoch"]},
     CONSUMER_CURRENT_ASSIGNMENT: _member,
     SHARE_METADATA: lambda value: {"epoch": value["epoch"]},

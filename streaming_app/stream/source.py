@@ -34,8 +34,9 @@ def type_condition(types: Iterable[int]) -> str:
     return " OR ".join(f"(key >= X'{run[0]:04X}' AND key < X'{run[-1] + 1:04X}')" for run in runs)
 
 
-_FOLDED = RECORD_TYPES | {CLASSIC_GROUP}
-_SKIPPED = (one.type for one in records().values() if not one.planned and one.type not in _FOLDED)
+KNOWN_TYPES = frozenset(one.type for one in records().values() if not one.planned)
+"""The record types that this release can decode."""
+_SKIPPED = KNOWN_TYPES - RECORD_TYPES - {CLASSIC_GROUP}
 WANTED_RECORDS = f"key IS NULL OR NOT ({type_condition(_SKIPPED)})"
 """SQL condition for the records that leave the JVM: the records that the fold reads, and all of unknown types.
 

@@ -15,7 +15,7 @@ from streaming_app.groups.task_copies import TaskCopy
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
 from streaming_app.lag.statuses import OK as NOTHING_WAITS
 from streaming_app.queries.behind import behind_series, lag_at, lags_at
-from streaming_app.queries.described import find_groups, other_members
+from streaming_app.queries.described import find_groups, missing_tags, other_members
 from streaming_app.queries.group_facts import read_group_facts
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import FOLDED, group_at, parse_tasks, read_events
@@ -324,7 +324,7 @@ def _members(row: Row) -> Iterator[Row]:
             "active": active,
             "standby": len(held) - active,
             "moving": sum(task["current"] != task["target"] or task["pending_revocation"] for task in own),
-            "place": list(_place(member)),
+            "place": list(_place(member | {"missing": ", ".join(missing_tags(row, member))})),
         }
 
 
@@ -336,6 +336,7 @@ def _place(member: Row) -> Iterator[tuple[str, str]]:
         "endpoint": member.get("user_endpoint"),
         "process": member.get("process_id"),
         **{f"tag {name}": value for name, value in islice(tags.items(), SHOWN_TAGS)},
+        "missing client tags": member["missing"],
     }
     yield from ((name, value) for name, value in known.items() if value)
 

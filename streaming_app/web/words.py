@@ -68,6 +68,7 @@ CAUSES = {
     "deleted": "somebody deleted them, or their topic",
     "group_deleted": "the group was deleted",
     "deleted_or_expired": "deleted or expired",
+    "warmup": "a step of warm-ups, no active or standby task moved",
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }

@@ -11,6 +11,7 @@ from streaming_app.alerts.alert import (
     FIRING,
     HEALTH,
     INFO,
+    NEWS,
     RESOLVED,
     WARNING,
     Alert,
@@ -272,6 +273,15 @@ def test_what_is_resolved_in_a_mute_is_resolved_where_it_is_known(
 ) -> None:
     ended = end_of(make_alert(deliveries=fired), NOW, "evidence", ["chat", "mail"], is_muted=True)
     assert [(one.sink, one.event) for one in ended.deliveries] == [("chat", event) for event in left]
+
+
+def test_what_is_new_in_an_open_alert_is_one_more_message_and_what_is_old_is_none() -> None:
+    alerts, repeats = make(sinks=("pager",), settings={OTHER: make_rule(WARNING, 0.0)}), []
+    for minute, types in enumerate([[24], [24], [24, 25], [25], [25]]):
+        alerts.take(OF_RULE, Holds(at(0), "types", {NEWS: types}), at(minute))
+        repeats += [repeat for *_, repeat in due_of(open_one(alerts, OF_RULE))]
+        deliver(alerts)
+    assert repeats == [0, 1]
 
 
 def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:

@@ -12,7 +12,7 @@ from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, rules
 from streaming_app.alerts.group_conditions import CONDITIONS
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.groups.snapshot import GroupSnapshot
-from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus
+from streaming_app.job_status import DiskSpace, JobStatus, SinkStatus, StreamStatus, UnknownType
 from tests.alerts.evaluation import findings_of, rule_settings_of, truths_of
 from tests.alerts.examples import check_text, make_alert
 from tests.support.health_harness import LONG_AGO, NOW, ago
@@ -116,6 +116,11 @@ WRONG_JOB: dict[str, list[tuple[dict[str, Any], datetime, str]]] = {
             {"truncated_at": ago(hours=2), "truncated": "partition 3 of __consumer_offsets, offsets 120 to 179"},
             ago(hours=2),
             "partition 3 of __consumer_offsets, offsets 120 to 179",
+        ),
+        (
+            {"unknown_types": {24: UnknownType(9_000, ago(hours=3), NOW), 25: UnknownType(9, ago(hours=30), NOW)}},
+            ago(hours=3),
+            "Records of type 24 are of a newer Kafka",
         ),
     ],
     "StreamsGroupsNotificationsFailing": [

@@ -72,22 +72,27 @@ def assignment(**topics: list[int]) -> bytes:
 
 
 TOPIC_ID = "B" * 22
+WANTS = bytes.fromhex("0001 00000003 0001 61 0001 62 0001 63 ffffffff 00000000")
+"""A consumer's subscription to a, b and c."""
 
 
 def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_and_what_they_have(
     tmp_path: Path,
 ) -> None:
     path = make_warehouse(tmp_path)
-    one = {"member_id": "m1", "client_id": "c1", "client_host": "/10.0.0.1", "subscription": b""}
-    odd = {**one, "member_id": "m2", "group_instance_id": "i2", "assignment": b"\x00\x01\x7f\xff"}
+    one = {"member_id": "m1", "client_id": "c1", "client_host": "/10.0.0.1", "subscription": WANTS}
+    odd = {**one, "subscription": b"", "member_id": "m2", "group_instance_id": "i2", "assignment": b"\x00\x01\x7f\xff"}
     group = {"protocol_type": "consumer", "generation": 3, "protocol": "range", "leader": "m2"}
     key = {"group_id": "new", "member_id": "n1"}
     has = {"member_epoch": 4, "state": 0, "assigned_partitions": [{"topic_id": TOPIC_ID, "partitions": [4, 2]}]}
+    of_orders = {"subscribed_topic_names": ["orders"]}
     committed = {"offset": 1, "metadata": "", "commit_timestamp": 1, "topic_id": TOPIC_ID}
     pairs = [
         encode(2, {"group": "old"}, group | {"members": [one | {"assignment": assignment(b=[1, 0], a=[7])}, odd]}),
         *consumer("new", epoch=4, assignment=4, members=[]),
-        encode(5, key, {"client_id": "c3", "client_host": "/10.0.0.3", "instance_id": "i3", "rack_id": None}),
+        encode(
+            5, key, {"client_id": "c3", "client_host": "/10.0.0.3", "instance_id": "i3", "rack_id": None, **of_orders}
+        ),
         encode(8, key, has),
         encode(1, {"group": "new", "topic": "orders", "partition": 4}, committed),
         encode(5, {"group_id": "new", "member_id": "left"}, None),
@@ -97,14 +102,14 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     ]
     write(path, pairs, cluster="default")
     assert words(path, "describe", "--group", "old", "--members") == [
-        ["GROUP", "MEMBER", "INSTANCE-ID", "CLIENT-ID", "HOST", "LEADER", "ASSIGNMENT"],
-        ["old", "m1", "-", "c1", "10.0.0.1", "-", "a(7),", "b(0,1)"],
-        ["old", "m2", "i2", "c1", "10.0.0.1", "yes", "-"],
+        ["GROUP", "MEMBER", "INSTANCE-ID", "CLIENT-ID", "HOST", "LEADER", "SUBSCRIPTION", "ASSIGNMENT"],
+        ["old", "m1", "-", "c1", "10.0.0.1", "-", "a,b,c", "a(7),", "b(0,1)"],
+        ["old", "m2", "i2", "c1", "10.0.0.1", "yes", "-", "-"],
     ]
     for group_id, line in (
-        ("new", "new n1 i3 c3 10.0.0.3 - orders(2,4)"),
-        ("large", "large 0 - - - - -"),
-        ("shared", "shared s1 - - - - -"),
+        ("new", "new n1 i3 c3 10.0.0.3 - orders orders(2,4)"),
+        ("large", "large 0 - - - - - -"),
+        ("shared", "shared s1 - - - - - -"),
     ):
         assert words(path, "describe", group_id, "--members")[1:] == [line.split()]
     result = run(path, "describe", "--group", "none", "--members")
@@ -112,10 +117,12 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
 
 
 def test_a_group_of_another_type_is_described_by_what_is_known_of_it(warehouse: Path) -> None:
+    coordinator = {"kind": "coordinator", "subject": "__consumer_offsets-0", "name": "coordinator"}
+    append(warehouse, "broker_facts", {**coordinator, "value": "b:9092 (1)"})  # all groups are in the only partition
     assert words(warehouse, "describe", "--group", "app", "--group", "ready", "--state") == [
-        ["GROUP", "TYPE", "PROTOCOL", "STATE", "#MEMBERS", "GROUP-EPOCH", "ASSIGNOR", "OFFSETS"],
-        ["app", "Classic", "consumer", "-", "1", "3", "stream", "0"],
-        ["ready", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
+        ["GROUP", "COORDINATOR", "(ID)", "TYPE", "PROTOCOL", "STATE", "#MEMBERS", "GROUP-EPOCH", "ASSIGNOR", "OFFSETS"],
+        ["app", "b:9092", "(1)", "Classic", "consumer", "-", "1", "3", "stream", "0"],
+        ["ready", "b:9092", "(1)", "Consumer", "consumer", "Stable", "1", "4", "-", "0"],
     ]
     assert run(warehouse, "describe", "app").stdout == "app has no verdict and no committed offsets: see --state.\n"
     (app,) = as_json(warehouse, "describe", "--group", "app")

@@ -1,46 +1,38 @@
-"""Each row of "What the sources describe" shows something: its columns hold values, its commands print what it names.
+"""What the sources describe is shown or explained: `sources.txt` has a line for each of it, which is tested by meaning.
 
-The warehouse is the sample, with a group that has what few groups have.
+The place is a command, whose output has the words; a document, rule (its file of the catalog) or other file, of which
+one paragraph or line of a table has them; `metrics`; or `sql`, whose columns hold values. The warehouse is the sample,
+with a group that has what few groups have.
 """
 
+import re
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from streaming_app.alerts.catalog import rules
 from streaming_app.cli.main import main
 from streaming_app.tables.reader import WarehouseReader
 from tests.docs.test_sources import COLUMNS, NAMED
+from tests.support.documents import ROOT
 from tests.support.rows import member_row
-from tests.support.sample_groups import RICH, WRITTEN, group, write_sample
+from tests.support.sample_groups import WRITTEN, group, write_sample
 from tests.support.warehouses import append
 
 pytestmark = pytest.mark.slow
 
 FULL = "full"
-SHOWN_COLUMNS = sorted({name for _, name in NAMED if name in COLUMNS})
-PRINTED = {
-    "describe --copies": ["RESTORING", "STANDBY", "WARMUP"],
-    "describe --members": ["orders-member-0", "ACTIVE: "],
-    "describe --members --verbose": ["rack-a", "zone=z1", "full.example:7070", "PENDING-REVOCATION"],
-    "describe --offsets": ["OFFSET-LAG", "18240"],
-    "describe --offsets --verbose": ["CURRENT-OFFSET", "LOG-END-OFFSET", "1204331"],
-    "describe --state": ["Reconciling", "COORDINATOR (ID)", "ASSIGNOR"],
-    "describe --state --verbose": ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "TOPOLOGY-EPOCH"],
-    "describe --topology": ["by-customer-repartition", "audit-.*"],
-    "describe --topology --description": ["Topologies:"],
-    "describe --topology --verbose": ["PARTITIONS", "by-customer-repartition"],
-    "history": ["member_left"],
-    "history --topology": [RICH],
-    "lag": ["18240"],
-    "list": [RICH],
-    "list --state": ["Reconciling"],
-    "list --type": ["Share", "Classic"],
-    "list --type --state": ["Classic", "Empty"],
-    "status": ["groups", "Reconciling"],
-}
-"""Words that a command of the table prints of the sample."""
+CATALOG = "streaming_app/alerts/catalog"
+LINES = (Path(__file__).parent / "sources.txt").read_text("utf-8").splitlines()[1:]
+SOURCES = [(*line.split("|")[:3], line.split("|")[3].split("; ")) for line in LINES]
+COMMANDS = {place for *_, place, _ in SOURCES if place.split()[0] in main.commands and "/" not in place}
+SHOWN_COLUMNS = sorted(
+    {name for _, name in NAMED if name in COLUMNS}
+    | {one for *_, place, some in SOURCES if place == "sql" for one in some}
+)
 NEEDS_A_BROKER = {"check", "decode", "verify"}
 """Commands of the table that other tests run, with a broker or without tables."""
 
@@ -53,8 +45,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     member = member_row("m1", instance_id="i1", rack_id="rack-a", client_tags={"zone": "z1"}, previous_member_epoch=1)
     member["user_endpoint"] = "full.example:7070"
     epochs = [{"topology_epoch": 0, "first_seen_at": at, "description_stored_at": at, "description_stored": True}]
+    configs = {"num.standby.replicas": "1", "rack.aware.assignment.tags": "zone,cluster"}
     columns = {"members": [member], "topology_epochs": epochs, "description_stale_since": at}
-    append(path, "groups", group(FULL, "Stable", WRITTEN, 9, **columns))
+    append(path, "groups", group(FULL, "Stable", WRITTEN, 9, **columns, assignment_configs=configs))
     partition = {"group_id": FULL, "topic": "t", "partition": 0, "partition_time": at}
     append(path, "lag", {**partition, "status": "OK", "observed_at": at})
     committed = {"committed_offset": 5, "committed_at": at, "expire_at": at, "last_offset": 900, "source_partition": 0}
@@ -65,8 +58,19 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "task_copies",
         {**copy, "process_id": "p", "acceptable_lag": 10, "stateful": True, "rate": 5.0, "ready_at": at},
     )
-    fact = {"kind": "group_config", "subject": FULL, "group_id": FULL, "name": "streams.num.standby.replicas"}
-    append(path, "broker_facts", {**fact, "value": "1", "source": "group", "value_before": "0", "observed_at": at})
+    fact = {"kind": "group_config", "subject": FULL, "group_id": FULL, "source": "default", "observed_at": at}
+    names = {"assignor.name": "sticky", "heartbeat.interval.ms": "5000", "session.timeout.ms": "45000"}
+    of_broker = {"subject": "1", "observed_at": at}
+    append(
+        path,
+        "broker_facts",
+        {**fact, "name": "streams.num.standby.replicas", "value": "1", "source": "group", "value_before": "0"},
+        *({**fact, "name": f"streams.{name}", "value": value} for name, value in names.items()),
+        {**of_broker, "kind": "broker_config", "name": "group.streams.max.standby.replicas", "value": "0"},
+        {**of_broker, "kind": "feature", "name": "release", "value": "4.4"},
+        {**of_broker, "kind": "coordinator", "name": "coordinator", "subject": "__consumer_offsets-0"}
+        | {"value": "b1.example:9092 (1)"},
+    )
     described = {
         "status": "AVAILABLE",
         "text": "Topologies:\n   Sub-topology: 0\n",
@@ -85,19 +89,35 @@ def test_a_column_of_the_table_holds_values(column: str, warehouse: Path) -> Non
     assert row["n"] > 0
 
 
-def test_each_command_of_the_table_has_words_that_it_prints() -> None:
+def test_each_command_of_the_table_is_in_the_list_and_nothing_of_the_sources_is_left_out() -> None:
     named = {name for _, name in NAMED if name.split()[0] in main.commands and "." not in name}
-    assert named - PRINTED.keys() - NEEDS_A_BROKER == set()
-    assert PRINTED.keys() <= named
+    listed = {frozenset(word for word in one.split() if word in main.commands or word[0] == "-") for one in COMMANDS}
+    assert [one for one in sorted(named - NEEDS_A_BROKER) if not any({*one.split()} <= words for words in listed)] == []
+    assert len(SOURCES) == len({(source, what) for source, what, *_ in SOURCES}) == 237
 
 
-@pytest.mark.parametrize(("command", "words"), PRINTED.items(), ids=PRINTED)
-def test_a_command_of_the_table_prints_what_it_names(command: str, words: list[str], warehouse: Path) -> None:
-    name, *options = command.split()
-    if name in {"describe", "history"}:
-        options = [FULL if {"rack-a", "Topologies:"} & set(words) else RICH, *options]
-    if "--type" in options:
-        options.insert(options.index("--type") + 1, "all")
-    result = CliRunner().invoke(main, [name, *options, "--warehouse", str(warehouse)], env={"COLUMNS": "500"})
-    assert result.exit_code == 0, result.output
-    assert [word for word in words if word not in result.stdout] == []
+@pytest.fixture(scope="module")
+def outputs(warehouse: Path) -> dict[str, str]:
+    """What each command prints."""
+    runner, at = CliRunner(), ["--warehouse", str(warehouse)]
+    return {one: runner.invoke(main, [*one.split(), *at], env={"COLUMNS": "500"}).output for one in COMMANDS}
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [pytest.param(place, words, id=f"{source}, {what}") for source, what, place, words in SOURCES if place != "sql"],
+)
+def test_what_the_sources_describe_is_shown_or_explained(place: str, words: list[str], outputs: dict[str, str]) -> None:
+    found = [outputs[place]] if place in COMMANDS else paragraphs(place)
+    wanted = [one.casefold() for one in words]
+    assert any(all(one in text.casefold() for one in wanted) for text in found), f"{place} has no {words}"
+
+
+@cache
+def paragraphs(place: str) -> list[str]:
+    """Return the paragraphs, list items and lines of tables of a file, without marks of code and line breaks."""
+    path = ROOT / (
+        f"{CATALOG}/{place}.toml" if place in rules() else {"metrics": "deploy/METRICS.md"}.get(place, place)
+    )
+    parts = re.split(r"\n\s*\n|\n(?=[|]|- |\s*\{ )", path.read_text("utf-8"))
+    return [" ".join(part.replace("`", "").replace("\\\n", "").split()) for part in parts]

@@ -69,6 +69,12 @@ STATIC_JOIN = [
     (when, kind, key, member(instance_id="i1") if kind == 19 else value) for when, kind, key, value in FIRST_JOIN
 ]
 
+WARMING = {**current(2, active=[0, 1]), "warmup_tasks": [{"subtopology_id": "0", "partitions": [2]}]}
+TAGS = "rack.aware.assignment.tags"
+ZONES = {"key": TAGS, "value": "zone,cluster"}
+WITH_TAGS, WITH_ANOTHER = ([*CONFIGS, {"key": key, "value": value}] for key, value in ((TAGS, ""), ("new.one", "7")))
+UNEXPLAINED = [("group_epoch", "unknown"), ("assignment_epoch", "no_task_moved")]
+
 OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
     "a member joins": (
         [*join(10, 3), *assigned(10, 3, M1, M2)],
@@ -126,9 +132,32 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
             *((at(11), 17, GROUP, metadata(4)), *assigned(12, 4)),
         ],
         [
-            *(("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "no_task_moved")),
-            *(("group_epoch", "4", "unknown"), ("assignment_epoch", "4", "no_task_moved")),
+            *(("group_epoch", "3", "warmup"), ("assignment_epoch", "3", "warmup")),
+            *(("group_epoch", "4", "unknown"), ("assignment_epoch", "4", "warmup")),
         ],
+    ),
+    "a warm-up has caught up, and the target stays, as Kafka 4.5 refines (KAFKA-20665)": (
+        [(at(10), 22, M1, WARMING), (at(10), 17, GROUP, metadata(3)), *assigned(10, 3)],
+        [("group_epoch", "3", "warmup"), ("assignment_epoch", "3", "warmup")],
+    ),
+    "no task moves, and nothing warms up": (
+        [(at(10), 17, GROUP, metadata(3)), *assigned(11, 3)],
+        [("group_epoch", "3", "unknown"), ("assignment_epoch", "3", "no_task_moved")],
+    ),
+    "the coordinator is of a release with another assignment config, at its default (KAFKA-20896)": (
+        [
+            *((at(10), 17, GROUP, metadata(3, configs=WITH_TAGS)), *assigned(10, 3)),
+            *((at(20), 17, GROUP, metadata(4)), *assigned(20, 4)),
+        ],
+        [(kind, epoch, cause) for epoch in "34" for kind, cause in UNEXPLAINED],
+    ),
+    "the coordinator is of a release with an assignment config that this one does not know": (
+        [(at(10), 17, GROUP, metadata(3, configs=WITH_ANOTHER)), *assigned(10, 3)],
+        [(kind, "3", cause) for kind, cause in UNEXPLAINED],
+    ),
+    "tags are configured for standbys": (
+        [(at(10), 17, GROUP, metadata(3, configs=[*CONFIGS, ZONES])), *assigned(10, 3)],
+        [("group_epoch", "3", "config_changed"), ("assignment_epoch", "3", "config_changed")],
     ),
     "a description is pushed": (
         [(at(10), 17, GROUP, metadata(2, stored=-2)), (at(11), 17, GROUP, metadata(2, stored=0))],
@@ -156,6 +185,10 @@ def test_another_configuration_is_an_event_with_the_old_and_the_new_one() -> Non
     changed = [event for event in fold(log(*operation, first=7), stable).events if event.kind == "config_changed"]
     assert [(one.old, one.new) for one in changed] == [("num.standby.replicas=0", "num.standby.replicas=1")]
     assert not [event for event in fold(log(*FIRST_JOIN)).events if event.kind == "config_changed"]
+    for name in OPERATIONS:
+        if name.startswith("the coordinator is"):
+            folded = fold(log(*OPERATIONS[name][0], first=7), stable)
+            assert not [event for event in folded.events if event.kind == "config_changed"]
 
 
 @pytest.mark.parametrize("epoch", [3, None])

@@ -41,6 +41,7 @@ class Member:
     tasks: dict[Task, int] = field(default_factory=dict)
     """Task to assignment epoch."""
     revoking: dict[Task, int] = field(default_factory=dict)
+    warmups: dict[Task, int] = field(default_factory=dict)
 
     def metadata(self) -> dict[str, Any]:
         """Return the value of record 19."""
@@ -64,7 +65,7 @@ class Member:
             "state": self.state,
             "active_tasks": _by_subtopology(self.tasks),
             "standby_tasks": [],
-            "warmup_tasks": [],
+            "warmup_tasks": _by_subtopology(self.warmups),
             "active_tasks_pending_revocation": _by_subtopology(self.revoking),
             "standby_tasks_pending_revocation": [],
             "warmup_tasks_pending_revocation": [],

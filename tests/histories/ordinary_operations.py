@@ -94,6 +94,7 @@ ORDINARY_OPERATIONS = (
     chosen_ordinary(
         "The brokers refine warm-ups every thirty seconds, which moves no task",
         steady(3),
+        do(BEGINS - 1, "warm_up", partitions=[0, 1]),
         *(do(BEGINS + n * 30, "rebalance_without_cause") for n in range(60)),
     ),
     # Topics

@@ -122,6 +122,11 @@ class Simulation(Clients):
         self._groups[group].last_configs = None
         self._heartbeat_soon(self._groups[group])
 
+    def warm_up(self, partitions: Iterable[int], group: str = "app") -> None:
+        """Let the first member have warm-ups, as from Kafka 4.5 on; the records of its next assignment show it."""
+        member = next(iter(self._groups[group].members.values()))
+        member.warmups = {("0", partition): member.epoch for partition in partitions}
+
     def set_plugin(self, mode: str | None) -> None:
         """Configure the description plugin of the brokers: `stored`, `rejected` or `failing`; None removes it."""
         self._plugin = mode

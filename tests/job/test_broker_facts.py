@@ -62,9 +62,10 @@ class Rig:
         subtopology = {"topology_epoch": 0, "subtopology_id": "0", "source_topics": [topic]}
         append(self.warehouse, "groups", group_row(group_id, subtopologies=[subtopology]))
 
-    def see_coordinator(self) -> None:
-        """Do passes until the brokers have elected the coordinator of the group: the first one of a broker makes it."""
-        assert wait_until(lambda: bool(self.service.tick() or self.rows("coordinator")))  # type: ignore[func-returns-value]
+    def see_coordinator(self, client: StreamsGroupClient) -> None:
+        """Do a pass once there are coordinators: the first request for one makes the offsets topic."""
+        assert wait_until(lambda: not any(one.error_code for one in client.find_coordinators(self.groups)))
+        self.service.tick()
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
         return WarehouseReader(self.warehouse).rows(
@@ -88,14 +89,17 @@ def rig(
     return made
 
 
-def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_with_it(rig: Rig) -> None:
+def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_with_it(
+    rig: Rig, client: StreamsGroupClient
+) -> None:
     (group_id,) = rig.groups
     of_older_release = {"kind": "left_over_topic", "subject": "t", "name": "bytes", "value": "1", "observed_at": NOW}
     append(rig.warehouse, "broker_facts", of_older_release)
-    rig.see_coordinator()
+    rig.see_coordinator(client)
     assert rig.rows("left_over_topic") == []
-    (coordinator,) = rig.rows("coordinator")
-    assert (coordinator["subject"], coordinator["group_id"]) == (group_id, group_id)
+    coordinators = rig.rows("coordinator")
+    assert {row["subject"] for row in coordinators} == {f"__consumer_offsets-{n}" for n in range(len(coordinators))}
+    assert {row["value"] for row in coordinators} == {f"{rig.server} (1)"}
     assert {row["observed_at"] for row in rig.rows("group_config")} == {NOW}
     assert {row["name"] for row in rig.rows("retention")} == {"cleanup.policy", "retention.bytes", "retention.ms"}
     assert [row["value"] for row in rig.rows("isr")] == ["1 of 1, min.insync.replicas 2"]
@@ -104,6 +108,18 @@ def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_w
     rig.groups = {group_id: replace(rig.groups[group_id], state="Dead")}
     rig.service.tick()
     assert rig.rows("group_config") == []
+
+
+def test_the_changelogs_of_classic_groups_are_known_by_their_names(rig: Rig, client: StreamsGroupClient) -> None:
+    (group_id,) = rig.groups
+    classic, topic = f"{group_id}-app", f"{group_id}-app-counts-by-word-changelog"
+    client.create_topic(topic, 3)
+    client.create_topic(f"{classic}-nothing", 1)
+    parts = [subtopology_row("0", state_changelog_topics=None)]
+    append(rig.warehouse, "groups", group_row(classic, protocol="classic", group_type="classic", subtopologies=parts))
+    rig.service.tick()
+    found = [(row["subject"], row["group_id"], row["name"], row["value"]) for row in rig.rows("changelog")]
+    assert found == [(topic, classic, "partitions", "3")]
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:

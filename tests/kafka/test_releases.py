@@ -61,6 +61,8 @@ def test_brokers_of_two_releases_are_told_apart_in_the_middle_of_an_upgrade() ->
     assert why_unknown(TASK_OFFSETS, []) is None
     assert [result.status for result in judge_releases([broker(1, "before 4.1")])] == [WARNING] * 3
     assert list(judge_releases([])) == []
+    warned = [["KAFKA-20254" in one.text for one in judge_releases([broker(1, of)])] for of in ("4.1", "4.2", "4.3")]
+    assert list(map(any, warned)) == [False, True, False]
 
 
 @pytest.fixture

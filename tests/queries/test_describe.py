@@ -73,6 +73,14 @@ def test_a_verbose_state_names_the_members_that_a_rebalance_waits_for(warehouse:
     assert len(warehouse.describe("--group", "calm", "--state", "--verbose").splitlines()) == 2
 
 
+def coordinators(*brokers: str) -> list[dict[str, Any]]:
+    """The coordinators by partition of the offsets topic: of four "orders" is in the last one, "other" in the first."""
+    facts = (
+        (f"__consumer_offsets-{n}", broker_fact("", "coordinator", "coordinator", one)) for n, one in enumerate(brokers)
+    )
+    return [{**fact, "subject": subject, "group_id": None} for subject, fact in facts]
+
+
 def broker_fact(group_id: str, kind: str, name: str, value: str, source: str | None = None) -> dict[str, Any]:
     return {
         "group_id": group_id,
@@ -120,16 +128,16 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
     warehouse.write("other", "Stable", [member("m")], [])
     standby = broker_fact("orders", "group_config", "streams.num.standby.replicas", "1", "group")
     for fact in (
-        broker_fact("orders", "coordinator", "coordinator", "b2.example:9092 (2)"),
+        *coordinators("none", *["b1.example:9092 (1)"] * 2, "b2.example:9092 (2)"),
         {**standby, "value_before": "0", "changed_at": AT - timedelta(days=1)},
         broker_fact("orders", "group_config", "streams.session.timeout.ms", "45000", "default"),
-        broker_fact("other", "group_config", "streams.assignor.name", "sticky", "default"),
+        broker_fact("other", "group_config", "streams.assignor.name", "balanced", "default"),
     ):
         append(warehouse.path, "broker_facts", fact)
     header, orders, other = warehouse.describe("--all-groups", "--state").splitlines()
     assert header.startswith("GROUP  COORDINATOR (ID)    ASSIGNOR STATE ")
     assert orders.startswith("orders b2.example:9092 (2) -        Stable")
-    assert other.split()[:4] == ["other", "-", "sticky", "Stable"]
+    assert other.split()[:4] == ["other", "none", "balanced", "Stable"]  # an assignor's name is only shown
     configs = [line.split() for line in warehouse.describe("orders", "--state", "--verbose").splitlines()[-3:]]
     assert configs == [
         ["GROUP", "CONFIG", "VALUE", "SOURCE", "BEFORE", "CHANGED"],
@@ -148,6 +156,23 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
         ["orders", "streams.num.standby.replicas", "1", "0"],
         ["orders", "streams.session.timeout.ms", "45000", "60000"],
     ]
+
+
+def test_members_that_lack_client_tags_for_standbys_are_told_with_the_tags(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    tagged = {**member("tagged"), "client_tags": {"zone": "a", "cluster": "x"}}
+    some = {**member("some"), "client_tags": {"zone": "a"}}
+    configs = {"num.standby.replicas": "1", "rack.aware.assignment.tags": "zone, cluster"}
+    for name, tags in (("orders", configs), ("other", {"num.standby.replicas": "1"})):
+        row = group_row(name, members=[tagged, some, member("none")], assignment_configs=tags)
+        append(warehouse.path, "groups", row)
+    rows = [line.split() for line in warehouse.describe("orders", "--members", "--verbose").splitlines()[:4]]
+    at = rows[0].index("MISSING-TAGS")
+    assert {row[1]: row[at] for row in rows[1:]} == {"tagged": "-", "some": "cluster", "none": "zone,cluster"}
+    assert "MISSING-TAGS" not in warehouse.describe("other", "--members", "--verbose")
+    (line,) = [one for one in warehouse.describe("--all-groups", "--state", "--verbose").splitlines() if "TAGS" in one]
+    assert line.startswith("orders: 2 members lack client tags")
+    assert "(MISSING_CLIENT_TAGS): cluster, zone;" in line
 
 
 FETCHED_AT = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
@@ -234,5 +259,5 @@ def test_an_application_with_the_classic_protocol_is_described_as_a_streams_grou
     (row,) = as_json(warehouse.path, "describe", "g", "--members")
     assert (row["protocol"], row["members"][0]["process_id"]) == ("classic", str(P1))
     state = [line.split() for line in warehouse.describe("g", "--state").splitlines()]
-    assert state[1][:4] == ["g", "Classic", "consumer", "-"]
+    assert state[1][:4] == ["g", "-", "Classic", "consumer"]
     assert warehouse.describe("g", "--copies")

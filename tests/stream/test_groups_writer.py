@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -97,7 +98,8 @@ def few(
     path = create_warehouse(tmp_path_factory.mktemp("few"))
     outcomes = write_history(spark, path, [8, 25])
     assert sum(outcome.written["decoded"] for outcome in outcomes[:-1]) == 6 * 6 + 1
-    assert sum(outcome.quarantined for outcome in outcomes[:-1]) == 2
+    assert sum(outcome.quarantined for outcome in outcomes[:-1]) == 1
+    assert sum((Counter(outcome.unknown) for outcome in outcomes[:-1]), Counter()) == {24: 1}
     assert outcomes[-1].written["groups"] == 0
     return path
 
@@ -242,6 +244,25 @@ def test_a_batch_whose_keys_name_no_group_is_set_aside_and_the_job_goes_on(
     write(batch(spark, [(1, START, b"\x00\x11", b"\x00\x00"), (2, START, b"\x00\x63", b"")]), 1)
     assert len(content(empty_warehouse)["quarantine"]) == 2
     assert [row["group_id"] for row in content(empty_warehouse)["groups"]] == ["g"]
+
+
+@pytest.mark.parametrize("few_records", [0, 20_000], ids=["workers", "driver"])
+def test_records_of_an_unknown_type_are_counted_and_one_is_kept(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+) -> None:
+    """Type 24 (KAFKA-20171) of 1,000 groups, twice, also after a restart: one sample, and no row of a group."""
+    limit_driver(monkeypatch, records=few_records)
+    keys = [b"\x00\x18" + len(name).to_bytes(2, "big") + name for name in (f"g{n}".encode() for n in range(1_000))]
+    outcomes: list[CommittedBatch] = []
+    for batch_id in range(3):
+        if batch_id != 1:
+            write = batch_writer(spark, empty_warehouse, on_done=lambda _, outcome: outcomes.append(outcome))
+        write(batch(spark, [(1_000 * batch_id + n, START, key, b"\0\0") for n, key in enumerate(keys)]), batch_id)
+    assert [(outcome.unknown, outcome.quarantined) for outcome in outcomes] == [({24: 1_000}, 0)] * 3
+    rows = content(empty_warehouse)
+    assert 1 <= len(rows["quarantine"]) <= spark.sparkContext.defaultParallelism
+    assert {(row["error_kind"], row["value"]) for row in rows["quarantine"]} == {("UnknownRecordType", b"\0\0")}
+    assert rows["groups"] == []
 
 
 @pytest.mark.parametrize("few_records", [0, 20_000])

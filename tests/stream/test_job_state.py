@@ -1,5 +1,9 @@
+from dataclasses import replace
 from datetime import timedelta
 
+from pydantic import RootModel
+
+from streaming_app.job_status import JobStatus
 from streaming_app.stream.job_state import CommittedBatch, JobState
 from streaming_app.stream.log_positions import Cut
 
@@ -43,6 +47,20 @@ def test_a_failure_lasts_until_a_batch_ends_well() -> None:
     assert (health.status.failing_since, health.status.failure) == (since, "Full disk")
     health.batch_done(CALM)
     assert (health.status.failing_since, health.status.failure) == (None, None)
+
+
+def test_records_of_unknown_types_are_counted_by_type_over_restarts_until_a_release_knows_the_type() -> None:
+    earlier, health = JobState(), JobState()
+    earlier.batch_done(batch(unknown={24: 1_000}))
+    earlier.batch_done(batch(unknown={24: 2, 25: 1}))
+    known = earlier.status.unknown_types
+    assert {kind: one.records for kind, one in known.items()} == {24: 1_002, 25: 1}
+    assert (known[24].since < known[24].newest, earlier.status.quarantined) == (True, 0)
+    stored = RootModel[JobStatus](replace(earlier.status, unknown_types={**known, 17: known[24]})).model_dump_json()
+    health.restore(RootModel[JobStatus].model_validate_json(stored).root)
+    health.batch_done(batch(unknown={24: 1}))
+    assert {kind: one.records for kind, one in health.status.unknown_types.items()} == {24: 1_003, 25: 1}
+    assert health.status.unknown_types[24].since == known[24].since
 
 
 def test_cuts_of_an_earlier_run_are_told_with_those_of_this_one() -> None:

@@ -472,7 +472,7 @@ def password_changed(rig: JobRig) -> Steps:
     rig.receiver.default = Response()
 
 
-@state("StreamsGroupsUndecodableRecords", of_job=True, keep=(_STATUS, "^GROUP.*ERROR", "UnknownRecordType"), ends=False)
+@state("StreamsGroupsUndecodableRecords", of_job=True, keep=(_STATUS, "^type 99"), ends=False)
 def record_of_a_newer_release(rig: JobRig) -> Steps:
     write_internal(rig.server, [(raw_key(99, b"events-by-minute"), b"\0\1")])
     yield None

@@ -23,7 +23,7 @@ The source topics of a subtopology are those of its tasks. While tasks change ha
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from offsets_decoder.streams_protocol import Assignment, Subscription, decode_assignment, decode_subscription
 from streaming_app.groups.group import ACTIVE, CLASSIC, STANDBY, WARMUP, Group, Member, Tasks
@@ -40,6 +40,7 @@ _OF_SUBSCRIPTION = ("process_id", "user_endpoint", "client_tags")
 _REPARTITION = "-repartition"
 
 Task = tuple[str, int]  # subtopology id, partition
+T = TypeVar("T")
 
 
 def may_be_streams(value: bytes) -> bool:
@@ -78,8 +79,11 @@ def entered_at(value: Mapping[str, Any]) -> datetime | None:
     return _time(value.get("current_state_timestamp", -1))
 
 
-def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> None:
-    """Give a group the content of a record 2; `group.updated_at` is the time of the record before."""
+def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
+    """Give a group the content of a record 2; `group.updated_at` is the time of the record before.
+
+    Return whether the record proves the whole topology: who has each task.
+    """
     entries = {one["member_id"]: one for one in value["members"]}
     joined_at = _joined_at(group, value["generation"], at)
     group.group_epoch, before = value["generation"], dict(group.members)
@@ -105,12 +109,13 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> None:
     is_whole = bool(assigned) and not (undecoded or group.tasks_moving or _has_error(assigned.values()))
     _set_subtopologies(group, assigned, previous_standbys, is_whole=is_whole)
     _set_tasks(group, assigned, before)
+    return is_whole
 
 
 def proven(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a row proves of a group that is read again, and its newest record perhaps does not."""
     joined = [{name: one[name] for name in ("member_id", "joined_at")} for one in row["members"] or ()]
-    return {"protocol": CLASSIC, "joined": joined, "subtopologies": row["subtopologies"]}
+    return {"protocol": CLASSIC, "joined": joined, **{name: row[name] for name in ("subtopologies", "topology_hash")}}
 
 
 def fill(group: Group, before: Mapping[str, Any]) -> None:
@@ -119,6 +124,7 @@ def fill(group: Group, before: Mapping[str, Any]) -> None:
         if (member := group.members.get(one["member_id"])) and member.joined_at is None:
             member.joined_at = one["joined_at"]
     known = {one["subtopology_id"]: one for one in group.subtopologies}
+    group.topology_hash = group.topology_hash or before["topology_hash"]
     for row in before["subtopologies"] or ():
         if now := known.get(row["subtopology_id"]):
             now["has_state"] = now["has_state"] or row["has_state"]
@@ -238,14 +244,16 @@ def _roles(group: Group, active: set[Task], held: Mapping[Task, list[str]]) -> I
     stateful = {row["subtopology_id"] for row in group.subtopologies if row["has_state"]}
     copies = {task: 1 + len(held.get(task, ())) for task in active if task[0] in stateful}
     least = min(copies.values(), default=0)
-    sums = process_sums(group.members.values())
+    sums = furthest((process_of(one), *told, one) for one in group.members.values() for told in one.task_sums.items())
     for task, members in held.items():
         if task not in active and group.tasks_moving:
             if len(members) == 1:  # else it is not known which of them is the next owner
                 yield task, ACTIVE, members[0]
             continue
         warmups = copies.get(task, 0) - least if group.probing_rebalance_at else 0
-        ordered = sorted(members, key=lambda one: _how_far(sums.get((process_of(group.members[one]), task))))
+        ordered = sorted(
+            members, key=lambda one: _how_far(sums.get((process_of(group.members[one]), task), (None,))[0])
+        )
         for place, member_id in enumerate(ordered):
             yield task, WARMUP if place < warmups else STANDBY, member_id
 
@@ -255,14 +263,16 @@ def process_of(member: Member) -> str:
     return member.process_id or member.member_id
 
 
-def process_sums(members: Iterable[Member]) -> dict[tuple[str, Task], int]:
-    """Return the sum of each process and task, the highest: one thread reports sums of tasks that another one has."""
-    sums = dict[tuple[str, Task], int]()
-    for member in members:
-        for task, offset in member.task_sums.items():
-            key = process_of(member), task
-            sums[key] = max(sums.get(key, offset), offset, key=_how_far)
-    return sums
+def furthest(told: Iterable[tuple[str, Task, int, T]]) -> dict[tuple[str, Task], tuple[int, T]]:
+    """Return by process and task the highest sum, and who told it: a thread tells those of tasks that another one has.
+
+    `told` has a process, a task, its sum or `AT_END`, and the member.
+    """
+    found = dict[tuple[str, Task], tuple[int, T]]()
+    for process, task, offset, member in told:
+        if (key := (process, task)) not in found or _how_far(offset) >= _how_far(found[key][0]):
+            found[key] = offset, member
+    return found
 
 
 def _how_far(offset: int | None) -> float:

@@ -209,7 +209,9 @@ def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:
         group.replacing = None
         return None
     began = _processes_replaced_since(group, changes, at)
-    replaced = [PROCESSES] * (began is not None) + [TOPOLOGY_CONTENT] * is_replaced(changes, TOPOLOGY_CONTENT)
+    # With the classic protocol a topology has the topics that match a pattern: those may change by themselves.
+    is_other = not group.is_classic and is_replaced(changes, TOPOLOGY_CONTENT)
+    replaced = [PROCESSES] * (began is not None) + [TOPOLOGY_CONTENT] * is_other
     old = (began or at).isoformat()
     return GroupEvent(at, DEPLOYMENT, None, old, ", ".join(replaced), group.last_offset) if replaced else None
 

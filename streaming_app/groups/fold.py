@@ -234,16 +234,21 @@ class Fold:
         """Continue the operation if it has the same timestamp; otherwise end it and start a new one."""
         group = self.group
         is_same = at is not None and at == group.updated_at  # a record without a time is its own operation
-        if self._before:
-            if is_same:
-                return
-            self._end()
-        self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
+        if self._before and is_same:
+            return
+        self._start_alone()
         if is_same:  # the last batch ended within this operation, or within its millisecond
             self._undo()
         elif group.group_epoch is None:
             group.first_seen_at = None  # an operation without record 17 is not the creation
         group.updated_at = at
+
+    def _start_alone(self) -> None:
+        """Start an operation that continues no other one."""
+        if self._before:
+            self._end()
+        group = self.group
+        self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
 
     def _undo(self) -> None:
         """Restore the values before the first part of an operation, because the second part may change them back.
@@ -270,7 +275,8 @@ class Fold:
 
     def _create(self, new: Group, **before: None) -> Group:
         """Replace the group by a new one with the same id."""
-        self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **before}
+        of_topology = {TOPOLOGY_CONTENT: new.topology_hash}  # None if that of the former group cannot be compared
+        self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **of_topology, **before}
         self.group = new
         return new
 
@@ -318,18 +324,12 @@ class Fold:
         self._save(*self.group.members, *(one["member_id"] for one in value["members"]))
         group, at = self.group, record.timestamp
         if not self._is_classic or value["generation"] < (group.group_epoch or 0):
-            group = self._create(group.created(classic.created_at(value, at)), group=None)
-            group.group_type = group.protocol = CLASSIC
-        classic.apply(group, value, at)
+            group = self._create(group.created(classic.created_at(value, at), CLASSIC), group=None)
+        if classic.apply(group, value, at):
+            self._keep_topology(at, record.offset)
         self._end_alone(record)
         if group.state == EMPTY:
             group.state_since = classic.entered_at(value) or at
-
-    def _start_alone(self) -> None:
-        if self._before:
-            self._end()
-        group = self.group
-        self._before = {None: dict(group_values(group, group.derive()) | operation_values(group))}
 
     def _end_alone(self, record: LogRecord) -> None:
         """End an operation that no other record continues."""
@@ -358,7 +358,9 @@ class Fold:
         if old is not None:
             self.add_events([GroupEvent(at, TOPOLOGY_CONTENT, None, old, new, offset)])
         if len(self.topologies) < _TOPOLOGIES:
-            row = {"topology_hash": new, "topology_epoch": group.topology_epoch or 0, "first_seen_at": at}
+            is_proven = not group.is_classic or old is not None or group.first_seen_at is not None
+            first_seen_at = at if is_proven else None  # a record 2 repeats the topology of those before it
+            row = {"topology_hash": new, "topology_epoch": group.topology_epoch, "first_seen_at": first_seen_at}
             self.topologies.append(row | {"subtopologies": group.subtopologies, "offset": offset})
             self._check_size()  # the row is written even if the next record replaces this topology
         else:

@@ -231,10 +231,12 @@ class Group:
             group.assignment_epoch, group.assigned_at = self.assignment_epoch, self.assigned_at
         return group
 
-    def created(self, at: datetime | None) -> Group:
-        """Return a new group with this id and no values of records."""
-        kept = ("source_partition", "last_offset", "updated_at", "topology_hash", "known_before")
-        return Group(self.group_id, first_seen_at=at, **{name: getattr(self, name) for name in kept})
+    def created(self, at: datetime | None, protocol: str = STREAMS) -> Group:
+        """Return a new group with this id and no values of records. Hashes of two protocols cannot be compared."""
+        kept = ["source_partition", "last_offset", "updated_at", "known_before"]
+        kept += ["topology_hash"] if protocol == self.protocol else []
+        of_id = {name: getattr(self, name) for name in kept}
+        return Group(self.group_id, first_seen_at=at, group_type=protocol, protocol=protocol, **of_id)
 
     def _is_newer(self, at: datetime | None) -> bool:
         """Return whether a time is after the newest record 17; False if one of the two is unknown."""

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from streaming_app.groups.classic import AT_END, furthest
 from streaming_app.groups.group import ACTIVE, CLASSIC, ROLES, STANDBY, STREAMS, WARMUP
 from streaming_app.text import host_of
 
@@ -169,12 +170,16 @@ def _with_sums(
     A thread may report the offset of a task that another thread of its process has. A task that changes hands has no
     dormant copies: where it is in no member, it is not known which copies stay.
     """
-    told: dict[tuple[str, TaskId], dict[str, Any]] = {}
-    for member in members.values():
-        for one in member["task_sums"] or ():
-            place = member["process_id"] or member["member_id"], (one["subtopology_id"], one["partition"])
-            if _furthest(one) >= _furthest(told.get(place)):
-                told[place] = one | {"member_id": member["member_id"], "at": member["updated_at"]}
+    told = furthest(
+        (
+            member["process_id"] or member["member_id"],
+            (one["subtopology_id"], one["partition"]),
+            AT_END if one["at_end"] else one["task_offset"],
+            member,
+        )
+        for member in members.values()
+        for one in member["task_sums"] or ()
+    )
     found = []
     for copy in copies:
         one = told.pop((copy.process_id or copy.member_id, copy.task), None)
@@ -184,22 +189,20 @@ def _with_sums(
     active = {copy.task for copy in found if copy.role == ACTIVE}
     for (_, task), one in told.items():
         if task in active or not row["tasks_moving"]:
-            member = members[one["member_id"]]
-            own = row["group_id"], one["member_id"], member["process_id"], host_of(member["client_host"])
+            member = one[1]
+            own = row["group_id"], member["member_id"], member["process_id"], host_of(member["client_host"])
             found.append(TaskCopy(*own, DORMANT, *task, stateful=True, protocol=CLASSIC, **_of_sum(one)))
     return found
 
 
-def _furthest(one: Mapping[str, Any] | None) -> float:
-    return -1 if one is None else float("inf") if one["at_end"] else one["task_offset"]
-
-
-def _of_sum(one: Mapping[str, Any] | None, *, is_active: bool = False) -> dict[str, Any]:
+def _of_sum(one: tuple[int, Mapping[str, Any]] | None, *, is_active: bool = False) -> dict[str, Any]:
     """Return the columns of an offset that a member reported: a running active task is at the end of its changelogs."""
     if one is None:
         return {}
-    lag = 0 if is_active and one["at_end"] else None
-    return {"task_offset": one["task_offset"], "lag": lag, "reported_at": one["at"]}
+    offset, member = one
+    at_end = offset == AT_END
+    reported = {"task_offset": None if at_end else offset, "reported_at": member["updated_at"]}
+    return reported | {"lag": 0 if is_active and at_end else None}
 
 
 def with_offsets(copies: Iterable[TaskCopy], known: Iterable[TaskCopy], members: Collection[str]) -> list[TaskCopy]:

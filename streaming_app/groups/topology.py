@@ -83,9 +83,19 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
     """Return the changes between two topologies, sorted by kind (subtopologies first) and name.
 
     An entry is changed if both topologies have it, in another subtopology or with other attributes. If several entries
-    have the same name, it is unclear which one became which: then they are removed and added.
+    have the same name, it is unclear which one became which: then they are removed and added. What one of the two does
+    not know, since it is of the classic protocol, is not compared: see `not_compared`.
     """
-    old, new = _facts(before), _facts(after)
+    sides, unknown = ([*before], [*after]), set[str]()
+    unknown.update(*map(not_compared, sides))
+    old, new = (
+        {
+            one._replace(attributes=() if unknown else one.attributes)
+            for one in _facts(side)
+            if one.column not in unknown
+        }
+        for side in sides
+    )
     by_name: defaultdict[tuple[str, str], tuple[list[Fact], list[Fact]]] = defaultdict(lambda: ([], []))
     for side, facts in enumerate((old - new, new - old)):
         for fact in facts:
@@ -99,6 +109,11 @@ def changes_between(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping
             changes += [_change(ADDED, fact) for fact in come]
     kinds = list(KINDS.values())
     return sorted(changes, key=lambda one: (kinds.index(one.kind), one.name, *map(str, one)))
+
+
+def not_compared(subtopologies: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the columns that a topology does not know: with the classic protocol the log has only what tasks read."""
+    return {column for part in subtopologies for column in KINDS if part.get(column, ()) is None}
 
 
 def content_hash(content: Iterable[object]) -> str:

@@ -37,7 +37,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS
 from streaming_app.kafka.log_records import LogReader, Range
 from streaming_app.kafka.topic_reader import EARLIEST, LATEST, read_offsets
-from streaming_app.lag.model import Commit, CommitKey
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
@@ -126,7 +126,7 @@ class LogTables:
         """Yield the rows of these groups."""
         return (self.rows[group_id] for group_id in group_ids)
 
-    def other_groups(self, _: object) -> tuple[dict[str, bool], Counter[str]]:
+    def other_groups(self, _: object) -> tuple[dict[str, GroupTasks], Counter[str]]:
         """Return nothing: the verdicts are on streams groups."""
         return {}, Counter()
 

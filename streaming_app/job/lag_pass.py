@@ -23,7 +23,7 @@ from streaming_app.kafka.log_records import are_committed
 from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
-from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupTasks, LagRow, Owner, ReadUntil, group_tasks
+from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, Owner, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
@@ -45,7 +45,7 @@ class _Tables(Protocol):
     ) -> dict[CommitKey, tuple[int, int]]: ...
     def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]: ...
     def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...
-    def other_groups(self, reader: Reader, /) -> tuple[dict[str, bool], Counter[str]]: ...
+    def other_groups(self, reader: Reader, /) -> tuple[Mapping[str, GroupTasks], Counter[str]]: ...
 
 
 class PassResult(NamedTuple):
@@ -69,7 +69,7 @@ class PassResult(NamedTuple):
 
 
 class _KnownGroup(NamedTuple):
-    """The part of a streams group's row that a pass needs; the row can have thousands of members and assignments."""
+    """The part of the row of a group that a pass needs; the row can have thousands of members and assignments."""
 
     tasks: GroupTasks
     row: Mapping[str, Any] | None
@@ -118,15 +118,15 @@ class LagPass:
         self._read_groups(reader)
         asked_at = self._clock()
         is_late = asked_at - log.commits > self.tracker.late_seconds
-        chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
+        always = [group_id for group_id, one in self._known.items() if not one.tasks.is_classic]
+        chosen = self._committed.choose(in_log, always, asked_at, is_late=is_late)
         fetched, errors = fetch_committed_offsets(admin, sorted(chosen))
         denied = [group_id for group_id, error in errors.items() if is_denied(error)]
         left_out = self._committed.left_out(fetched)
         commits = self._committed.merge(fetched, asked_at, denied, self._ends.shown(admin, left_out))
         self._prove(admin, reader, commits, denied, asked_at)
-        groups = self._groups({topic for _, topic, _ in commits})
         others, types = self._store.other_groups(reader)
-        groups = {one: replace(NO_TASKS, has_members=has_members) for one, has_members in others.items()} | groups
+        groups = {**others, **self._groups({topic for _, topic, _ in commits})}
         needed = left_out.union(topic for _, topic, _ in commits)
         needed = needed.union(*(one.subtopology_of or () for one in groups.values()))
         self._brokers = admin.alive_brokers()
@@ -176,7 +176,7 @@ class LagPass:
         return admin.alive_brokers() != self._brokers
 
     def _read_groups(self, reader: Reader) -> None:
-        """Read the rows of the streams groups that have changed since the last pass."""
+        """Read the rows of the groups of Kafka Streams that have changed since the last pass."""
         versions = self._store.group_versions(reader)
         if versions is self._versions:
             return

@@ -6,11 +6,14 @@ subtopology. A topic belongs to one subtopology, because Kafka Streams does not 
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.snapshot import REBALANCING
 from streaming_app.groups.state_rules import NOT_READY, STABLE
-from streaming_app.lag.statuses import UNKNOWN
+from streaming_app.groups.topology import topology_hash
+from streaming_app.lag.statuses import UNKNOWN, WAITS
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]
@@ -74,7 +77,15 @@ class GroupTasks:
     subtopology_of: Mapping[str, str] | None = None
     """Topic -> subtopology, for all topics that the topology reads; None if the group has no known topology."""
     owners: Mapping[tuple[str, int], Owner] = field(default_factory=dict)
-    """(subtopology, partition) -> the member that has the task as active."""
+    """(subtopology, partition) -> the member that has the task as active. Of a group without tasks: (name or id of a
+    topic, partition) -> the member that has the partition."""
+    is_whole: bool = True
+    """Whether it reads no other topics. With the classic protocol the log may lack some until a rebalance is over."""
+    knows_owners: bool = True
+    """False: a member may have a task that is not in `owners`. With the classic protocol tasks that change hands are in
+    no member, nor are those of members that cannot be decoded."""
+    is_classic: bool = False
+    """Whether it is of Kafka Streams with the classic protocol: then all is as of the last rebalance."""
     rebalancing_since: float | None = None
     """Since when the group rebalances, by the broker's clock; None if it does not."""
     has_members: bool | None = None
@@ -95,6 +106,13 @@ class GroupTasks:
     """When its members joined, likewise; only of groups with stateful tasks."""
     repartition: frozenset[str] = frozenset()
     """The group's own repartition topics. Kafka Streams reads them from their start, if it has committed nothing."""
+
+    def owner_of(self, topic: str, topic_id: str | None, partition: int) -> Owner:
+        """Return the member that has a partition; `NOBODY` if none has it, or it is not known."""
+        if not self.owners:  # as in most groups
+            return NOBODY
+        part = topic if self.subtopology_of is None else self.subtopology_of.get(topic)
+        return self.owners.get((part or "", partition)) or self.owners.get((topic_id or "", partition), NOBODY)
 
 
 NO_TASKS = GroupTasks()
@@ -151,8 +169,8 @@ class LagRow(NamedTuple):
 
     @property
     def is_unowned(self) -> bool:
-        """Whether the partition belongs to a task that no member has as active."""
-        return self.task_id is not None and self.member_id is None
+        """Whether the partition belongs to a task that no member has as active. If it WAITS, one may have it."""
+        return self.task_id is not None and self.member_id is None and self.offset_status != WAITS
 
     @property
     def is_unknown(self) -> bool:
@@ -163,19 +181,21 @@ class LagRow(NamedTuple):
 
 def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
     """Return the tasks in a row of `groups`; none if the group is deleted or a group of another type has its id."""
-    if group["deleted_at"] is not None or group["group_type"] != _STREAMS:
+    is_classic = group.get("protocol") == CLASSIC
+    if group["deleted_at"] is not None or (group["group_type"] != _STREAMS and not is_classic):
         return NO_TASKS
     prefix, subtopologies = f"{group['group_id']}-", group["subtopologies"] or ()
     named, matched = dict[str, str](), dict[str, str]()
     stateful, repartition, content = set[str](), set[str](), set[TopicNode]()
     for one in subtopologies:
-        subtopology_id, patterns = one["subtopology_id"], one["source_topic_regex"]
+        subtopology_id, patterns = one["subtopology_id"], one["source_topic_regex"] or ()
         read, changelogs = (
-            {topic["name"] for topic in one[name]} for name in ("repartition_source_topics", "state_changelog_topics")
+            {topic["name"] for topic in one[name] or ()}
+            for name in ("repartition_source_topics", "state_changelog_topics")
         )
         named |= dict.fromkeys((*one["source_topics"], *read), subtopology_id)
         matched |= {topic: subtopology_id for pattern in patterns for topic in match_topics(pattern)}
-        stateful |= {subtopology_id} if changelogs else set()
+        stateful |= {subtopology_id} if changelogs or one.get("has_state") else set()
         repartition |= {name for name in read if name.startswith(prefix)}
         sources = {*one["source_topics"], *patterns}
         content |= {TopicNode(subtopology_id, name, is_internal=False) for name in sources}
@@ -190,14 +210,29 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         rebalancing_since=(since or 0.0) if is_rebalancing else None,
         has_members=bool(group["member_count"]),
         stateful=frozenset(stateful),
-        stable_since=since if group["state"] == STABLE else None,
+        stable_since=settled_at.timestamp() if (settled_at := _settled_at(group)) else None,
         source_partition=group.get("source_partition"),
-        content=frozenset(content),
+        content=frozenset() if is_classic else frozenset(content),  # without changelogs it proves no successor
         is_ready=group["state"] != NOT_READY,
         members_since=members_since.timestamp() if (members_since := group.get("members_since")) else None,
         joined=[at.timestamp() for at in joined if at],
         repartition=frozenset(repartition),
+        is_whole=not is_classic or _is_whole(group),
+        knows_owners=not (is_classic and (group["tasks_moving"] or group["undecoded_members"])),
+        is_classic=is_classic,
     )
+
+
+def _settled_at(group: Row) -> datetime | None:
+    """Return since when members have their tasks; None while tasks move. A classic record is written at that time."""
+    if group.get("protocol") != CLASSIC:
+        return group["state_since"] if group["state"] == STABLE else None
+    return None if group["tasks_moving"] or not group["member_count"] else group["updated_at"]
+
+
+def _is_whole(group: Row) -> bool:
+    """Return whether the log has all topics that a classic group reads: the hash is that of the last whole topology."""
+    return not group["undecoded_members"] and group["topology_hash"] == topology_hash(group["subtopologies"] or ())
 
 
 def _owners(members: Iterable[Row], assignments: Iterable[Row]) -> dict[tuple[str, int], Owner]:

@@ -203,7 +203,7 @@ class Standing(Position):
         tasks, now, is_new = one.tasks, one.now, self.is_new
         _, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
-        owner = NOBODY if subtopology_id is None else tasks.owners.get((subtopology_id, partition), NOBODY)
+        owner = tasks.owner_of(topic, ends.topic_id, partition)
         self._take_owner(owner.member_id, commit, one)
         if commit.is_known:
             self._take_commit(commit, now, is_new=is_new)
@@ -322,9 +322,9 @@ class Standing(Position):
         has_topology, is_late = tasks.subtopology_of is not None, one.now - one.until.members > one.late_seconds
         is_asked = min(one.now, *one.until) >= min(one.now, seen.ends.start_at or one.now)
         lost = found.lost or 0 if is_asked and is_committed else 0
-        has_nobody = row.member_id is None if has_topology else tasks.has_members is False
+        has_nobody = row.member_id is None and tasks.knows_owners if has_topology else tasks.has_members is False
         in_order = (
-            (LEFT_OVER, has_topology and row.subtopology_id is None),
+            (LEFT_OVER, has_topology and tasks.is_whole and row.subtopology_id is None),
             (found.status or UNKNOWN, found.status is not None and is_committed),
             # If all records are deleted, the log starts after its last marker, and this marker is no loss.
             (LOST, lost > (0 if found.lag else MARKER)),

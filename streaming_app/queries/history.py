@@ -45,7 +45,7 @@ def read_events(reader: WarehouseReader, cluster: str, group_id: str, *, until: 
         f"AND void IS NOT TRUE {limit} ORDER BY at NULLS FIRST, e.offset, kind <> 'created', kind"
     )
     if not events and until is None:
-        find_groups(reader, cluster, [group_id])
+        find_groups(reader, cluster, [group_id], with_classic=True)
         raise WarehouseError(f"There are no events of group {group_id!r} within the retention")
     return events
 

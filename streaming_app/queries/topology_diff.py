@@ -5,7 +5,7 @@ from datetime import datetime
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.description import TOPIC
-from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between
+from streaming_app.groups.topology import ADDED, REMOVED, TopologyChange, changes_between, not_compared
 from streaming_app.queries import output
 from streaming_app.queries.described import find_groups
 from streaming_app.tables.reader import Row, WarehouseReader, of_group
@@ -87,14 +87,17 @@ def to_text(diff: Row, limit: int) -> Iterator[str]:
             yield f"{count(len(changes) - limit, 'more change')}, see --limit."
     else:
         yield f"no difference: topology {newest}"
-    if len(diff["undescribed"]) == 1:
+    if any(not_compared(diff[end]["subtopologies"]) for end in ("from", "to")):
+        yield "Only topics that tasks read are compared: with the classic protocol the log has no others."
+    elif len(diff["undescribed"]) == 1:
         which = "earlier" if diff["undescribed"] == ["from"] else "newest"
         yield f"Processors and stores are not compared: no description of the {which} one is known."
 
 
 def describe_topology(one: Row) -> str:
     """Return a topology in words."""
-    return f"{one['topology_hash']}, epoch {one['topology_epoch']}, since {_format(one['first_seen_at'])}"
+    epoch = "" if one["topology_epoch"] is None else f", epoch {one['topology_epoch']}"
+    return f"{one['topology_hash']}{epoch}, since {_format(one['first_seen_at'])}"
 
 
 def _is_stored_by(stored_at: datetime, since: datetime | None, begins: datetime | None) -> bool:
@@ -126,7 +129,7 @@ def _known_topologies(warehouse: WarehouseReader, cluster: str, group_id: str) -
 
     `first_seen_at` is None if the log does not have the time at which it was written.
     """
-    find_groups(warehouse, cluster, [group_id])
+    find_groups(warehouse, cluster, [group_id], with_classic=True)
     rows = warehouse.rows(
         f"SELECT {', '.join(_OF_TOPOLOGY)}, subtopologies FROM topologies "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} "

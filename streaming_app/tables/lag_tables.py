@@ -1,6 +1,6 @@
 """The tables that only the lag service writes, and its queries of the tables that the streams write."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain
 from pathlib import Path
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.lag.ends import EndSamples, TopicPartition
-from streaming_app.lag.model import Commit, CommitKey, LagRow
+from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupTasks, LagRow, Owner
 from streaming_app.tables.arrow import (
     TIMESTAMP,
     intern_strings,
@@ -27,15 +27,18 @@ from streaming_app.tables.kept_table import KNOWN_SECONDS
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, of_groups
 from streaming_app.tables.rust_table import RustTable
+from streaming_app.text import host_of
 
 T = TypeVar("T", bound=Sized)
 
+Owners = Mapping[tuple[str, int], Owner]
+"""As in `GroupTasks`."""
 TABLES = ("lag", "lag_history", "log_ends", "inputs")
 READ_UNCOMMITTED = "read_uncommitted"
 """The `input` of rows about groups that read records of open transactions. Releases before 0.3.1 ignore such rows."""
 _GROUP_COLUMNS = (
-    "group_id, group_type, source_partition, state, state_since, member_count, members_since, deleted_at, "
-    "subtopologies, members, assignments"
+    "group_id, group_type, protocol, source_partition, state, state_since, member_count, members_since, deleted_at, "
+    "updated_at, topology_hash, undecoded_members, tasks_moving, subtopologies, members, assignments"
 )
 _FIELDS = {
     "members": ("member_id", "process_id", "client_host", "joined_at"),
@@ -43,6 +46,9 @@ _FIELDS = {
 }
 """The fields to read of the nested columns: they become Python objects for all groups."""
 _ROWS_AT_ONCE = 200
+_CONSUMER_MEMBER, _ASSIGNED = 5, (2, 8)
+"""Types of records: with the host of a member of a consumer group, and those with assignments."""
+_NOT_STREAMS = "AND coalesce(protocol, '') <> 'stream'"  # `groups` has their tasks
 _FEW = 200  # the most groups that a query names; for more groups it reads all
 _KEPT_ROWS = 100_000  # at most, of what was read
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
@@ -69,6 +75,7 @@ class LagTables:
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
         self._mine = of_groups(cluster, None)
+        self._owners: dict[str, tuple[int, Owners]] = {}
         self._known_for = KNOWN_SECONDS if fence else 0.0
         self._read: dict[str, tuple[object, Any]] = {}
         """By name: the versions of the tables that were read, and what was in them."""
@@ -114,7 +121,7 @@ class LagTables:
         return {key: found[key] for key in keys if key in found}
 
     def group_versions(self, reader: WarehouseReader) -> Sequence[tuple[str, int]]:
-        """Return the existing streams groups, each with a hash that changes when its row changes.
+        """Return the existing groups of Kafka Streams, each with a hash that changes when its row changes.
 
         The values themselves would take a quarter of a kilobyte per group, for up to a million groups. It is the same
         object as before if no row has changed.
@@ -124,8 +131,7 @@ class LagTables:
     def _group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
         columns = ("group_id", "last_offset", "updated_at", "state")
         slices = reader.slices(
-            f"SELECT {', '.join(columns)} FROM groups WHERE {self._mine} "  # noqa: S608 - quoted
-            "AND deleted_at IS NULL AND group_type = 'streams'"
+            f"SELECT {', '.join(columns)} FROM groups WHERE {self._mine} AND deleted_at IS NULL"  # noqa: S608 - quoted
         )
         for rows in slices:
             group_ids, *values = (to_values(rows[name]) for name in columns)
@@ -144,21 +150,56 @@ class LagTables:
                 if row["group_id"] in group_ids:
                     yield row
 
-    def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
-        """Return which groups of other types have members, by the log; and the number of groups by type.
+    def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, GroupTasks], Counter[str]]:
+        """Return by group of another type whether it has members, and who has which partition, as far as the log says.
+
+        Also return the number of groups by type.
 
         Groups that only commit offsets are omitted: a consumer that assigns partitions itself is not a member.
         """
         return self._unless_same(reader, "all_groups", self._other_groups)
 
-    def _other_groups(self, reader: WarehouseReader) -> tuple[dict[str, bool], Counter[str]]:
+    def _other_groups(self, reader: WarehouseReader) -> tuple[dict[str, GroupTasks], Counter[str]]:
         query = f"SELECT group_id, group_type, protocol_type, member_count FROM all_groups WHERE {self._mine}"  # noqa: S608 - quoted
         rows = with_plain_types(reader.query(query))
         types = Counter(to_values(rows["group_type"]))
         others = rows.filter((pc.field("group_type") != "streams") & (pc.field("protocol_type") != ""))
         others = others.filter(pc.field("member_count").is_valid())
         pairs = zip(to_values(others["group_id"]), to_values(others["member_count"]), strict=True)
-        return {group_id: members > 0 for group_id, members in pairs}, types
+        self._owners = owners = self._read_owners(reader)
+        nobody = 0, NO_TASKS.owners
+        return {
+            one: GroupTasks(owners=owners.get(one, nobody)[1], has_members=members > 0) for one, members in pairs
+        }, types
+
+    def _read_owners(self, reader: WarehouseReader) -> dict[str, tuple[int, Owners]]:
+        """Return by classic and consumer group the offset of its newest record, and who has which partition.
+
+        As far as the log says it; a consumer group has topics by id. Only groups with new records are read.
+        """
+        newest, before = dict[str, int](), self._owners
+        where = f"{self._mine} AND record_type IN ({_CONSUMER_MEMBER}, {', '.join(map(str, _ASSIGNED))}) {_NOT_STREAMS}"
+        query = f"SELECT group_id, max(last_offset) AS newest FROM group_records WHERE {where} GROUP BY group_id"  # noqa: S608 - quoted
+        for rows in reader.slices(query):
+            newest.update(zip(to_values(rows["group_id"]), to_values(rows["newest"]), strict=True))
+        changed = {one for one, offset in newest.items() if one not in before or before[one][0] != offset}
+        named = of_groups(self._cluster, changed if len(changed) <= _FEW else None)
+        columns = "group_id, record_type, member_id, deleted, group_members"
+        query = f"SELECT {columns} FROM group_records WHERE {where} AND {named} ORDER BY last_offset"  # noqa: S608 - quoted
+        records = dict[tuple[str, str, int], list[dict[str, Any]]]()
+        for rows in reader.slices(query) if changed else ():
+            for row in rows.to_pylist():
+                if row["group_id"] in changed:
+                    key = row["group_id"], row["member_id"], row["record_type"]
+                    records[key] = [] if row["deleted"] else row["group_members"] or []
+        found = defaultdict[str, dict[tuple[str, int], Owner]](dict)
+        for (group_id, member_id, kind), members in records.items():
+            for one in members if kind in _ASSIGNED else ():
+                (known,) = records.get((group_id, member_id, _CONSUMER_MEMBER)) or [one]
+                owner = Owner(one["member_id"] or member_id, None, host_of(known["client_host"]))
+                topics = ((it["topic"] or it["topic_id"], it["partitions"]) for it in one["assignment"] or ())
+                found[group_id] |= {(topic, number): owner for topic, numbers in topics for number in numbers or ()}
+        return {one: (at, found[one]) if one in changed else before[one] for one, at in newest.items()}
 
     def rows(self, reader: WarehouseReader) -> list[LagRow]:
         """Return the stored rows of `lag`, sorted by group, topic and partition."""

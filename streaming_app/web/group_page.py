@@ -67,10 +67,13 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 
 
 def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[str, Any] | None:
-    """Return what page and picture show of a streams group as it is now; None if `groups` has no such row."""
+    """Return what page and picture show of a group of Kafka Streams now; None if `groups` has no such row.
+
+    Of deleted groups only streams groups are shown.
+    """
     own = of_group(cluster, group_id)
-    of_streams = f"{own} AND coalesce(protocol, 'streams') = 'streams'"
-    row = next(iter(reader.rows(f"SELECT * FROM groups WHERE {of_streams}")), None)  # noqa: S608 - quoted
+    shown = f"{own} AND (coalesce(protocol, 'streams') = 'streams' OR deleted_at IS NULL)"
+    row = next(iter(reader.rows(f"SELECT * FROM groups WHERE {shown}")), None)  # noqa: S608 - quoted
     if row is None:
         return None
     described = reader.rows(f"SELECT * FROM descriptions WHERE {own} AND is_newest LIMIT 1")  # noqa: S608 - quoted
@@ -102,7 +105,8 @@ def then_of_group(reader: WarehouseReader, cluster: str, group_id: str, at: date
     if not events:
         return None
     known = topology_at(reader, cluster, group_id, at)
-    parts = known["subtopologies"] if known else find_groups(reader, cluster, [group_id])[0]["subtopologies"] or ()
+    newest = known or find_groups(reader, cluster, [group_id], with_classic=True)[0]
+    parts = newest["subtopologies"] or ()
     group = group_at(events, at)
     epochs = {name: value and int(value) for name, value in group.items() if name.endswith("_epoch")}
     members = {
@@ -164,7 +168,7 @@ def gaps_of(snapshot: Snapshot, now: datetime) -> tuple[Gap, ...]:
 
 
 def group_page(snapshot: Snapshot, known: Row, window: Window, gaps: Sequence[Gap]) -> dict[str, Any]:
-    """Return the page of a streams group; `known` is from `group_now`. Raises WarehouseError."""
+    """Return the page of a group of Kafka Streams; `known` is from `group_now`. Raises WarehouseError."""
     row, topics, described = known["row"], known["topics"], known["described"]
     group_id, ask = row["group_id"], snapshot.ask
     begin, end = (None, None) if window.selected else bounds(window)

@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
+from streaming_app.groups.group import CLASSIC
 from streaming_app.queries.described import search_groups
 from streaming_app.queries.group_list import STREAMS
 from streaming_app.queries.health import verdicts_between
@@ -163,7 +164,7 @@ class Page:
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
         one, gaps = snapshot.groups.get(_group_id(request, snapshot)), group_page.gaps_of(snapshot, now)
-        if one and one["group_type"] != STREAMS:
+        if one and one["group_type"] != STREAMS and not self._has_tasks(request, snapshot):
             window = parse_window(request.query_params, one, now)
             return self._html(
                 "other_group.html", snapshot, now, **group_page.other_group_page(snapshot, one, window, gaps)
@@ -186,7 +187,8 @@ class Page:
                 return JSONResponse(Graph(level, problem="The group did not exist at this time.").to_json())
             notes = [_DESCRIBED_LATER] if level == "processors" else []
             shown, lags = then["row"], then["lags"]
-        topology = TopologyGraph(group_id, shown["subtopologies"] or (), group_page.hosts_of(shown), lags["topic"])
+        parts, is_classic = shown["subtopologies"] or (), known["row"]["protocol"] == CLASSIC
+        topology = TopologyGraph(group_id, parts, group_page.hosts_of(shown), lags["topic"], is_classic=is_classic)
         if level == "map":
             graph = topology.map()
         elif described:
@@ -234,8 +236,14 @@ class Page:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(live.events(), media_type="text/event-stream", headers=headers)
 
+    @staticmethod
+    def _has_tasks(request: Request, snapshot: Snapshot) -> bool:
+        """Return whether a classic group is one of Kafka Streams whose tasks are known."""
+        known = snapshot.ask(group_page.group_now, _group_id(request, snapshot))
+        return known is not None and known["row"]["protocol"] == CLASSIC
+
     def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
-        """Return what is known of the streams group in the URL. Raises HTTPException if there is none."""
+        """Return what is known of the group of Kafka Streams in the URL. Raises HTTPException if there is none."""
         known = snapshot.ask(group_page.group_now, _group_id(request, snapshot))
         if known is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)

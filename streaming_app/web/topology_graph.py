@@ -24,6 +24,10 @@ _NOTES = [
     "stores: the broker has them if a description is stored.",
     "The log does not say which topics a regular expression matches: only topics with commits are known.",
 ]
+_CLASSIC_NOTES = [
+    "With the classic protocol the log has the topics that tasks read, as of the last rebalance. Topics that they "
+    "write, changelog topics, patterns, processors and stores are not known.",
+]
 _KINDS = {TOPIC: "topic", "repartition": "repartition topic", "changelog": "changelog topic"}
 _STATUSES = {
     "AVAILABLE": "The brokers have it.",
@@ -38,16 +42,23 @@ class TopologyGraph:
     """Draws the topology of a group, from its row of `groups` and the lag of its topics, as far as it is known."""
 
     def __init__(
-        self, group_id: str, subtopologies: Iterable[Row], assignments: Iterable[Row], lag: Mapping[str, Lag]
+        self,
+        group_id: str,
+        subtopologies: Iterable[Row],
+        assignments: Iterable[Row],
+        lag: Mapping[str, Lag],
+        *,
+        is_classic: bool = False,
     ) -> None:
         self._group_id, self._parts, self._lag = group_id, list(subtopologies), lag
+        self._is_classic = is_classic
         self._tasks = defaultdict[str, list[Row]](list)
         for row in assignments:
             self._tasks[row["subtopology_id"]].append(row)
 
     def map(self) -> Graph:
         """Return the picture of subtopologies."""
-        graph = Graph("map", notes=list(_NOTES))
+        graph = Graph("map", notes=list(_CLASSIC_NOTES if self._is_classic else _NOTES))
         for row in self._parts:
             self._add_subtopology(graph, row)
         if not graph.nodes:
@@ -83,7 +94,8 @@ class TopologyGraph:
         moving = len({(one["role"], one["partition"]) for one in moves})
         held = [task for task in tasks if task["current"]]
         active = [task["partition"] for task in held if task["role"] == "active"]
-        unowned = len({one["partition"] for one in tasks} - set(active))
+        of_nobody = len({one["partition"] for one in tasks} - set(active))
+        unowned = 0 if self._is_classic else of_nobody  # with the classic protocol such a task changes hands
         copies = len(held) - len(active)
         hosts = {task["client_host"] for task in tasks if task.get("client_host")}
         lines = [f"{len(active)} active" + (f" · {count(copies, 'copy', 'copies')}" if copies else "")]

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from streaming_app.groups.row import to_row
 from streaming_app.groups.topology import topology_hash
 from tests.cli.commands import as_json, run
+from tests.groups.classic_records import assignment, generation, records, thread
+from tests.groups.records import fold
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import subtopology_row
 from tests.support.warehouses import append, make_warehouse
@@ -292,3 +295,23 @@ def test_processors_and_stores_of_the_stored_descriptions_are_compared(tmp_path:
     assert ["added", "store", "0", "totals"] in rows
     assert not [row for row in rows if "orders" in row or "map" in row]
     assert json.loads(tables.diff("--group", "payments", "--json").output)["descriptions_compared"]
+
+
+def test_of_an_application_with_the_classic_protocol_the_topics_that_its_tasks_read_are_compared(
+    tmp_path: Path,
+) -> None:
+    tables = Tables(tmp_path)
+    sources = {0: ["orders"]}, {0: ["orders", "payments"]}
+    generations = (thread("m1", assigned=assignment([(0, 0)], sources=one)) for one in sources)
+    result = fold(records(*(generation(n, one) for n, one in enumerate(generations, start=1)), first=1))
+    append(tables.path, "topologies", *({**one, "group_id": "g"} for one in result.topologies))
+    append(tables.path, "groups", to_row("default", result.group))
+    before, after, *rows, note = tables.diff("--group", "g").output.splitlines()
+    assert (before.split("since")[1], after.split("since")[1]) == (" 2026-01-01 00:00:01Z", " 2026-01-01 00:00:02Z")
+    assert rows[1].split()[:5] == ["added", "source", "topic", "0", "payments"]
+    assert note == "Only topics that tasks read are compared: with the classic protocol the log has no others."
+    streams = subtopology("orders", "payments", changelogs={"g-seen-changelog": 6})
+    migrated = {"topology_hash": "s", "topology_epoch": 0, "first_seen_at": FIRST_AT, "subtopologies": [streams]}
+    append(tables.path, "topologies", {"group_id": "g", "offset": 9, **migrated})
+    same = tables.diff("--group", "g", "--from", "2026-01-01T00:00:02Z").output.splitlines()
+    assert same[-2:] == ["no difference: topology s, epoch 0, since 2026-11-01 08:00:00Z", note]

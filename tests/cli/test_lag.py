@@ -38,7 +38,7 @@ ROWS = [
         partition=3, task_id="0_3", committed_offset=None, lag=None, lag_seconds=None, offset_status="UNKNOWN", **ALICE
     ),
     row(topic="old", lag=9999, lag_seconds=1e6, offset_status="LEFT_OVER"),
-    row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0, leader=2),
+    row(group_id="plain", topic="clicks", lag=7, lag_seconds=1.0, leader=2, member_id="carol", client_host="10.0.0.2"),
 ]
 OLDEST, NEWEST = "1970-01-01T00:00:00Z", "2026-11-18T11:06:40Z"
 """The stream time of partitions 2 and 0."""
@@ -83,6 +83,15 @@ def test_tasks_say_who_has_them(warehouse: Path) -> None:
         ["payments", "0_0", "alice", "10.0.0.1", "10", "3"],
         ["payments", "0_3", "alice", "10.0.0.1", "-", "-"],
     ]
+
+
+def test_members_of_groups_without_tasks_have_their_partitions_and_hosts_those_of_all_groups(warehouse: Path) -> None:
+    assert [line[:4] for line in words(warehouse, "lag", "plain", "--by", "member")[1:]] == [
+        ["plain", "carol", "10.0.0.2", "7"]
+    ]
+    assert words(warehouse, "lag", "plain", "--by", "task")[1:] == []
+    hosts = {line[0]: line[1] for line in words(warehouse, "lag", "--by", "host")[1:]}
+    assert hosts == {"10.0.0.2": "507", "-": "70", "10.0.0.1": ">=10"}
 
 
 def test_offsets_are_printed_as_kafka_prints_them(warehouse: Path) -> None:

@@ -180,6 +180,34 @@ def test_source_topics_that_were_proven_stay_while_tasks_change_hands_and_go_wit
     assert [one["source_topics"] for one in third.subtopologies] == [["other"]]
 
 
+def test_each_whole_topology_that_differs_is_kept_and_is_an_event() -> None:
+    moving = thread("m1", subscription(P1), assignment([(0, 0)], next_rebalance=AT_ONCE))
+    other = thread("m1", subscription(P1), assignment([(0, 0)], sources={0: ["other"]}))
+    result = fold(records(generation(1, M1, M2), generation(2, moving), generation(3, other), generation(4)))
+    found = [
+        (one["first_seen_at"], [part["source_topics"] for part in one["subtopologies"]]) for one in result.topologies
+    ]
+    assert found == [(at(0), [["words"], ["letters"]]), (at(2), [["other"]])]
+    first, second = result.topologies
+    assert (first["topology_epoch"], second["topology_hash"]) == (None, result.group.topology_hash)
+    assert [(one.at, one.old, one.new) for one in result.events if one.kind == "topology"] == [
+        (at(2), first["topology_hash"], second["topology_hash"])
+    ]
+    assert not kinds(result, "deployment")  # other topics may match a pattern: the members are the same
+
+
+def test_since_when_a_compacted_log_has_its_topology_is_not_known() -> None:
+    (only,) = fold(records(generation(7, M1))).topologies
+    assert only["first_seen_at"] is None
+
+
+def test_topologies_of_two_protocols_are_not_compared() -> None:
+    result = fold(log((at(9), 2, GROUP, generation(1, M1, entered=at(9))), first=7), fold(log(*FIRST_JOIN)).group)
+    assert (len(result.topologies), kinds(result, "topology", "deployment")) == (1, [])
+    back = fold(log((at(10), 2, {}, None), *FIRST_JOIN, first=8), result.group)
+    assert (len(back.topologies), kinds(back, "topology", "deployment")) == (1, [])
+
+
 def test_an_assignment_with_an_error_keeps_the_source_topics() -> None:
     stored = fold(records(generation(1, M1))).group
     failed = thread("m1", subscription(P1), assignment([], error=1))

@@ -14,10 +14,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import OffsetAndMetadata
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
+from streaming_app.job.lag_pass import LagPass
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import GroupError
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.queries.described import other_members
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
+from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.job.other_groups import GroupMember
 from tests.support.container import Broker
@@ -58,6 +61,16 @@ def topic_id(client: StreamsGroupClient, topic: str) -> str:
     return base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
 
 
+def hosts_of(warehouse: Path, client: StreamsGroupClient, topic: str) -> dict[str, str | None]:
+    """Return by group the host that has the first partition of a topic, as a lag pass finds it."""
+    rows = LagPass(LagTables(warehouse, "default"), LagTracker()).run(client).rows
+    return {
+        row.group_id: row.client_host
+        for row in rows
+        if row[1:3] == (topic, 0) and (row.member_id or not row.client_host)
+    }
+
+
 def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -84,6 +97,9 @@ def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
         after = time.time()
         read()
         listed = {group["group_id"]: group for group in client.list_groups()}
+        assert hosts_of(tmp_path, client, topic) == dict.fromkeys((classic, consumer, streams), "127.0.0.1") | {
+            plain: None
+        }
     for group in (classic, consumer, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
 

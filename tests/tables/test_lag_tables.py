@@ -76,6 +76,38 @@ def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path:
     assert after["named"] != NO_TASKS
 
 
+def test_who_has_the_partitions_of_classic_and_consumer_groups_is_read_where_it_has_changed(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    store = LagTables(path, "default")
+
+    def add(group_id: str, offset: int, kind: int = 2, *members: dict[str, Any], **columns: Any) -> None:
+        of_kind = {"protocol_type": "consumer", "protocol": "range", "member_count": len(members)} if kind == 2 else {}
+        row = {"group_id": group_id, "record_type": kind, "member_id": "", "deleted": False, "last_offset": offset}
+        append(path, "group_records", row | of_kind | {"group_members": list(members)} | columns)
+
+    def owners() -> dict[str, Any]:
+        return {name: dict(one.owners) for name, one in store.other_groups(store.reader())[0].items()}
+
+    def has(*partitions: int, topic: str | None = "orders", **columns: Any) -> dict[str, Any]:
+        return {"assignment": [{"topic": topic, "partitions": [*partitions], **columns}]}
+
+    host = {"client_host": "/10.0.0.1"}
+    add("old", 1, 2, {"member_id": "a", **host, **has(0, 2)}, {"member_id": "b", **host, **has(1)})
+    add("new", 2, 3, epoch=1)
+    add("new", 3, 5, host, member_id="c")
+    add("new", 4, 8, has(0, topic=None, topic_id="ID"), member_id="c")
+    first = owners()
+    assert first == {
+        "old": {("orders", 0): Owner("a", None, "10.0.0.1"), ("orders", 2): Owner("a", None, "10.0.0.1")}
+        | {("orders", 1): Owner("b", None, "10.0.0.1")},
+        "new": {("ID", 0): Owner("c", None, "10.0.0.1")},
+    }
+    add("old", 5, 2, {"member_id": "b", **host, **has(0, 1, 2)})
+    add("new", 6, 8, member_id="c", deleted=True)
+    assert {one.member_id for one in owners()["old"].values()} == {"b"}
+    assert owners()["new"] == {}
+
+
 def test_a_pass_reads_again_only_what_another_version_of_its_tables_has(tmp_path: Path) -> None:
     path = make_warehouse(tmp_path / "w")
     store = LagTables(path, "default")

@@ -21,10 +21,11 @@ from types import MappingProxyType
 from typing import Any
 
 from streaming_app.alerts.alert import HEALTH, Alert, AlertKey, Holds, Over, Truth, severity_by
-from streaming_app.alerts.catalog import RULE_OF_VERDICT
+from streaming_app.alerts.catalog import RULE_OF_VERDICT, Rule
 from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, EngineSettings, Observed
 from streaming_app.alerts.evaluate import Watched, evaluate
 from streaming_app.alerts.open_alerts import OpenAlerts
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.snapshot import GroupSnapshot, ranks
 from streaming_app.health.board import Board, Change
 from streaming_app.health.facts import HealthSettings
@@ -36,6 +37,7 @@ from streaming_app.health.verdict import (
     NO_TOPIC,
     OPEN_TRANSACTION,
     PLANNED,
+    PROTOCOL,
     SINKS,
     Verdict,
     is_bad,
@@ -60,12 +62,14 @@ class AlertEngine:
 
         Notifications of these alerts that are not sent yet, and not muted, are due.
         """
-        self._settings, self._descriptions = settings, descriptions
-        self.lifecycle = OpenAlerts(settings, stored)
-        """The alerts, from which the outboxes of the sinks take due notifications."""
+        self._health_rules_of = settings.rule_settings_of  # also of groups without alerts: they have verdicts
+        self._settings, self._descriptions = replace(settings, rule_settings_of=self._rules_of), descriptions
         self.board = Board(
             self._health_settings, verdicts, severity_of=self._severity_of, of_all_types=settings.lag_of_all_groups
         )
+        self._groups: Mapping[str, GroupSnapshot] = {}
+        self.lifecycle = OpenAlerts(self._settings, stored)
+        """The alerts, from which the outboxes of the sinks take due notifications."""
         self.unsaved_changes: list[Change] = []
         """The changes of verdicts that are not stored yet. The caller removes those that it has stored."""
         self.without_alerts = 0
@@ -79,6 +83,7 @@ class AlertEngine:
 
     def step(self, observed: Observed, now: datetime) -> None:
         """Update the verdicts, evaluate the rules, and update the alerts. `now` is aware, UTC."""
+        self._groups = observed.groups
         for group_id, reason in self.lifecycle.end(observed.ended, now):
             self.unsaved_changes += self.board.end([group_id], reason, now)
         if not self._has_judged:
@@ -128,7 +133,7 @@ class AlertEngine:
 
     def _health_settings(self, group_id: str) -> HealthSettings:
         """Return the settings for the verdict on a group. A disabled rule gives the default of `HealthSettings`."""
-        rules = self._settings.rule_settings_of(group_id)
+        rules = self._health_rules_of(group_id)
         times: dict[str, Any] = {
             field: timedelta(seconds=rules[rule].for_seconds)
             for verdict, field in _FIELDS.items()
@@ -139,6 +144,15 @@ class AlertEngine:
             running_hours=self._settings.running_hours_of(group_id),
             successor=self._settings.successors.get(group_id),
         )
+
+    def _rules_of(self, group_id: str | None) -> Mapping[str, Rule]:
+        """Return the rules for a group, or None for the job; those of a classic group may be off."""
+        if group_id is not None and not self._settings.of_classic_groups:
+            group, verdict = self._groups.get(group_id), self.board.verdict_on(group_id)
+            protocol = group.protocol if group else verdict.evidence.get(PROTOCOL) if verdict else None
+            if protocol == CLASSIC:
+                return {}
+        return self._health_rules_of(group_id)
 
     def _severity_of(self, group_id: str, verdict: Verdict) -> str | None:
         """Return the severity of a verdict by the configuration."""

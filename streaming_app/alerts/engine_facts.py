@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from streaming_app.alerts.alert import Alert, AlertKey
 from streaming_app.alerts.catalog import Rule
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import NONE
 from streaming_app.health.board import Known
@@ -38,6 +39,8 @@ class EngineSettings:
     sinks: tuple[str, ...] = ()
     """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
+    of_classic_groups: bool = False
+    """Whether rules apply to Kafka Streams with the classic protocol. These groups get verdicts all the same."""
     late_seconds: float = 120.0
     """If the job reads records later than this, verdicts stay as they are."""
     running_hours_of: Callable[[str], Sequence[TimeInterval]] = lambda _group_id: ()
@@ -95,9 +98,10 @@ def latest(*times: datetime | None) -> datetime | None:
 def had_description(group: GroupSnapshot) -> bool:
     """Return whether the group's records prove that a member ever pushed a description.
 
-    A push that was stored, failed, started or unsolicited also proves that the brokers had a plugin.
+    A push that was stored, failed, started or unsolicited also proves that the brokers had a plugin. With the classic
+    protocol there are no descriptions.
     """
-    return (
+    return group.protocol != CLASSIC and (
         group.stored_description_epoch != NONE
         or group.first_described_at is not None
         or group.failed_description_epoch != NONE
@@ -145,7 +149,7 @@ class DescriptionSupport:
     def group_changed(self, old: GroupSnapshot | None, new: GroupSnapshot | None) -> None:
         """Update from a changed group; None: the group did not exist before, or is gone."""
         for group, by in ((old, -1), (new, 1)):
-            if group and group.member_count:
+            if group and group.member_count and group.protocol != CLASSIC:
                 had = had_description(group)
                 self.described, self.undescribed = self.described + by * had, self.undescribed + by * (not had)
         if new is None or not had_description(new):

@@ -7,7 +7,8 @@ So a condition names the groups for which it may hold by their records (`is_abou
 are. `Watched` keeps these groups, and checks a group again only when it has changed. A condition is evaluated for these
 groups, for groups with other facts that matter to it (`others`), and for groups that have an open alert.
 
-Deleted groups, ids that belong to a classic group now, and groups that the configuration ignores are not evaluated.
+Deleted groups, ids that belong to a group of other clients now, and groups that the configuration ignores are not
+evaluated.
 Their alerts end.
 """
 

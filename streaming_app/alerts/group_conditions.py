@@ -267,7 +267,7 @@ class Condition(NamedTuple):
     def is_about(self, group: GroupSnapshot) -> bool:
         """Return whether the condition may hold by the records of a group."""
         is_status = self.statuses is None or group.description_status in self.statuses
-        return is_status and group.group_type == "streams" and group.state != DEAD and bool(self.about(group))
+        return is_status and not group.is_of_other_type and group.state != DEAD and bool(self.about(group))
 
     def truth(self, group_id: str, group: GroupSnapshot | None, facts: EngineFacts) -> Truth:
         """Return whether the condition holds for a group. `group` is None if the group is deleted."""

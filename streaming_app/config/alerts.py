@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
 from streaming_app.alerts.catalog import Rule, rules
 from streaming_app.alerts.engine_facts import DescriptionMode, RuleSettingsLookup
@@ -56,13 +56,20 @@ class AlertSettings(Section):
     """Groups whose whole id matches one of these have no alerts. A single pattern needs no list."""
     descriptions: DescriptionMode = "auto"
     """Whether the cluster keeps topology descriptions: `auto` detects it from the groups or the brokers' config."""
-    lag_of: Literal["streams", "all"] = "streams"
-    """Whether the rules about lag are for streams groups only, or for groups of every type."""
+    protocols: Literal["streams", "all", "all_groups"] = "streams"
+    """Of which groups: streams groups, Kafka Streams with either protocol, or all, those of other clients by lag."""
     successors: Mapping[str, str] = Field(default_factory=dict)
     """Group -> the group that takes over from it, with any topology, once its commits have passed the last offsets."""
     rules: RuleSections = Field(default_factory=dict)
     """Name of a rule -> its settings."""
     overrides: tuple[Override, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_lag_of(cls, given: Any) -> Any:  # noqa: ANN401 - any YAML value
+        if isinstance(given, Mapping) and "lag_of" in given:
+            raise ValueError("lag_of has gone: in place of `lag_of: all` write `protocols: all_groups`")
+        return given
 
     @field_validator("successors")
     @classmethod

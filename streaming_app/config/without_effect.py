@@ -64,8 +64,10 @@ def _unused(settings: Settings) -> _Found:
     for number, sink in enumerate(settings.sinks):
         links = sorted(sink.model_fields_set & {"page_url", "runbook_url"}) if isinstance(sink, WatchdogSink) else ()
         yield from ((f"sinks[{number}].{name}", "a watchdog gets heartbeats without links") for name in links)
-    if settings.alerts.lag_of == "all" and not settings.lag.enabled:
-        yield "alerts.lag_of", "lag.enabled is false"
+    if settings.alerts.protocols == "all_groups" and not settings.lag.enabled:
+        yield "alerts.protocols", "lag.enabled is false: groups of other clients have no verdict without their lag"
+    if settings.alerts.protocols == "all" and not settings.classic_streams.enabled:
+        yield "alerts.protocols", "classic_streams.enabled is false"
 
 
 def _layers(settings: Settings) -> Iterator[tuple[str, RuleSections, bool]]:

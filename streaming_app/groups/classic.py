@@ -106,7 +106,9 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
     times = [one.next_rebalance_ms for one in assigned.values() if one.next_rebalance_ms is not None]
     group.undecoded_members, group.tasks_moving = undecoded, 0 in times
     group.probing_rebalance_at = min(filter(None, map(_time, filter(None, times))), default=None)
-    is_whole = bool(assigned) and not (undecoded or group.tasks_moving or _has_error(assigned.values()))
+    errors = {one.error_code for one in assigned.values() if one.error_code}
+    group.assignment_error = max(errors, default=None) if group.members else group.assignment_error
+    is_whole = bool(assigned) and not (undecoded or group.tasks_moving or errors)
     _set_subtopologies(group, assigned, previous_standbys, is_whole=is_whole)
     _set_tasks(group, assigned, before)
     return is_whole
@@ -165,10 +167,6 @@ def _member(  # noqa: PLR0913, PLR0917 - each is a part of the record
 def _known(offset: int | None) -> int | None:
     """Return a sum, or `AT_END`; None if the client did not know it (2^63-1 is an overflow)."""
     return offset if offset is not None and (offset == AT_END or 0 <= offset < _OVERFLOW) else None
-
-
-def _has_error(assignments: Iterable[Assignment]) -> bool:
-    return any(one.error_code for one in assignments)
 
 
 def _set_subtopologies(

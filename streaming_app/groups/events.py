@@ -79,11 +79,13 @@ _CAUSE_OF_VALUE = {
 _MOVED = ("rack", "tags", "process")
 """Values of a member that stays. Such a value is also the name of the cause if it changed."""
 REPLACED, UNKNOWN_CAUSE = "member_replaced", "unknown"
+FOLLOW_UP = "follow_up"
+"""The cause of a generation of a classic group that the one before announced: tasks changed hands, or warm-ups."""
 NO_TASK_MOVED = "no_task_moved"
 """The cause of an assignment with unknown cause that gives no member another active or standby task."""
-QUIET_CAUSES = frozenset({NO_TASK_MOVED, WARMUP})
-"""The causes of assignments that move no active or standby task."""
-_CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), UNKNOWN_CAUSE)
+QUIET_CAUSES = frozenset({FOLLOW_UP, NO_TASK_MOVED, WARMUP})
+"""The causes of assignments that move no active or standby task, or whose move was announced before."""
+_CAUSES = (JOINED, LEFT, REPLACED, *_MOVED, *_CAUSE_OF_VALUE.values(), FOLLOW_UP, UNKNOWN_CAUSE)
 """All causes, in the order in which a column lists them, separated by commas."""
 OF_MEMBERS = frozenset({JOINED, LEFT, REPLACED, *_MOVED})
 
@@ -181,7 +183,8 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         group.causes_since_assignment = None
         return causes
     if now["group_epoch"] not in (None, before["group_epoch"]):
-        found = _causes_of(changes) or ({UNKNOWN_CAUSE} if before["group_epoch"] is not None else set())
+        found = _causes_of(changes) or (split_causes(group.causes_since_assignment) if group.is_classic else set())
+        found = found or ({UNKNOWN_CAUSE} if before["group_epoch"] is not None else set())
         causes["group_epoch"] = _join_causes(found)
         group.causes_since_assignment = _join_causes(found | split_causes(group.causes_since_assignment))
     if is_replaced(changes, "assignment_epoch") and group.assignment_epoch is not None:  # no tombstone of record 20

@@ -36,6 +36,7 @@ from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.events import (
     DEPLOYMENT,
     EVENTS_LEFT_OUT,
+    FOLLOW_UP,
     NOT_READY_REASON,
     OF_METADATA,
     OF_OPERATION,
@@ -325,6 +326,8 @@ class Fold:
         group, at = self.group, record.timestamp
         if not self._is_classic or value["generation"] < (group.group_epoch or 0):
             group = self._create(group.created(classic.created_at(value, at), CLASSIC), group=None)
+        if group.tasks_moving or group.probing_rebalance_at:
+            group.causes_since_assignment = FOLLOW_UP
         if classic.apply(group, value, at):
             self._keep_topology(at, record.offset)
         self._end_alone(record)
@@ -343,6 +346,7 @@ class Fold:
         self._save(*self.group.members)
         APPLY[GROUP_METADATA](self.group, {}, None, record.timestamp)
         self.group.undecoded_members = self.group.tasks_moving = self.group.probing_rebalance_at = None
+        self.group.assignment_error = None
         self._end_alone(record)
 
     def _keep_topology(self, at: datetime | None, offset: int) -> None:

@@ -15,6 +15,15 @@ from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STA
 
 STREAMS, CLASSIC = "streams", "classic"
 """The protocols of Kafka Streams: KIP-1071, and the one of consumers with an assignor of its own."""
+ASSIGNMENT_ERRORS = {
+    1: "INCOMPLETE_SOURCE_TOPIC_METADATA: source topics are missing",
+    3: "ASSIGNMENT_ERROR: the assignor failed",
+    4: "SHUTDOWN_REQUESTED: a member asked all of them to shut down",
+}
+"""With the classic protocol: the codes that the leader may tell all members instead of tasks (`AssignorError`, Kafka
+4.4), without 2, which asks them to join again."""
+LASTING_ERRORS = frozenset({1, 3})
+"""Those that do not end by themselves."""
 ROLES = ACTIVE, STANDBY, WARMUP = ("active", "standby", "warmup")
 """The roles in which a member can have a task."""
 STORED_AT = "description_stored_at"
@@ -104,6 +113,9 @@ class Group:
     """With the classic protocol: tasks change hands, and another rebalance follows at once."""
     probing_rebalance_at: datetime | None = None
     """With the classic protocol: when a member is to rejoin because of warm-ups."""
+    assignment_error: int | None = None
+    """With the classic protocol: the error that the leader told the members instead of tasks. It stays when they have
+    left, until others join."""
     client_host: str | None = None
     """The host of its first member, as the broker saw it: a tenant chooses ids, but not this address."""
     is_deleted: bool = False

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from typing_extensions import Self
 
+from streaming_app.groups.group import CLASSIC, LASTING_ERRORS, STREAMS
 from streaming_app.groups.state_rules import EMPTY, STABLE_MEMBER
 from streaming_app.text import EPOCH, first_of, host_of
 
@@ -81,7 +82,9 @@ class UnsettledMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A streams group. The fields are columns of `groups`, except the last three.
+    """A group of Kafka Streams. The fields are columns of `groups`, except the last three.
+
+    With the classic protocol what only streams groups have is None, and the state is Unknown while it has members.
 
     `unsettled` and `unsettled_count` come from the row's members, only while the group is in a `REBALANCING` state.
     """
@@ -118,6 +121,8 @@ class GroupSnapshot:
     set_aside_reason: str | None = None
     missing_topics: Sequence[str] | None = None
     """The source topics that were missing when it was last NotReady; None once it is ready."""
+    protocol: str = STREAMS
+    assignment_error: int | None = None
     unsettled: tuple[UnsettledMember, ...] = ()
     """At most 20 members that are not settled, in the order of `_OBLIGATIONS`, those with the oldest records first."""
     unsettled_count: int = 0
@@ -125,6 +130,11 @@ class GroupSnapshot:
     moved_times: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
     """Pairs of a time that a wrong clock wrote, and the corrected time. Also those of a time that was written so, and
     that another one was corrected to."""
+
+    @property
+    def is_of_other_type(self) -> bool:
+        """Whether a group of other clients has its id now."""
+        return self.group_type != self.protocol
 
 
 COLUMNS = tuple(f.name for f in fields(GroupSnapshot) if f.name not in ("unsettled", "unsettled_count", "moved_times"))
@@ -267,7 +277,7 @@ def group_snapshot(row: Mapping[str, Any]) -> GroupSnapshot:
     ]
     unsettled.sort(key=lambda one: (_ORDER.index(one.state), one.updated_at or EPOCH, one.member_id))
     return GroupSnapshot(
-        **{name: row[name] for name in COLUMNS},
+        **{name: row[name] for name in COLUMNS} | {"protocol": row["protocol"] or STREAMS},
         unsettled=tuple(unsettled[:_NAMED_MEMBERS]),
         unsettled_count=row.get("unsettled_count") or len(unsettled),
     )
@@ -282,7 +292,12 @@ def shown_at(group: GroupSnapshot) -> datetime | None:
 
 
 def gave_up(group: GroupSnapshot) -> bool:
-    """Return whether the last members left while the group was NotReady: an Empty group keeps the epochs of then."""
+    """Return whether the last members left while the group was NotReady: an Empty group keeps the epochs of then.
+
+    With the classic protocol: after their leader had told them an error that does not end by itself.
+    """
+    if group.protocol == CLASSIC:
+        return group.state == EMPTY and group.assignment_error in LASTING_ERRORS
     epochs = group.topology_epoch, group.validated_topology_epoch
     return group.state == EMPTY and group.readiness_recorded and None not in epochs and epochs[0] != epochs[1]
 

@@ -135,6 +135,10 @@ class Board:
         """Return the newest verdict on each group."""
         return dict(self._verdicts)
 
+    def verdict_on(self, group_id: str) -> Verdict | None:
+        """Return the newest verdict on a group, or None."""
+        return self._verdicts.get(group_id)
+
     def knows(self, group_id: str) -> bool:
         """Return whether there is a verdict on a group."""
         return group_id in self._verdicts
@@ -211,11 +215,11 @@ class Board:
         """
         known, before = self._known, self._seen.get(group_id)
         snapshot = known.groups.get(group_id)
-        if snapshot is None or snapshot.state == DEAD or snapshot.group_type != STREAMS:
+        if snapshot is None or snapshot.state == DEAD or snapshot.is_of_other_type:
             if not self._of_all_types or group_id not in (known.work or NONE):
                 is_as_before = before and before.is_deleted and not self._is_of_other_type(group_id)
                 return before if before is None or is_as_before else replace(before, is_deleted=True)
-            is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.group_type != STREAMS)
+            is_as_before = snapshot is None or snapshot.state == DEAD or (before and before.group.is_of_other_type)
             snapshot = before.group if before and is_as_before else _of_other_type(group_id)
         history = known.histories.get(group_id, NO_HISTORY)
         work = (known.work or NONE).get(group_id, before.work if before else NO_WORK)
@@ -299,7 +303,7 @@ class Board:
 
     def _is_of_other_type(self, group_id: str) -> bool:
         newest = self._known.groups.get(group_id)
-        return newest is not None and newest.group_type != STREAMS
+        return newest is not None and newest.is_of_other_type
 
     def _at(self, facts: Facts, at: datetime) -> Facts:
         """Return these facts with a time, the settings of the group and its previous verdict."""

@@ -91,13 +91,16 @@ def _by_work(facts: Facts) -> tuple[str, dict[str, bool]]:
 
 
 def not_ready(facts: Facts) -> Verdict | None:
-    """The broker assigns no tasks, because topics are missing or their partition counts do not match."""
-    group, since = facts.group, facts.state_since
-    if group.state != NOT_READY:
+    """Nobody assigns tasks, because topics are missing or their partition counts do not match.
+
+    In a classic group the leader does, and may tell its members an error instead.
+    """
+    group, since = facts.group, facts.not_ready_since
+    if since is None:
         return None
     reason = facts.reason or "the reason is not in the group's records"
     severity, milder = _by_work(facts)
-    why = f"NotReady since {facts.since_text}, it processes nothing: {reason}"
+    why = f"{facts.not_ready_text}, it processes nothing: {reason}"
     evidence = {"reason": reason, "members": group.member_count, **_work_numbers(facts), **milder}
     return Verdict(DOWN, since, since + facts.settings.patience, why, severity, evidence)
 
@@ -114,7 +117,8 @@ def without_members(facts: Facts) -> Verdict | None:
         return None
     began, due = (since, since + settings.patience) if gave_up else (_began(facts), _due_without_members(facts))
     needed = f", and needed since {utc(began)}" if began - since > _MINUTE else ""
-    after = f"; its members gave up, as it was NotReady ({gave_up})" if gave_up else ""
+    after = f"; its members gave up, as {'they had no tasks' if facts.is_classic else 'it was NotReady'} ({gave_up})"
+    after = after if gave_up else f"; before, {facts.reason}" if facts.is_classic and facts.reason else ""
     waiting = "whether work waits is not known" if facts.waits is None else _waits(facts.work)
     if_meant = "" if gave_up or settings.running_hours else _IF_MEANT
     why = f"no members since {facts.since_text}{needed}{after}; {waiting}{if_meant}{facts.sinks_text}"
@@ -173,9 +177,10 @@ def started_again_and_again(facts: Facts) -> Verdict | None:
     between = ", ".join(f"{state} {lasted(time)}" for state, time in longest.items())
     # When an application first creates its internal topics, its group is NotReady for a moment, which says nothing.
     down = next((one for one in reversed(facts.history.states) if one.new in {EMPTY, NOT_READY}), None)
-    reason = facts.reason if down and NOT_READY in {down.new, down.old} else None
+    reason = facts.reason if facts.is_classic or (down and NOT_READY in {down.new, down.old}) else None
+    did = "had members for" if facts.is_classic else "processed"
     why = (
-        f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and processed "
+        f"it does not stay up: since {utc(outage.since)} it was started {count(starts, 'time')} and {did} "
         f"{lasted(outage.processed)} of {lasted(outage.lasted)}; in between it was {between}"
         f"{f' ({reason})' if reason else ''}{facts.sinks_text}"
     )

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
+from streaming_app.groups.group import ASSIGNMENT_ERRORS, CLASSIC
 from streaming_app.groups.snapshot import GroupSnapshot, gave_up, shown_at
 from streaming_app.groups.state_rules import EMPTY, NOT_READY
 from streaming_app.groups.task_copies import CopyProgress
@@ -116,7 +117,31 @@ class Facts:
     @property
     def runs(self) -> bool:
         """Whether the group has members and is in a state in which they may process."""
-        return self.group.state in _RUNS and self.group.member_count > 0
+        return self.group.state in _RUNS and self.group.member_count > 0 and not self.is_refused
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the group has the classic protocol: its members are those of the last rebalance."""
+        return self.group.protocol == CLASSIC
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the leader of a classic group told its members an error instead of tasks at the last rebalance."""
+        return self.group.member_count > 0 and self.group.assignment_error is not None
+
+    @property
+    def not_ready_since(self) -> datetime | None:
+        """Since when the group is NotReady, or its members have an error instead of tasks; None: neither holds."""
+        if self.is_refused:
+            return self.group.updated_at or self.now
+        return self.state_since if self.group.state == NOT_READY else None
+
+    @property
+    def not_ready_text(self) -> str:
+        """`not_ready_since` as text."""
+        if self.is_refused:
+            return f"since the last rebalance, {utc(self.not_ready_since or self.now)}, its members have no tasks"
+        return f"NotReady since {self.since_text}"
 
     @property
     def runs_since(self) -> datetime:
@@ -135,7 +160,9 @@ class Facts:
 
     @property
     def reason(self) -> str | None:
-        """Why the group is, or was last, NotReady; None if it is not known."""
+        """Why the group is, or was last, NotReady, or without tasks; None if it is not known."""
+        if (code := self.group.assignment_error) is not None:
+            return ASSIGNMENT_ERRORS.get(code, f"error {code}")
         reasons = self.history.reasons
         return self.group.not_ready_reason or (reasons[-1].new if reasons else None)
 

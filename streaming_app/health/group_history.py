@@ -7,6 +7,8 @@ The caller adds the events of each batch, and after a start those in the table `
 reason until it has members again. If a later batch retracts an event, it is removed. An event that is added twice is
 kept once.
 
+A generation of a classic group is an assignment. While it has members, its state is Unknown, and events have None.
+
 Times are the broker's, and never go back within a group. Otherwise a new coordinator with a slow clock could cause
 periods of negative length.
 """
@@ -17,6 +19,8 @@ from datetime import datetime, timedelta
 from sys import intern
 from typing import Any, NamedTuple
 
+from streaming_app.groups.events import UNKNOWN_STATE
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.snapshot import Versions
 from streaming_app.text import host_of
 
@@ -26,15 +30,16 @@ WINDOW = timedelta(hours=2)
 _KEPT = 600  # events of one list and group, the newest: more than any condition counts
 _PRUNE_EVERY = timedelta(seconds=60)
 STATE, ASSIGNED, JOINED, LEFT, REASON = "state", "assignment_epoch", "member_joined", "member_left", "not_ready_reason"
+_GENERATION = "group_epoch"
 _LISTS: Mapping[str, str] = {
     STATE: "states",
     ASSIGNED: "assignments",
     **dict.fromkeys((JOINED, LEFT), "members"),
     REASON: "reasons",
 }
-KINDS = tuple(_LISTS)
-"""The kinds of events that are kept."""
-COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id")
+KINDS = (*_LISTS, _GENERATION)
+"""The kinds of events that are kept; generations only of classic groups."""
+COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id", "protocol")
 """The columns of `group_events` that a `Row` needs."""
 
 Row = Mapping[str, Any]
@@ -85,6 +90,10 @@ NO_HISTORY = GroupHistory()
 def _event(row: Row) -> Event | None:
     """Return the event in a row; None if its kind is not kept, or if it is not a real change."""
     kind, old, new = row["kind"], row["old"], row["new"]
+    if row.get("protocol") == CLASSIC:
+        if kind == STATE:
+            old, new = old or UNKNOWN_STATE, new or UNKNOWN_STATE
+        kind = ASSIGNED if kind == _GENERATION else kind
     if row["at"] is None or kind not in _LISTS or (kind == REASON and not new):
         return None
     if kind == ASSIGNED and None in {old, new}:

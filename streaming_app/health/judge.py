@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from streaming_app.groups.partition import OFFSETS_TOPIC
-from streaming_app.groups.state_rules import ASSIGNING, EMPTY, NOT_READY
+from streaming_app.groups.state_rules import ASSIGNING, EMPTY
 from streaming_app.health.conditions import CONDITIONS, WAITING
 from streaming_app.health.facts import MOMENT, WORK_OLD, Facts, to_time
 from streaming_app.health.spells import STAY_UP
@@ -40,6 +40,7 @@ from streaming_app.health.verdict import (
     OVER,
     PENDING,
     PLANNED,
+    PROTOCOL,
     RESTORING,
     RETIRED,
     SINKS,
@@ -105,8 +106,10 @@ def judge(facts: Facts) -> Verdict:
                 facts.work_at and facts.work_at + WORK_OLD + MOMENT,
                 (good_until := _good_until(facts)) and good_until + MOMENT,
             ]
+    others = {name: value for name, value in result.evidence.items() if name != PROTOCOL}
     return replace(
         result,
+        evidence=others | ({PROTOCOL: facts.group.protocol} if facts.is_classic else {}),
         caught_up_at=facts.caught_up_at,
         losing_at=None if result.verdict in GOOD else facts.losing_at,
         facts_at=facts.complete_at,
@@ -240,10 +243,10 @@ def _good_one(  # noqa: PLR0911 - a list of cases
     was_good = facts.was in {IDLE, OK}
     if facts.is_deleted or state == EMPTY:
         return _without_members(facts, pending)
-    if state == NOT_READY:
+    if facts.not_ready_since:
         due = f"{_due(pending)} it gets ready" if pending else "not for long enough yet to be Down"
         reason = facts.reason or "the reason is not known"
-        return UNKNOWN, f"NotReady since {facts.since_text}, {due}: {reason}"
+        return UNKNOWN, f"{facts.not_ready_text}, {due}: {reason}"
     if facts.waits is None:
         good_until = _good_until(facts)
         if previous and was_good and good_until and facts.now <= good_until:

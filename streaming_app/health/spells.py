@@ -4,7 +4,7 @@ Outages
 -------
 A group processes while it is Stable or Reconciling: while Reconciling, only the tasks that move are not processed. It
 does not process while it is Empty or NotReady. While Assigning, existing tasks run on, so Assigning continues the state
-before it.
+before it. A classic group with members, whose state is Unknown, processes as far as its records show.
 
 An application that crashes and restarts again and again leaves its group Empty or NotReady for a while, then processing
 for a few seconds, and so on. Each of these periods (spells) is short, so an outage is the sum of them: it lasts until
@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from streaming_app.groups.events import OF_MEMBERS, QUIET_CAUSES, split_causes
+from streaming_app.groups.events import OF_MEMBERS, QUIET_CAUSES, UNKNOWN_STATE, split_causes
 from streaming_app.groups.state_rules import ASSIGNING, DEAD, EMPTY, NOT_READY, STABLE
 from streaming_app.health.facts import MOMENT, Facts
 from streaming_app.health.group_history import JOINED, LEFT, Event
@@ -41,7 +41,7 @@ LOOP = timedelta(minutes=5)
 _SHARE = 0.5
 _GAP = timedelta(minutes=10)  # the longest time without members within an outage
 _UP, _NOTHING = "up", timedelta(0)
-_KINDS = {STABLE: _UP, "Reconciling": _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
+_KINDS = {STABLE: _UP, "Reconciling": _UP, UNKNOWN_STATE: _UP, EMPTY: EMPTY, DEAD: EMPTY, NOT_READY: NOT_READY}
 _ASSIGNMENTS, _ASSIGNED_WITHIN = 10, timedelta(minutes=10)
 _NO_STORM = OF_MEMBERS | QUIET_CAUSES
 _SHORT, _TIMES, _WITHIN = timedelta(minutes=20), 3, timedelta(minutes=75)

@@ -79,6 +79,8 @@ EARLIER = "earlier"
 """Key of evidence: the bad verdicts of the same outage that this one replaced, with `verdict`, `since` and `why`."""
 NOTHING_TO_DO = "nothing_to_do"
 """Key of evidence: nothing waits, and no records came recently, so that the case is milder."""
+PROTOCOL = "protocol"
+"""Key of evidence: `classic`, if the group has this protocol: its members and tasks are those of the last rebalance."""
 OPEN_TRANSACTION = "open_transaction"
 """Key of evidence: the transactional ids of open transactions that hold back the group, as far as they are known."""
 OVER = "over"
@@ -128,6 +130,6 @@ def pending_of_deleted(verdict: Verdict) -> Verdict | None:
     if _PENDING_WHY not in evidence:
         return None
     since, at = (datetime.fromisoformat(evidence[name]) for name in (_PENDING_SINCE, _PENDING_AT))
-    return Verdict(
-        evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, {"not_over": "the group was deleted"}
-    )
+    kept = {name: evidence[name] for name in (PROTOCOL,) if name in evidence}
+    found = {**kept, "not_over": "the group was deleted"}
+    return Verdict(evidence[PENDING], since, at, evidence[_PENDING_WHY], CRITICAL, found)

@@ -22,9 +22,9 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.chunks import chunks
-from streaming_app.groups.group import STREAMS
+from streaming_app.groups.group import CLASSIC, STREAMS
 from streaming_app.groups.snapshot import REBALANCING, GroupSnapshot, changed
-from streaming_app.groups.state_rules import STABLE
+from streaming_app.groups.state_rules import DEAD, STABLE
 from streaming_app.groups.task_copies import (
     RESTORING,
     CopiesSum,
@@ -83,7 +83,8 @@ class TaskCopies(Poller):
         self._table = TaskCopiesTable(job.config.warehouse, job.config.cluster, job.fence)
         self._known: dict[str, _AskedGroup] = {}
         self._classic: dict[str, list[TaskCopy]] = {}
-        self._newest_classic: Mapping[str, object] = self._classic  # the groups of the last pass; first, of the table
+        self._newest: Mapping[str, GroupSnapshot] = {}
+        """The groups of the last pass."""
         self._is_read = self._is_stored = False
         self._statuses: Mapping[str, GroupCopies] | None = None
         self._sums: Mapping[str, Mapping[str, CopiesSum]] = {}
@@ -141,16 +142,16 @@ class TaskCopies(Poller):
 
     def _read_classic(self) -> None:
         """Take from the log the copies of the classic groups that have changed."""
-        newest = self._job.classic_groups()
-        differing = list(changed(self._newest_classic, newest))
-        for group_id in differing:
-            if group_id not in newest:
-                self._is_stored &= not self._classic.pop(group_id, [])
-        for row in self._rows([one for one in differing if one in newest]):
+        newest = self._job.groups()
+        differing = list(changed(self._newest, newest))
+        living = [one for one in differing if one in newest and _is_living_classic(newest[one])]
+        for group_id in {*differing, *(self._classic.keys() - newest.keys())}.difference(living):
+            self._is_stored &= not self._classic.pop(group_id, [])
+        for row in self._rows(living):
             copies = sorted(copies_of_row(row), key=_KEY)
             self._is_stored &= copies == self._classic.get(row["group_id"], [])
             self._classic[row["group_id"]] = copies
-        self._newest_classic = newest
+        self._newest = newest
 
     def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
         known = self._known.get(group_id)
@@ -226,6 +227,10 @@ def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[Tas
     return [
         copy._replace(rate=one.rate, ready_at=one.ends_at) if (one := known.get(copy.key)) else copy for copy in copies
     ]
+
+
+def _is_living_classic(group: GroupSnapshot) -> bool:
+    return group.protocol == CLASSIC and group.state != DEAD
 
 
 def _version(snapshot: GroupSnapshot) -> _Version:

@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-The offsets topic is read with kafka-python, one partition after the other, for a limited time. The records of streams
-groups are folded, one lag pass asks the brokers for commits and ends, and the alert engine judges, all with the code of
-the job. What only time shows stays unknown: whether a group without a known past is behind, and what lasts for too
-short a time. Groups in partitions that were not read in time are not counted, and the result says so.
+The offsets topic is read with kafka-python, one partition after the other, for a limited time. The records of groups
+of Kafka Streams are folded, one lag pass asks the brokers for commits and ends, and the alert engine judges, all with
+the code of the job. What only time shows stays unknown: whether a group without a known past is behind, and what lasts
+for too short a time. Groups in partitions that were not read in time are not counted, and the result says so.
 """
 
 import time
@@ -28,7 +28,7 @@ from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import STREAMS
 from streaming_app.health.group_history import GroupHistories
-from streaming_app.health.verdict import BAD, PENDING, UNKNOWN, WORST_FIRST, Verdict, trouble
+from streaming_app.health.verdict import BAD, PENDING, PROTOCOL, UNKNOWN, WORST_FIRST, Verdict, trouble
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
@@ -57,7 +57,7 @@ _NONE = "the log has no streams group yet"
 
 
 class LogTables:
-    """What a lag pass reads of `LagTables`, in memory, of streams groups that exist. A group is in one partition."""
+    """What a lag pass reads of `LagTables`, in memory, of groups that exist. A group is in one partition."""
 
     def __init__(self, options: FoldOptions, now: datetime) -> None:
         self._options, self._now = options, now
@@ -86,7 +86,7 @@ class LogTables:
         for records in self._records.values():
             for folded in fold_group(iter(records), self._options, None):
                 for row in folded.rows.get("groups", ()):
-                    if row["group_type"] == STREAMS and row["deleted_at"] is None:
+                    if row["group_type"] == row["protocol"] and row["deleted_at"] is None:
                         self.rows[row["group_id"]] = row
                 for event in folded.rows.get(EVENTS, ()):
                     self.histories.add(event["group_id"], event, self._now)
@@ -119,7 +119,7 @@ class LogTables:
         return {key: self._records_of_commits[key] for key in keys if key in self._records_of_commits}
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
-        """Yield the streams groups."""
+        """Yield the groups."""
         return ((group_id, 0) for group_id in self.rows)
 
     def groups(self, _: object, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -127,14 +127,14 @@ class LogTables:
         return (self.rows[group_id] for group_id in group_ids)
 
     def other_groups(self, _: object) -> tuple[dict[str, GroupTasks], Counter[str]]:
-        """Return nothing: the verdicts are on streams groups."""
+        """Return nothing: the verdicts are on Kafka Streams."""
         return {}, Counter()
 
 
 def look(properties: Mapping[str, str], config: JobConfig, report: Report, seconds: float = READ_SECONDS) -> Result:
     """Return in one line what the job would say of the groups. It asks the brokers; `report` gets the progress."""
     now = datetime.now(timezone.utc)
-    tables = LogTables(FoldOptions(config.cluster, config.topic, classic_streams=False), now)
+    tables = LogTables(FoldOptions(config.cluster, config.topic, classic_streams=config.classic_streams.enabled), now)
     try:
         with StreamsGroupClient.of(properties) as client:
             _, (starts, ends) = read_offsets(client, config.topic, EARLIEST, LATEST)
@@ -152,7 +152,8 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
     groups = {group_id: group_snapshot(row) for group_id, row in tables.rows.items()}
     now = datetime.now(timezone.utc)
     engine.step(Observed(groups, tables.histories.groups(), lag.work, away=lag.away, transactions=transactions), now)
-    return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends))
+    protocols = config.alerts.protocols
+    return describe(engine.board.verdicts(), lag, unread=len(unread), partitions=len(ends), protocols=protocols)
 
 
 def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> Transactions:
@@ -203,8 +204,13 @@ def _time(milliseconds: int) -> datetime | None:
         return None
 
 
-def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, partitions: int) -> Result:
-    """Return the result: how many groups have each verdict, and what is not known for lack of which right."""
+def describe(
+    verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, partitions: int, protocols: str = STREAMS
+) -> Result:
+    """Return the result: how many groups have each verdict, and what is not known for lack of which right.
+
+    `protocols`: the setting `alerts.protocols`.
+    """
     by_verdict = defaultdict[str, list[str]](list)
     for group_id in sorted(verdicts, key=lambda one: (trouble(verdicts[one]), one)):
         by_verdict[verdicts[group_id].verdict].append(group_id)
@@ -229,7 +235,11 @@ def describe(verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, p
         if found:
             texts.append(f"of the Unknown {len(found):,} for lack of {right}")
         counted |= found
-    text = f"the job would say of {count(len(verdicts), 'streams group')}: {', '.join(texts)}" if verdicts else _NONE
+    whose = count(len(verdicts), "streams group")
+    if classic := sum(PROTOCOL in one.evidence for one in verdicts.values()):
+        off = f" and no alerts (alerts.protocols: {STREAMS})" if protocols == STREAMS else ""
+        whose = f"{count(len(verdicts), 'group')} of Kafka Streams, {classic:,} with the classic protocol{off}"
+    text = f"the job would say of {whose}: {', '.join(texts)}" if verdicts else _NONE
     if unread:
         text += f"; {unread} of {partitions} partitions of the log were not read in time: their groups are not counted"
     if hidden:

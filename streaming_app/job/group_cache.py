@@ -10,8 +10,7 @@ if its offset is higher.
 A deleted group stays in the cache as Dead for one evaluation, so that its open alerts can be resolved. Then it is
 removed. At a start, this holds for the deleted groups of which an earlier run stored a verdict.
 
-A group with the classic protocol is no streams group: in the cache it is Dead, as after a classic group has taken over
-the id. `classic_groups` has its id, for the service that writes its copies.
+A streams group whose id a classic group of other clients has taken over is Dead in the cache.
 
 The cache keeps the events of about the last hour (see `health.group_history`); after a start it reads them from the
 tables.
@@ -22,6 +21,7 @@ whose clocks are wrong (see `groups.snapshot`).
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -75,7 +75,6 @@ class GroupCache:
         self._reload = True
         self._groups = Versions[GroupSnapshot]()  # replaced, never modified
         self._dead = set[str]()
-        self._classic = Versions[int]()  # as above
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
@@ -122,7 +121,6 @@ class GroupCache:
         if not (reload or queue or self._dead):
             return
         before, gone, unbounded = self._groups, self._dead, WrittenBetween(None, now)
-        classic = dict[str, int | None]()
         if reload:
             known, names = before, [name for name in before if name not in gone]
             if not self._is_read:  # what became of a group of which an earlier run stored a verdict
@@ -130,17 +128,13 @@ class GroupCache:
             before, gone = (
                 Versions(
                     (one.group_id, correct_snapshot(one, known.get(one.group_id), unbounded))
-                    for one in self._read(names, classic)
+                    for one in self._read(names)
                 ),
                 set(),
             )
             self._is_read = True
         new = _replacing(queue, before, gone, operator.gt if reload else operator.ge)
-        if not reload:
-            for tables, _ in queue:
-                classic.update(_classic_rows(tables["groups"]))
         self._groups = before.after(new, gone - new.keys())
-        self._note_classic(classic, reload=reload)
         self._dead = {name for name, group in (self._groups if reload else new).items() if group.state == DEAD}
         if reload:
             self._add_events(self._read_events(now), unbounded)
@@ -148,14 +142,6 @@ class GroupCache:
             for group_id, event in _events(tables.get(RETRACTED)):
                 self._histories.retract(group_id, event)
             self._add_events(_events(tables.get(EVENTS)), bounds)
-
-    def _note_classic(self, found: Mapping[str, int | None], *, reload: bool) -> None:
-        living = {name: offset for name, offset in found.items() if offset is not None}
-        ended = [name for name in found.keys() - living.keys() if name in self._classic]
-        if reload:
-            self._classic = Versions(living)
-        elif living or ended:
-            self._classic = self._classic.after(living, ended)
 
     def _add_events(self, events: Iterable[tuple[str, dict[str, Any]]], bounds: WrittenBetween) -> None:
         for group_id, event in events:
@@ -170,10 +156,6 @@ class GroupCache:
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`; the same object until something changes."""
         return self._groups
-
-    def classic_groups(self) -> Mapping[str, int]:
-        """Return the groups of Kafka Streams with the classic protocol by id, each with the offset of its record."""
-        return self._classic
 
     def is_complete(self) -> bool:
         """Return whether a `refresh` is done that began after the job had read everything: then no group is missing."""
@@ -193,8 +175,8 @@ class GroupCache:
         for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
             yield from to_values(rows["group_id"])
 
-    def _read(self, known: Sequence[str], classic: dict[str, int | None]) -> Iterator[GroupSnapshot]:
-        """Read from the tables the groups that are not Dead, or that are in `known`; add those to `classic`."""
+    def _read(self, known: Sequence[str]) -> Iterator[GroupSnapshot]:
+        """Read from the tables the groups that are not Dead, or that are in `known`."""
         warehouse, mine = WarehouseReader(self._warehouse), f"cluster = {quote(self._cluster)}"
         states = ", ".join(map(quote, REBALANCING))
         members = dict[str, Mapping[str, Any]]()
@@ -204,9 +186,7 @@ class GroupCache:
             members |= _rebalancing_members(rows)
         known_ids = pa.array(known, pa.string())
         for rows in map(with_plain_types, warehouse.slices(f"SELECT {', '.join(COLUMNS)} FROM groups WHERE {mine}")):  # noqa: S608 - the same
-            classic.update((name, offset) for name, offset in _classic_rows(rows) if offset is not None)
-            is_live = pc.invert(pc.or_(_is_in(rows["state"], (DEAD,)), _is_in(rows["group_type"], (CLASSIC,))))
-            wanted = pc.or_(is_live, pc.is_in(rows["group_id"], known_ids))
+            wanted = pc.or_(pc.invert(_is_in(rows["state"], (DEAD,))), pc.is_in(rows["group_id"], known_ids))
             yield from _snapshots(rows.filter(wanted), members)
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -238,22 +218,15 @@ def _replacing(
         for group in _snapshots(rows, _rebalancing_members(rows.filter(_is_in(rows["state"], REBALANCING)))):
             group_id = group.group_id
             cached = new.get(group_id) or (None if group_id in gone else before.get(group_id))
-            if replaces(group.last_offset, cached.last_offset) if cached else group.group_type != CLASSIC:
+            if cached is None or replaces(group.last_offset, cached.last_offset):
                 new[group_id] = correct_snapshot(group, cached, bounds)
     return new
 
 
 def _snapshots(rows: pa.Table, members: Mapping[str, Mapping[str, Any]]) -> Iterator[GroupSnapshot]:
     for row in _rows(rows, COLUMNS):
-        state = DEAD if row["group_type"] == CLASSIC else row["state"]
-        yield group_snapshot({**row, "state": state, **members.get(row["group_id"], {})})
-
-
-def _classic_rows(rows: pa.Table) -> Iterator[tuple[str, int | None]]:
-    """Yield each group with the offset of its record; with None if it has not the classic protocol, or is deleted."""
-    columns = ("group_id", "group_type", "state", "last_offset")
-    for group_id, group_type, state, offset in zip(*(to_values(rows[name]) for name in columns), strict=True):
-        yield group_id, offset if group_type == CLASSIC and state != DEAD else None
+        group = group_snapshot({**row, **members.get(row["group_id"], {})})
+        yield replace(group, state=DEAD) if group.group_type == CLASSIC and group.is_of_other_type else group
 
 
 def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:

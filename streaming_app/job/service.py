@@ -176,10 +176,7 @@ class Job:
     fence: Fence | None = None
     """The fence with the job's term."""
     groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
-    """Returns the groups by id."""
-    classic_groups: Callable[[], Mapping[str, int]] = dict
-    """Returns the groups of Kafka Streams with the classic protocol by id, each with the offset of its record. Nobody
-    changes the mapping: it is replaced."""
+    """Returns the groups by id. Nobody changes the mapping: it is replaced."""
     may_ask: Callable[[], bool] = lambda: True
     """Whether brokers may be asked about the groups."""
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)

@@ -82,7 +82,6 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     job = replace(
         job,
         groups=group_cache.groups,
-        classic_groups=group_cache.classic_groups,
         may_ask=lambda: health.status.caught_up and group_cache.is_complete(),
     )
     descriptions = DescriptionSupport(
@@ -176,7 +175,8 @@ def engine_settings(config: JobConfig) -> EngineSettings:
     return EngineSettings(
         config.cluster,
         config.alerts.rule_settings_of(),
-        lag_of_all_groups=config.alerts.lag_of == "all",
+        lag_of_all_groups=config.alerts.protocols == "all_groups",
+        of_classic_groups=config.alerts.protocols != "streams",
         late_seconds=_LATE_SECONDS + 2 * config.trigger,
         running_hours_of=make_times_of(config.running_hours, config.time_intervals),
         successors=config.alerts.successors,

@@ -16,9 +16,10 @@ from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.groups.snapshot import NEW_FOR, select
+from streaming_app.groups.group import CLASSIC, STREAMS
+from streaming_app.groups.snapshot import NEW_FOR, GroupSnapshot, select
 from streaming_app.groups.state_rules import DEAD
-from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC, GroupScrape
+from streaming_app.metrics.group_metrics import GROUP_METRICS, HEALTH_METRICS, LABELS_METRIC, GroupScrape
 from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS, JobScrape, alerts_with_series
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import has_short_id
@@ -49,7 +50,10 @@ class _StreamsGroupsCollector(Collector):
         cluster = {"cluster": job.cluster}
         existing = [group for group in job.groups.values() if group.state != DEAD]
         matching = [group for group in existing if self._settings.groups.matches(group.group_id)]
-        selected = select((one for one in matching if has_short_id(one.group_id)), self._settings.max_groups)
+        selected = list[GroupSnapshot]()
+        for protocol in (STREAMS, CLASSIC):  # these have only their health, and take no place of the others
+            of_protocol = (one for one in matching if one.protocol == protocol and has_short_id(one.group_id))
+            selected += select(of_protocol, self._settings.max_groups - len(selected))
         lag = None if job.lag is None else self._lag
         if job.lag is not None and (lag is None or lag.newest is not job.lag):  # else a scrape has computed its sums
             first_seen = {group.group_id: group.first_seen_at or EPOCH for group in job.groups.values()}
@@ -70,7 +74,8 @@ class _StreamsGroupsCollector(Collector):
             for group in selected
         ]
         labelled = [({**cluster, "group": scrape.snapshot.group_id}, scrape) for scrape in scrapes]
-        yield from (metric.family(labelled) for metric in GROUP_METRICS)
+        of_streams = [one for one in labelled if one[1].snapshot.protocol == STREAMS]
+        yield from (one.family(labelled if one in HEALTH_METRICS else of_streams) for one in GROUP_METRICS)
         declared = [(job.labels_of(own["group"]), own, scrape) for own, scrape in labelled]
         yield LABELS_METRIC.family(({**labels, **own}, scrape) for labels, own, scrape in declared if labels)
         if lag:

@@ -46,7 +46,7 @@ LABELS_METRIC: Metric[GroupScrape] = Metric(
     "1, with the labels that the configuration declares for the group: join on `cluster` and `group`.",
     lambda _group: [Sample(1)],
 )
-GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
+HEALTH_METRICS: tuple[Metric[GroupScrape], ...] = (
     Metric(
         "streams_group_health",
         "1 for the verdict on the group, such as Down, with its severity by the configuration (`none` if it opens no "
@@ -59,6 +59,10 @@ GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
         "Time since when the verdict is true, by the records and commits. The job may have decided it later.",
         lambda group: unix_seconds(group.verdict.since) if group.verdict else None,
     ),
+)
+"""Also of Kafka Streams with the classic protocol, like `streams_group_labels`."""
+GROUP_METRICS: tuple[Metric[GroupScrape], ...] = (
+    *HEALTH_METRICS,
     Metric(
         "streams_group_state",
         "1 for the current state of the group. The other states have no series.",

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from offsets_decoder.definitions import record
 from streaming_app.alerts.alert import FIRING, Alert
+from streaming_app.groups.group import STREAMS
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD, STATES
 from streaming_app.groups.task_copies import CopiesSum
@@ -73,7 +74,7 @@ def _behind(job: JobScrape) -> Iterator[Sample]:
 
 
 def _by_state(job: JobScrape) -> Iterator[Sample]:
-    counts = Counter(group.state for group in job.groups.values())
+    counts = Counter(group.state for group in job.groups.values() if group.protocol == STREAMS)
     yield from (Sample(counts[state], (state,)) for state in _STATES)
 
 

@@ -72,7 +72,8 @@ def list_groups(
     """Return the rows of `list`: groups that are not deleted, by default streams groups with their verdicts.
 
     `types` (`all`: every type) adds TYPE and PROTOCOL, `states` adds STATE, and `verdicts` since when, and what is
-    pending; if these name any, only groups with one of them are listed. The deleted ones are Dead; one that was deleted
+    pending; if these name any, only groups with one of them are listed. With `verdicts` Kafka Streams with the classic
+    protocol is listed by default, too. The deleted ones are Dead; one that was deleted
     while it was Down has a verdict until its alert ends. STATE is null if the log does not prove it and the brokers
     were not asked; the job asks them for classic groups with members. Raises WarehouseError for an unknown name.
     """
@@ -91,11 +92,14 @@ def list_groups(
         elif verdicts is not None and not in_states:
             kinds.append(DELETED)
             condition = f"(state <> '{DEAD}' OR verdict IS NOT NULL)"
-    if {*of_types} - {STREAMS}:
+    if types is None and verdicts is not None:
+        kinds.append(OTHERS)
+        condition += " AND kafka_streams"
+    elif {*of_types} - {STREAMS}:
         kinds.append(OTHERS)
         among["group_type"] = [] if "all" in of_types else of_types
     titled = ", ".join(f'{name} AS "{_TITLES[name]}"' for name in names)
-    sql = overview_sql(cluster, names, kinds, among, condition)
+    sql = overview_sql(cluster, [*names, "kafka_streams"], kinds, among, condition)
     rows = reader.rows(f"SELECT {titled} FROM ({sql}) AS listed ORDER BY group_id")  # noqa: S608 - quoted
     for row in rows if types is not None else ():
         row["TYPE"] = TYPES[row["TYPE"]]

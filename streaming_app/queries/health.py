@@ -9,7 +9,7 @@ from typing import Any
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
 from streaming_app.groups.events import DEPLOYMENT, OFFSETS_DELETED, OFFSETS_RESET, PROCESSES
-from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
+from streaming_app.health.verdict import BAD, EARLIER, PLANNED, PROTOCOL, VERDICTS, WORST_FIRST
 from streaming_app.queries.history import FOLDED
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
@@ -17,6 +17,7 @@ from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_group
 from streaming_app.text import ago, lasted, rank, utc
 
 _LINES = 2  # of a timeline, and of earlier verdicts, in `why`
+_OF_CLASSIC = " Classic protocol: members and tasks as of the last rebalance; alerts only with `alerts.protocols: all`."
 _KNOWN_UNTIL, _STREAM_TIMES = "known_until", ("min_partition_time", "max_partition_time")
 _OF_HEALTH = f"rule IN ({', '.join(quote(rule) for rule in HEALTH_RULES)}) AND opened_at IS NOT NULL"
 
@@ -161,7 +162,8 @@ def explain(row: Row, alert: Alert | None, happened: Iterable[str | None], now: 
     `row` is from `read_verdicts`, `times` from `lag_times`; `happened` are lines about what was done to the group.
     """
     yield to_line(row)
-    yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}."
+    classic = _OF_CLASSIC if row["evidence"].get(PROTOCOL) else ""
+    yield f"  {VERDICTS.get(row['verdict'], '')} Severity: {row['severity'] or 'none'}.{classic}"
     if row["evidence"].get(PLANNED):
         yield "  Somebody ended its alert. Another bad verdict opens a new alert."
     for one in row["evidence"].get(EARLIER, ())[-_LINES:]:
@@ -176,16 +178,17 @@ def explain(row: Row, alert: Alert | None, happened: Iterable[str | None], now: 
     stream_time = f" Stream time: {read}, the highest timestamps that the application had read." if read else ""
     yield f"  Its lag {known}.{stream_time}"
     yield from filter(None, happened)
-    if alert is None or alert.opened_at is None:
-        return
-    if alert.ended_at:
+    if alert and alert.opened_at and alert.ended_at:
         yield _last_alert(alert, alert.opened_at, alert.ended_at)
         return
-    cause = f", cause {alert.cause}" if alert.cause else ""
-    yield f"  Alert {alert.alert_id}, {alert.severity}, open since {utc(alert.opened_at)}{cause}."
-    yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in alert.timeline[-_LINES:])
+    if alert and alert.opened_at:
+        cause = f", cause {alert.cause}" if alert.cause else ""
+        yield f"  Alert {alert.alert_id}, {alert.severity}, open since {utc(alert.opened_at)}{cause}."
+        yield from (f"  {utc(line.at)} {line.verdict or line.rule}" for line in alert.timeline[-_LINES:])
+    elif row["verdict"] not in BAD:
+        return
     name, step = next_step(alert, row)
-    group = shlex.quote(alert.group_id or "")
+    group = shlex.quote(row["group_id"])
     more = f"More: the runbook, {name}; evidence: `streams-groups why --group {group} --json`."
     yield f"  What to do: {step} {more}".replace(":  ", ": ")
 
@@ -196,18 +199,19 @@ def _last_alert(alert: Alert, opened_at: datetime, ended_at: datetime) -> str:
     return f"{lines}{lasted(ended_at - opened_at)}{by}: {alert.summary}"
 
 
-def next_step(alert: Alert, row: Mapping[str, Any]) -> tuple[str, str]:
+def next_step(alert: Alert | None, row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the rule whose runbook applies, and its first step that fits the verdict; empty for an unknown rule.
 
-    While the verdict is a good one, the alert may not be over yet: then the step fits its last bad verdict.
+    While the verdict is a good one, the open alert may not be over yet: then the step fits its last bad verdict.
     """
-    now = [(row["verdict"], row["why"])] if row["severity"] else []
-    before = [(line.verdict, line.why) for line in reversed(alert.timeline) if line.verdict in BAD]
-    verdict, why = next(iter(now + before), ("", alert.summary))
-    name = RULE_OF_VERDICT.get(verdict, alert.rule)
+    now = [(row["verdict"], row["why"])] if row["severity"] or alert is None else []
+    before = [(line.verdict, line.why) for line in reversed(alert.timeline) if line.verdict in BAD] if alert else []
+    verdict, why = next(iter(now + before), ("", alert.summary if alert else ""))
+    name = RULE_OF_VERDICT.get(verdict, alert.rule if alert else "")
     rule = rules().get(name)
     step = rule.step_for(why).text.strip() if rule else ""  # none for a rule of a later release
-    kind, _, topic = (alert.cause or "").partition(":")
+    kind, _, topic = (alert.cause or "" if alert else "").partition(":")
     if kind == "missing_topic":
         step = step.replace(MISSING_TOPIC, shlex.quote(topic))
-    return name, step.replace(" ID ", f" {alert.alert_id} ").replace(GROUP_ID, shlex.quote(alert.group_id or ""))
+    step = step.replace(" ID ", f" {alert.alert_id} ") if alert else step
+    return name, step.replace(GROUP_ID, shlex.quote(row["group_id"]))

@@ -12,6 +12,7 @@ from streaming_app.alerts.catalog import rules
 from streaming_app.groups.group import ACTIVE
 from streaming_app.groups.snapshot import AWAY, AWAY_EPOCH
 from streaming_app.groups.task_copies import TaskCopy
+from streaming_app.health.verdict import BAD
 from streaming_app.lag.statuses import HELD, LEFT_OVER, WAITS
 from streaming_app.lag.statuses import OK as NOTHING_WAITS
 from streaming_app.queries.behind import behind_series, lag_at, lags_at
@@ -214,7 +215,7 @@ def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime |
 
 
 def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
-    """Return the next step about the alert about the verdict on a group, as parts of text and code, and a command.
+    """Return the next step about the verdict on a group or its alert, as parts of text and code, and a command.
 
     The command is the first one in the step, else the one that says why.
     """
@@ -222,7 +223,7 @@ def _to_do(snapshot: Snapshot, one: Row) -> dict[str, Any]:
     is_near = one["pending_verdict"] is not None
     own = (it for it in snapshot.alerts if it.group_id == group_id and it.subject == HEALTH)
     alert = next((it for it in own if it.state == FIRING or is_near), None)
-    if alert is None:
+    if alert is None and one["verdict"] not in BAD:
         return {"step": (), "command": None}
     _, step = next_step(alert, one)
     parts = step.split("`")  # code is between backticks

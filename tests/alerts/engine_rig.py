@@ -55,6 +55,7 @@ class Rig:
             known.rule_settings_of(),
             (PAGER,),
             lag_of_all_groups=self.lag_of_all_groups,
+            of_classic_groups=known.protocols != "streams",
             is_muted=lambda one: bool(self.is_muted and self.is_muted(one)),
         )
         stored, support = list(self.table.values()), DescriptionSupport("always")

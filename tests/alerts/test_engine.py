@@ -22,6 +22,7 @@ from streaming_app.lag.work import GroupWork
 from streaming_app.notify.sink import SinkError
 from tests.alerts.engine_rig import FAILED, OLD, PAGER, START, Rig, at, group
 from tests.alerts.examples import make_alert
+from tests.support.health_harness import waiting
 from tests.support.lag_harness import row, work_of
 
 
@@ -81,6 +82,69 @@ def test_lag_of_groups_of_other_types_counts_where_the_settings_say_so() -> None
         rig = Rig(lag_of_all_groups=lag_of_all_groups)
         rig.step(0, group(), work=lost("other"))
         assert rig.open_rules() == rules
+
+
+def of_classic(state: str = "Empty", **fields: Any) -> GroupSnapshot:
+    members = 0 if state == "Empty" else 2
+    values = {"group_type": "classic", "protocol": "classic", "state": state, "state_since": at(-900)}
+    return replace(group("NO_TOPOLOGY"), **values, member_count=members, **fields)
+
+
+def waits(seconds: float) -> dict[str, GroupWork]:
+    return {"payments": waiting(at(-900), at(seconds))}
+
+
+ON, OFF = {"protocols": "all"}, {"protocols": "streams"}
+
+
+def test_a_classic_group_has_a_verdict_always_and_alerts_only_if_the_settings_say_so() -> None:
+    aside = {"set_aside_reason": "too many tasks", "set_aside_at": at(-60)}
+    for settings, rules, severity in (
+        (OFF, set(), None),
+        (ON, {"StreamsGroupDown", "StreamsGroupSetAside"}, "critical"),
+    ):
+        rig = Rig(settings)
+        rig.step(0, of_classic(**aside), work=waits(0))
+        found = rig.engine.board.verdicts()["payments"]
+        assert (rig.open_rules(), found.verdict, found.severity) == (rules, "Down", severity)
+
+
+@pytest.mark.parametrize("name", ["StreamsGroupOffsetsRewound", "StreamsGroupStandbyBehind"])
+def test_what_is_observed_of_a_classic_group_is_no_alert_unless_the_settings_say_so(name: str) -> None:
+    observed = {"copies": {"payments": uncopied()}, "work": lag("REWOUND", **TASK)}
+    for settings, is_open in ((OFF, False), (ON, True)):
+        rig = Rig(settings)
+        for seconds in (0, 1000):
+            rig.step(seconds, of_classic("Unknown"), **observed)
+        assert (name in rig.open_rules()) == is_open
+
+
+def test_the_patience_with_a_classic_group_is_that_of_the_settings_though_its_alerts_are_off() -> None:
+    rig = Rig({"rules": {"StreamsGroupDown": {"for": "20m"}}})
+    rig.step(0, of_classic(), work=waits(0))
+    assert rig.engine.board.verdicts()["payments"].verdict == "Unknown"
+
+
+def test_alerts_of_classic_groups_that_are_turned_off_end_and_turned_on_they_open() -> None:
+    rig = Rig(ON)
+    rig.cycle(0, of_classic(), work=waits(0))
+    rig.settings = OFF
+    rig.restart()
+    rig.cycle(30, of_classic(), work=waits(30))
+    assert [(one.rule, one.ended_by) for one in rig.table.values()] == [("StreamsGroupDown", "ignored")]
+    rig.settings = ON
+    rig.restart()
+    rig.cycle(60, of_classic(), work=waits(60))
+    assert [(one.state, one.opened_at) for one in rig.alerts] == [(FIRING, at(60))]
+
+
+def test_a_classic_group_that_is_deleted_while_it_waits_for_members_is_no_alert_without_the_setting() -> None:
+    for settings, rules in ((OFF, set()), (ON, {"StreamsGroupDown"})):
+        rig, young = Rig(settings), {"state_since": at(-60)}
+        rig.cycle(0, replace(of_classic(), **young), work=waits(0))
+        rig.restart()  # the job was away when the group was deleted
+        rig.cycle(1000, group(group_id="other"), work={})
+        assert (rig.verdicts["payments"].verdict, rig.open_rules()) == ("Down", rules)
 
 
 def test_open_alerts_of_rules_that_went_are_resolved_and_pending_ones_are_removed() -> None:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from offsets_decoder import encode
+from streaming_app.health.verdict import DOWN, Verdict
+from streaming_app.tables.health_tables import HealthRow, HealthTable
 from tests.cli.commands import as_json, run, words
+from tests.support.health_harness import ago
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
 from tests.tables.test_newest_views import classic, commit, consumer, write
@@ -44,6 +47,29 @@ def test_types_and_states_limit_the_list(warehouse: Path) -> None:
     result = run(warehouse, "list", "--type", "simple")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("Error: No such type: simple. Valid types are: all, streams, ")
+
+
+def test_verdicts_are_listed_of_kafka_streams_with_either_protocol(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path)
+    groups = [classic("app", members=1, protocol="stream"), classic("plain", members=1), classic("range", members=0)]
+    write(path, groups, cluster="default")
+    append(path, "groups", group_row("streams-one", "Stable"))
+    of_classic = Verdict(DOWN, ago(minutes=9), ago(minutes=4), "no members since 03:03", None, {"protocol": "classic"})
+    of_plain = Verdict(DOWN, ago(minutes=9), ago(minutes=4), "no progress", "critical")
+    rows = [HealthRow("app", of_classic, of_classic.at, {}), HealthRow("plain", of_plain, of_plain.at, {})]
+    HealthTable(path, "default").append(rows)
+
+    def listed(*arguments: str) -> list[list[str]]:
+        return [line[:2] for line in words(path, "list", *arguments)[1:]]
+
+    assert listed("--health") == [["app", "Down"], ["streams-one", "Unknown"]]
+    assert listed("--health", "Down") == [["app", "Down"]]
+    assert listed("--type", "classic", "--health", "Down") == [["app", "Classic"], ["plain", "Classic"]]
+    assert listed() == [["streams-one", "Unknown"]]
+    lines = run(path, "why", "app").stdout.splitlines()
+    assert lines[0].startswith("app is Down since 2026-11-21 03:03:00Z: no members since")
+    assert "members and tasks as of the last rebalance" in lines[1]
+    assert lines[-1].startswith("  What to do: No members: read the end of the application's log")
 
 
 def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last(tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ NAME_FORM = 'must be letters, digits, ".", "_" and "-" (at most 200, not "." or 
             "alerts: {overrides: [{groups: x, rules: {StreamsGroupDown: {enabeld: false}}}]}",
             ["alerts.overrides[0].rules.StreamsGroupDown.enabeld: is not a known key; did you mean enabled?"],
         ),
+        ("alerts: {lag_of: all}", ["alerts: lag_of has gone: in place of `lag_of: all` write `protocols: all_groups`"]),
+        ("alerts: {protocols: classic}", ["alerts.protocols: must be 'streams', 'all' or 'all_groups'"]),
         ("trigger: a\ncluster: a/b\nx: 1", 3),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -55,7 +55,14 @@ CASES: dict[str, tuple[Settings, Settings]] = {
     ),
     "time_intervals[0]": ({"time_intervals": NIGHT}, at_night("a")),
     "sinks[0].page_url": ({"sinks": [{**WATCHDOG, "page_url": "https://example.com"}]}, {"sinks": [WATCHDOG]}),
-    "alerts.lag_of": ({"alerts": {"lag_of": "all"}, "lag": {"enabled": False}}, {"alerts": {"lag_of": "all"}}),
+    "alerts.protocols": (
+        {"alerts": {"protocols": "all_groups"}, "lag": {"enabled": False}},
+        {"alerts": {"protocols": "all_groups"}},
+    ),
+    "alerts.protocols ": (
+        {"alerts": {"protocols": "all"}, "classic_streams": {"enabled": False}},
+        {"alerts": {"protocols": "all"}},
+    ),
 }
 
 

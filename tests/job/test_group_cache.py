@@ -322,7 +322,9 @@ def test_the_times_of_a_broker_whose_clock_is_wrong_are_corrected(
 
 
 @pytest.mark.parametrize("is_small", [True, False], ids=["small batch", "large batch"])
-def test_a_group_with_the_classic_protocol_is_no_streams_group(tmp_path: Path, is_small: bool) -> None:
+def test_a_group_with_the_classic_protocol_is_in_the_cache_and_one_of_other_clients_is_not(
+    tmp_path: Path, is_small: bool
+) -> None:
     warehouse = make_warehouse(tmp_path)
     cache = GroupCache(a_job(warehouse, pytest.fail))
     classic = {"group_type": "classic", "protocol": "classic", "state": "Unknown"}
@@ -335,10 +337,17 @@ def test_a_group_with_the_classic_protocol_is_no_streams_group(tmp_path: Path, i
             cache.on_bulk_change()
         cache.refresh()
 
-    write(row("s"), row("c", 4, **classic))
-    assert (set(cache.groups()), dict(cache.classic_groups())) == ({"s"}, {"c": 4})
+    def found() -> dict[str, tuple[str, str]]:
+        return {name: (one.protocol, one.state) for name, one in cache.groups().items()}
+
+    write(row("s"), row("c", 4, **classic), row("taken over", 5, group_type="classic"))
+    assert {name: one for name, one in found().items() if one[1] != "Dead"} == {
+        "s": ("streams", "Stable"),
+        "c": ("classic", "Unknown"),
+    }
     write(row("s", 7, **classic), row("c", 8))
-    assert {name: one.state for name, one in cache.groups().items()} == {"s": "Dead", "c": "Stable"}
-    assert dict(cache.classic_groups()) == {"s": 7}
+    assert found() == {"s": ("classic", "Unknown"), "c": ("streams", "Stable")}
     write(row("s", 9, **classic | {"state": "Dead"}), row("c", 8))
-    assert (set(cache.groups()), dict(cache.classic_groups())) == ({"c"}, {})
+    assert found() == {"s": ("classic", "Dead"), "c": ("streams", "Stable")}
+    cache.refresh()
+    assert found() == {"c": ("streams", "Stable")}

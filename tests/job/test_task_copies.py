@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming_app.groups.row import to_row
-from streaming_app.groups.snapshot import GroupSnapshot
+from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
 from streaming_app.job import copies_service
 from streaming_app.job.copies_service import TaskCopies
@@ -221,15 +221,15 @@ def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> No
 def test_copies_of_classic_groups_come_from_the_log_when_their_row_has_changed_also_without_brokers(
     tmp_path: Path,
 ) -> None:
-    warehouse, newest = make_warehouse(tmp_path), {"g": 4}
+    warehouse = make_warehouse(tmp_path)
     threads = thread("m1", subscription(sums={(0, 0): 7}), assignment([(0, 0)])), thread("m2")
-    append(
-        warehouse, "groups", to_row("default", fold(records(generation(1, *threads), first=4)).group), group_row("s")
-    )
+    row = to_row("default", fold(records(generation(1, *threads), first=4)).group)
+    append(warehouse, "groups", row, group_row("s"))
+    newest = {"g": group_snapshot(row)}
     table = TaskCopiesTable(warehouse, "default")
 
     def poller() -> TaskCopies:
-        return TaskCopies(a_job(warehouse, pytest.fail, classic_groups=lambda: dict(newest)))
+        return TaskCopies(a_job(warehouse, pytest.fail, groups=lambda: dict(newest)))
 
     def found() -> list[tuple[str, str, int | None, str]]:
         return [(one.group_id, one.role, one.task_offset, one.protocol) for one in table.read()]

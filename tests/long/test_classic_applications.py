@@ -228,7 +228,7 @@ def test_the_views_of_the_job_have_what_the_application_has(
     job = Job(config, connection, JobState(), pytest.fail)
     groups = GroupCache(job)
     groups.refresh()
-    TaskCopies(replace(job, groups=groups.groups, classic_groups=groups.classic_groups)).tick()
+    TaskCopies(replace(job, groups=groups.groups)).tick()
 
     reader = WarehouseReader(warehouse)
     of_group = f"WHERE group_id = '{row['group_id']}'"

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,20 @@ def test_the_values_of_a_group_come_from_its_snapshot(scrape: Scrape) -> None:
     }
     assert values["streams_group_unsolicited_descriptions_total", "b"] == 2
     assert 600 <= values["streams_group_description_stale_seconds", "b"] < 3600  # seconds since the groups were created
+
+
+def test_a_classic_group_has_only_its_health_and_takes_no_place_of_a_streams_group(scrape: Scrape) -> None:
+    classic = group("a", "Unknown", group_type="classic", protocol="classic", first_seen_at=None)
+    groups = [classic, group("b"), replace(classic, group_id="c")]
+    values = samples(scrape(groups, labels_of=lambda _group: {"team": "x"}))
+    names = ("health", "health_since_timestamp_seconds", "labels")
+    assert {key[0] for key in values if key[1:2] == ("a",)} == {f"streams_group_{name}" for name in names}
+    assert {key: value for key, value in values.items() if key[0] == "streams_groups" and value} == {
+        ("streams_groups", "Stable"): 1
+    }
+    few = samples(scrape(groups, settings=MetricsSettings(max_groups=1)))
+    assert {key[1] for key in few if key[0] == "streams_group_members"} == {"b"}
+    assert not [key for key in few if key[0] == "streams_group_health"]
 
 
 @pytest.mark.parametrize(

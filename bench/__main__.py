@@ -1,4 +1,4 @@
-"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="kminion --commits 20000000"` chooses some."""
+"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="soak --minutes 45"` chooses some."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -7,7 +7,6 @@ from bench import (
     catchup,
     floor,
     idle,
-    kminion,
     offsets,
     page,
     rules,
@@ -26,7 +25,6 @@ WITH_A_BROKER: dict[str, Callable[[Harness, argparse.Namespace], object]] = {
     "floor": lambda shared, _: [floor.run(shared, groups) for groups in (100, 10_000)],
     "startup": lambda shared, _: startup.run(shared),
     "catchup": lambda shared, _: catchup.run(shared, 10_000, 10),
-    "kminion": lambda shared, asked: kminion.run(shared, asked.commits, asked.keys),
     "offsets-memory": lambda shared, _: offsets.run_memory(shared, 1_000_000),
     "idle": lambda shared, asked: idle.run(shared, asked.minutes),
     "trickle": lambda shared, asked: idle.run(shared, asked.minutes, trickle=True),
@@ -40,9 +38,7 @@ _WITHOUT_SPARK = {"idle", "trickle", "soak", "startup", "store-requests"}
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the parsed arguments; `which` are names in `EVERY`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of kminion")
     parser.add_argument("--minutes", type=float, default=20, help="duration of idle, trickle and soak")
-    parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
     asked = parser.parse_args(arguments)
     if unknown := set(asked.which) - set(EVERY):

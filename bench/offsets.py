@@ -30,15 +30,7 @@ def run_memory(harness: Harness, keys: int) -> None:
     print(f"all {rows:,} rows of `offsets` with `sql`: {time.monotonic() - started:.1f} s", flush=True)
 
 
-def write_commits(
-    harness: Harness,
-    topic: str,
-    count: int,
-    keys: int,
-    *,
-    partitions: int = PARTITIONS,
-    client_id: str = "bench",
-) -> None:
+def write_commits(harness: Harness, topic: str, count: int, keys: int) -> None:
     """Write offset commits in the format of 4.4, with Spark: Python would take minutes.
 
     Each key is written once before any is written again. The order is mixed, as groups commit independently.
@@ -55,12 +47,11 @@ def write_commits(
         + f"CAST({number} / {PARTITIONS_OF_TOPIC} AS int)"
         + f" AS string)) AS binary), unhex(lpad(hex({number} % {PARTITIONS_OF_TOPIC}), 8, '0'))) AS key",
         f"concat(X'{value[:2].hex()}', unhex(lpad(hex(id), 16, '0')), X'{value[10:].hex()}') AS value",
-        f"CAST({group} % {partitions} AS int) AS partition",
+        f"CAST({group} % {PARTITIONS} AS int) AS partition",
     )
     rows.write.format("kafka").options(
         **{
             "kafka.bootstrap.servers": harness.broker.bootstrap_server,
-            "kafka.client.id": client_id,
             "kafka.batch.size": "262144",
             "topic": topic,
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from streaming_app.text import duration
 from streaming_app.web.window import url_time
 from streaming_app.web.words import group_query
 from tests.support.browser import View, view
@@ -248,114 +246,6 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
         lag = seen.page.get_by_role("region", name="Lag")
         expect(lag).not_to_contain_text("orders-of-old")  # the page may come after the picture
         assert lag.inner_text() == lag_now
-
-
-@pytest.mark.parametrize("width", [360])
-def test_the_name_of_a_track_is_not_cut(chromium: Browser, url: str, width: int) -> None:
-    with view(chromium, url, viewport={"width": width, "height": 800}) as seen:
-        seen.open(f"/group?id={RICH}&range=24h")
-        names = seen.page.locator("svg.names text")
-        for longest in ("Behind ≤ 23 h 59 min", "Records/s ≤ 1,234,567", "Lag ≤ 1,234,567,890"):
-            names.first.evaluate("(text, longest) => { text.textContent = longest; }", longest)
-            box, around = names.first.bounding_box(), seen.page.locator("svg.names").bounding_box()
-            assert box
-            assert around
-            assert box["x"] >= around["x"], longest
-
-
-TROUBLES = {
-    "payments-down": ("Down", 17, "no members since the deployment; 12,000 offsets wait in 8 partitions", 180),
-    "payments-not-ready": (
-        "Down",
-        70,
-        "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics cards are missing.",
-        None,
-    ),
-    "payments-held": (
-        "Stalled",
-        9,
-        "1 partition held by an open transaction since 2026-11-22 11:20:00Z: cards-0 at 77, transactional id pay-1",
-        None,
-    ),
-    "payments-losing": ("Losing", 31, "retention deletes records that wait in 1 partition", 45),
-    "payments-restoring": ("Restoring", 50, "4 tasks restore their state, and records will be lost before it ends", 20),
-    "payments-behind": ("Behind", 61, "the oldest record that waits is 2 h old: 1 partition, cards-0", None),
-}
-"""Group -> its verdict, for how many minutes, why, and in how many minutes records are lost."""
-FIRST = {
-    "which": "h1.group",
-    "since when": ".verdict time[data-time]",
-    "why": ".verdict strong",
-    "what to do": "#answer-step dd",
-    "the command": "#command",
-    "what is lost": "#answer-lost dd",
-    "what is known": "#answer-known dd",
-}
-_SEEN = """
-([selectors, height]) => Object.fromEntries(Object.entries(selectors).map(([question, one]) => {
-  const found = document.querySelector(one);
-  const box = found?.getBoundingClientRect();
-  const isSeen = box && box.height > 0 && box.top >= 0 && box.bottom <= height && box.right <= innerWidth;
-  return [question, isSeen ? found.innerText : null];
-}))
-"""
-
-
-@pytest.fixture(scope="module")
-def troubled_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of groups that are in trouble, each in another way, and of one of which nothing is known."""
-    path = write_sample(tmp_path_factory.mktemp("troubled") / "w", NOW, hostile=False)
-    change = {"kind": "config_changed", "old": "{}", "new": '{"streams.num.standby.replicas": "1"}', "offset": 1}
-    for name, (verdict, minutes, why, loses_in) in TROUBLES.items():
-        since, of_group = NOW - timedelta(minutes=minutes), {"cluster": "default", "group_id": name}
-        append(path, "groups", group(name, "NotReady" if "NotReady" in why else "Stable", NOW, minutes))
-        times = {"since": since, "judged_at": since, "inputs_at": NOW - timedelta(seconds=40)}
-        losing = {"losing_at": NOW + timedelta(minutes=loses_in)} if loses_in else {}
-        common = {"severity": "critical", **of_group}
-        append(
-            path,
-            "group_health_history",
-            {**common, "at": since, **times, **losing, "verdict": verdict, "why": why, "evidence": "{}"},
-        )
-        opened = {"alert_id": name, "opened_at": since, "since": since, "summary": f"{name}: {why}", "evidence": "{}"}
-        rule = f"StreamsGroup{'Losing' if verdict == 'Restoring' else verdict}"
-        append(path, "alerts", {**common, **opened, "rule": rule, "deliveries": []})
-        append(path, "group_events", {**of_group, **change, "source_partition": 0, "at": since - timedelta(minutes=9)})
-        offsets = {
-            "lag": 9_000,
-            "lag_seconds": 60.0 * minutes,
-            "offset_status": "WAITS",
-            "late_since": since,
-            "task_id": "0_0",
-            "observed_at": NOW,
-        }
-        append(path, "lag", {**of_group, **offsets, "topic": "cards", "partition": 0, "committed_offset": 1})
-    append(path, "groups", group("of-no-verdict", "Stable", NOW, 5))
-    return serve_page(path)
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
-def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
-    chromium: Browser, troubled_url: str, width: int, height: int
-) -> None:
-    with view(chromium, troubled_url, viewport={"width": width, "height": height}) as seen:
-        for name, (verdict, minutes, why, loses_in) in TROUBLES.items():
-            seen.open(f"/group?id={name}")
-            found = seen.page.evaluate(_SEEN, [FIRST, height])
-            assert all(found.values()), (name, found)
-            assert name in found["which"]
-            assert verdict in found["which"]
-            assert why.partition(" since 2026")[0] in found["why"]
-            assert ("records from" in found["what is lost"]) == (loses_in is not None)
-            assert f"{duration(60 * minutes)}" in seen.page.inner_text(".verdict b")
-            assert found["the command"].startswith(("streams-groups ", "kafka-"))
-            said = seen.page.inner_text("main").split("Over time")[0]
-            sentences = [one.strip() for one in re.split(r"[.:;]\s|\n", said) if len(one.strip()) > 25]
-            assert not [one for one, times in Counter(sentences).items() if times > 1], name
-            assert seen.width_overflow() <= 0
-        seen.open("/group?id=of-no-verdict")
-        assert "not known" in seen.page.inner_text("#answer-lost")
-        assert seen.page.locator("#answer-who, #answer-step").count() == 0  # nobody says that no task is behind
 
 
 def _wide() -> list[dict[str, object]]:

@@ -1,10 +1,11 @@
-"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="kminion --commits 20000000"` chooses some."""
+"""`make bench` runs all benchmarks one after another; `BENCH_ARGS="soak --minutes 45"` chooses some."""
 
 import argparse
 from collections.abc import Callable, Sequence
 
 from bench import (
     catchup,
+    decode,
     floor,
     idle,
     kminion,
@@ -19,6 +20,7 @@ from bench import (
 from bench.bench_harness import Harness, open_harness
 
 ALONE: dict[str, Callable[[], object]] = {
+    "decode": decode.run,
     "rules": rules.run,
     "page": page.run,
     "page-costs": page.run_costs,

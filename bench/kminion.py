@@ -1,8 +1,10 @@
 """From the start of a process until it knows all committed offsets: the job against kminion.
 
-Both read the same `__consumer_offsets`, with many commits of groups whose topics do not exist. kminion reads everything
-at each start. It has read all when its own count of records is complete; its `/ready` says so at the next of its steps
-of 15 s. The job is done when both of its streams have caught up; its first start and a later one are measured.
+Both read the same `__consumer_offsets`. It has many commits of groups whose topics do not exist, and commits of groups
+that read topics of this broker, for which both show the lag. kminion reads everything at each start. It has read all
+when its own count of records is complete; its `/ready` says so at the next of its steps of 15 s. The job is done when
+both of its streams have caught up; its first start and a later one are measured. At the end the benchmark compares the
+lag of both, partition by partition.
 """
 
 import os
@@ -11,6 +13,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
@@ -22,17 +25,22 @@ from bench.memory import proportional_by_process
 from bench.offsets import write_commits
 from bench.rounds import print_rounds
 from streaming_app.sandbox.child_process import reserve_port
+from streaming_app.tables.reader import WarehouseReader
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
 ROUNDS = 5
 PACKAGE = "github.com/cloudhut/kminion/v2@v2.3.5"
 TOPIC = "__consumer_offsets"
+_TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
+_GROUPS = 20
 _SECONDS = 600.0
 _READING, _KMINION = "kminion, reading", "kminion, ready"
 _ADMIN = "__admin_client"  # with this client id a broker lets clients write to internal topics
 _CONSUMED = re.compile(r"^kminion_exporter_offset_consumer_records_consumed_total (\S+)", re.MULTILINE)
 _POLL_SECONDS = 0.5
+_SERIES = re.compile(r"kminion_kafka_consumer_group_topic_partition_lag\{(.*?)\} (\S+)")
+Lag = dict[tuple[str, str, int], int]
 
 
 class Start(NamedTuple):
@@ -41,15 +49,16 @@ class Start(NamedTuple):
     seconds: float
     reading: float  # seconds until all records were read; only kminion reports it
     megabytes: float
+    lag: Lag
 
 
 def run(harness: Harness, commits: int, keys: int) -> None:
-    """Print the seconds of both for rounds in turns, the ratio, and the memory at the end."""
+    """Print the seconds of both for rounds in turns, the ratio, the memory at the end, and differences of the lag."""
     program = _find_kminion(harness.directory)
     if isinstance(program, str):
         print(f"kminion: skipped, {program}", flush=True)
         return
-    harness.client.commit_offsets("first", {("none", 0): 0})  # which makes the broker create the topic
+    lag = _commit(harness)  # the very first commit makes the broker create the topic
     # Compaction would remove half of the records before the later rounds have read them.
     _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
     partitions = len(harness.client.end_offsets(TOPIC))
@@ -60,18 +69,21 @@ def run(harness: Harness, commits: int, keys: int) -> None:
         "the job, started again": [],
     }
     for number in range(ROUNDS):
+        wanted = lag if number == ROUNDS - 1 else {}
         for label, each in starts.items():
             if label == _KMINION:
-                each.append(_start_kminion(harness, program))
+                each.append(_start_kminion(harness, program, wanted))
             else:
-                each.append(_start_job(harness, harness.directory / f"kminion-{number}"))
+                each.append(_start_job(harness, harness.directory / f"kminion-{number}", wanted))
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
     seconds = {_READING: [one.reading for one in starts[_KMINION]]}
     seconds |= {label: [one.seconds for one in each] for label, each in starts.items()}
     print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
     for label, each in starts.items():
         megabytes = statistics.median(one.megabytes for one in each)
-        print(f"{label}: {megabytes:,.0f} MB (PSS, median)", flush=True)
+        wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
+        right = f"the lag of {len(lag) - len(wrong):,} of {len(lag):,} partitions is right"
+        print(f"{label}: {megabytes:,.0f} MB (PSS, median); {right}; {wrong or ''}", flush=True)
 
 
 def _find_kminion(directory: Path) -> Path | str:
@@ -91,11 +103,32 @@ def _find_kminion(directory: Path) -> Path | str:
     return directory / "kminion" if built.returncode == 0 else f"go install {PACKAGE}: {lines[-1].strip()}"
 
 
+def _commit(harness: Harness) -> Lag:
+    """Let groups commit offsets of topics with records; return the lag by partition."""
+    lag: Lag = {}
+    for topic in (f"kminion-{number}" for number in range(_TOPICS)):
+        harness.client.create_topic(topic, _PARTITIONS)
+        for partition in range(_PARTITIONS):
+            for _ in range(_RECORDS):
+                harness.producer.send(topic, b"x", partition=partition)
+    harness.producer.flush()
+    behind = count()
+    for group in (f"kminion-group-{number}" for number in range(_GROUPS)):
+        mine = {
+            (f"kminion-{topic}", partition): next(behind) % _RECORDS
+            for topic in range(_TOPICS)
+            for partition in range(_PARTITIONS)
+        }
+        harness.client.commit_offsets(group, {key: _RECORDS - lag_of for key, lag_of in mine.items()})
+        lag |= {(group, *key): lag_of for key, lag_of in mine.items()}
+    return lag
+
+
 def _configure(harness: Harness, configs: dict[str, str]) -> None:
     harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
 
-def _start_kminion(harness: Harness, program: Path) -> Start:
+def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:
     with reserve_port() as free:
         port = free.getsockname()[1]
     settings = {
@@ -112,21 +145,44 @@ def _start_kminion(harness: Harness, program: Path) -> Start:
         assert wait_until(lambda: _consumed(url) >= records, _SECONDS, interval=_POLL_SECONDS)
         reading = time.monotonic() - started
         assert wait_until(lambda: answers(f"{url}/ready"), _SECONDS)
-        return Start(time.monotonic() - started, reading, _megabytes(pid))
+        return Start(time.monotonic() - started, reading, _megabytes(pid), _their_lag(url) if wanted else {})
 
 
-def _start_job(harness: Harness, warehouse: Path) -> Start:
+def _start_job(harness: Harness, warehouse: Path, wanted: Lag) -> Start:
     log = harness.directory / "kminion-job.log"
     started = time.monotonic()
     with process(harness.run_command(warehouse), log) as pid:
         assert wait_until(lambda: is_caught_up(log), _SECONDS)
-        return Start(time.monotonic() - started, 0.0, _megabytes(pid))
+        seconds = time.monotonic() - started
+        return Start(seconds, 0.0, _megabytes(pid), _our_lag(warehouse, wanted) if wanted else {})
 
 
 def _consumed(url: str) -> float:
     with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
         found = _CONSUMED.search(response.read().decode())
     return float(found.group(1)) if found else 0.0
+
+
+def _their_lag(url: str) -> Lag:
+    lag: Lag = {}
+    with urlopen(f"{url}/metrics", timeout=60) as response:  # noqa: S310 - http on loopback
+        text = response.read().decode()
+    for labels, value in _SERIES.findall(text):
+        names = dict(re.findall(r'(\w+)="(.*?)"', labels))
+        lag[names["group_id"], names["topic_name"], int(names["partition_id"])] = int(float(value))
+    return lag
+
+
+def _our_lag(warehouse: Path, wanted: Lag) -> Lag:
+    """Wait for a lag pass, and return its lag."""
+    sql = "SELECT group_id, topic, partition, lag FROM lag WHERE group_id LIKE 'kminion-group-%' AND lag IS NOT NULL"
+
+    def find() -> Lag:
+        rows = WarehouseReader(warehouse).rows(sql)
+        return {(row["group_id"], row["topic"], row["partition"]): row["lag"] for row in rows}
+
+    assert wait_until(lambda: len(find()) == len(wanted), _SECONDS)
+    return find()
 
 
 def _megabytes(pid: int) -> float:

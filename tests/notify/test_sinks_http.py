@@ -3,7 +3,6 @@
 import base64
 import json
 import shlex
-import socket
 import ssl
 import subprocess
 import time
@@ -32,7 +31,6 @@ from tests.support.receivers import (
     send_slowly,
     serve_connections,
 )
-from tests.support.waiting import wait_until
 
 NOW = datetime(2026, 11, 21, 4, tzinfo=timezone.utc)
 SECRET = "T0K3N-b64/hunter2"  # noqa: S105 - must never be printed
@@ -272,21 +270,6 @@ def test_one_of_two_alertmanagers_is_enough_and_the_failing_one_is_skipped_for_a
             f'{receiver.url} responded with status 400 ("bad label"); {other.url}: closed the connection early'
         )
         assert error.retry
-
-
-def connections_to(port: int) -> int:
-    """Return how many sockets of this machine are connected to a port of it."""
-    lines = Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]
-    return sum(one[2].endswith(f":{port:04X}") and one[9] != "0" for one in map(str.split, lines))
-
-
-def test_no_socket_is_left_open(receiver: HttpReceiver) -> None:
-    with socket.create_connection(("127.0.0.1", receiver.port)):
-        assert connections_to(receiver.port) == 1
-    hook = make_sink(type="webhook", url=receiver.url)
-    for _ in range(3):
-        hook.send([make_alert()], FIRING)
-    assert wait_until(lambda: connections_to(receiver.port) == 0)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -203,23 +203,6 @@ def test_the_job_names_the_acl_that_is_missing(
     assert "\n" not in str(raised.value)
 
 
-def test_verify_names_the_acls_that_are_missing(
-    secured: SecurityHarness, client_configs: Mapping[str, ClientConfig], warehouse: Path, tmp_path: Path
-) -> None:
-    client_config = client_configs["PLAIN"]
-    address = secured.broker.address(client_config.listener)
-    config = write_properties(tmp_path, client_config.properties)
-    for allowed, message, lines in (
-        (JOB, "not compared: GROUP_AUTHORIZATION_FAILED; grant Describe on it: g", 2),
-        ((DESCRIBE_GROUPS, DESCRIBE_OWN_GROUPS), f"lacks the ACL DESCRIBE on Topic:{TOPIC};", 1),
-    ):
-        secured.allow(*allowed)
-        result = verify(address, config, warehouse)
-        assert result.exit_code == 1
-        assert message in result.output
-        assert result.output.count("\n") == lines, result.output
-
-
 def test_topics_that_may_not_be_described_are_not_taken_for_missing(
     secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]
 ) -> None:

@@ -23,7 +23,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.stream.test_groups_writer import batch_writer
-from tests.support.encoded import FIRST_EPOCH, group_records, metadata_record
+from tests.support.encoded import group_records, metadata_record
 from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver, rows_of
 
 if TYPE_CHECKING:
@@ -158,26 +158,6 @@ def test_batches_that_spark_writes_leave_no_session_in_the_jvm(
     limit_driver(monkeypatch, records=0)
     write_all(spark, empty_warehouse)
     assert_leaves_no_session(spark, lambda: write_all(spark, empty_warehouse))
-
-
-MEMBERS = 5_000
-
-
-def test_five_thousand_members_with_their_tasks_are_all_there(spark: SparkSession, empty_warehouse: Path) -> None:
-    write = batch_writer(spark, empty_warehouse)
-    first = rows_of(group_records("g", FIRST_EPOCH, MEMBERS, tasks=2))
-    write(batch(spark, first), 0)
-    second = rows_of(group_records("g", FIRST_EPOCH + 1, MEMBERS, tasks=2), len(first))
-    write(batch(spark, second[:-1]), 1)
-    states = "SELECT state, member_count FROM groups"
-    assert WarehouseReader(empty_warehouse).rows(states) == [{"state": "Reconciling", "member_count": MEMBERS}]
-    write(batch(spark, second[-1:]), 2)
-    opened = WarehouseReader(empty_warehouse)
-    assert opened.rows(states) == [{"state": "Stable", "member_count": MEMBERS}]
-    counts = "SELECT count(*) AS n, count(DISTINCT member_id) AS m FROM assignments WHERE current AND target"
-    assert opened.rows(counts) == [{"n": 2 * MEMBERS, "m": MEMBERS}]
-    joined = "SELECT count(*) AS n FROM group_events WHERE kind = 'member_joined'"
-    assert opened.rows(joined) == [{"n": MEMBERS}]
 
 
 def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,34 +137,16 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check_cut_while_away(three_brokers, topic, read, tmp_path, MANY, leaders_paused=True)
-    check_deaths(read, tmp_path, monkeypatch, STEPS)
-
-
-def check_cut_while_away(
-    cluster: LocalCluster,
-    topic: str,
-    read: Callable[..., list[str]],
-    tmp_path: Path,
-    kept: tuple[Pair, ...],
-    *,
-    leaders_paused: bool = False,
-    by_old_leader: bool = False,
-) -> None:
-    """Cut the log, which then has `kept`, between two runs of the job; `cut` is a copy of what the second one finds."""
+    """`cut` is a copy of what the second run finds."""
     read()
     warehouse = tmp_path / "warehouse"
     before = history(warehouse)
 
     def lose() -> None:
-        cluster.append(topic, *LOST)
+        three_brokers.append(topic, *LOST)
         read()
 
-    if by_old_leader:
-        cluster.replace_by_old_leader(topic, 0, lost=lose, kept=kept)
-    else:
-        put = partial(cluster.append, topic, *kept) if kept else None
-        cluster.cut(topic, 0, lost=lose, kept=put, leaders_paused=leaders_paused)
+    three_brokers.cut(topic, 0, lost=lose, kept=partial(three_brokers.append, topic, *MANY), leaders_paused=True)
     shutil.copytree(warehouse, tmp_path / "cut")
     lines = read()
     read("fresh")
@@ -180,15 +162,7 @@ def check_cut_while_away(
     voided = rows(warehouse, "SELECT q.offset, void FROM quarantine q WHERE void")
     assert [row["offset"] for row in voided] == [last]
 
-
-def check_deaths(
-    read: Callable[..., list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    steps: Iterable[tuple[Any, str, int]],
-) -> None:
-    """Let the job die after each step of the repair of the log that was cut, and start it again."""
-    for owner, step, number in steps:
+    for owner, step, number in STEPS:  # of the repair, after which the job starts again
         name = f"{step.strip('_')}-{number}"
         shutil.copytree(tmp_path / "cut", tmp_path / name)
         with monkeypatch.context() as patched:

@@ -205,40 +205,6 @@ class LocalCluster(Startable):
         self.await_all_in_sync(topic)
         return behind
 
-    def replace_by_old_leader(
-        self, topic: str, partition: int, *, lost: Callable[[], object], kept: Iterable[Pair]
-    ) -> int:
-        """Let a leader that nobody follows any more write `kept` where a newer leader writes `lost`; return its id.
-
-        The old leader is paused until another one is elected and `lost` has written. Then the controller and the others
-        are paused, so that the old leader does not learn of the new one, and takes `kept` in its old epoch. At last an
-        unclean election keeps its log.
-        """
-        old = self.leader(topic, partition)
-        others = [one for one in self.brokers if one != old]
-        self.pause(old)
-        assert wait_until(lambda: self.leader(topic, partition) not in {-1, old}, _ELECTION_SECONDS)
-        lost()
-        for one in (*others, CONTROLLER_ID):
-            self.pause(one)
-        self.resume(old)
-        settings: dict[str, Any] = {
-            "bootstrap_servers": [self.brokers[old].bootstrap_server],
-            "acks": 1,
-            "enable_idempotence": False,
-            "request_timeout_ms": 2_000,  # the producer also asks the paused brokers for metadata
-            "max_block_ms": MINUTES * 1_000,
-        }
-        with KafkaProducer(**settings) as producer:
-            for key, value in kept:
-                producer.send(topic, key=key, value=value, partition=partition).get(MINUTES)
-        self.resume(CONTROLLER_ID)
-        assert wait_until(lambda: self.leader(topic, partition) == old, _ELECTION_SECONDS)
-        for one in others:
-            self.resume(one)
-        self.await_all_in_sync(topic)
-        return old
-
     def move_leader(self, topic: str, partition: int, to: int) -> None:
         """Make another replica the preferred leader, and elect it. No broker goes down."""
         key = TopicPartition(topic, partition)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from kafka import KafkaProducer
 
@@ -14,6 +15,16 @@ LARGE = 900_000
 """Bytes of a record that brokers accept by default; the most is a little over a megabyte."""
 _INTERNAL_CLIENT = "__admin_client"  # the client id with which a broker accepts records for internal topics
 _FLUSH_BYTES = 16 << 20
+
+
+class TimedRecord(NamedTuple):
+    """A record for a partition of a topic, with its time in milliseconds since 1970; None: now."""
+
+    at: int | None
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
 
 
 @contextmanager
@@ -40,19 +51,33 @@ def internal_producer(server: str, *, max_block_ms: int = 60_000) -> Iterator[Ka
         producer.close()
 
 
-def write_internal(server: str, records: Iterable[Pair]) -> None:
-    """Write records into the offsets topic, each into its group's partition. Raises KafkaError if one is refused."""
+def write_records(server: str, records: Iterable[TimedRecord]) -> int:
+    """Write records into any topics, and return their number once the broker has them.
+
+    Raises kafka-python's KafkaError if it refused one.
+    """
     sent, size = [], 0
     with internal_producer(server) as producer:
-        for key, value in records:
-            group_id = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode("utf-8", "replace")
-            sent.append(producer.send(OFFSETS_TOPIC, value, key, partition=partition_of(group_id, PARTITIONS)))
-            size += len(value or b"")
+        for one in records:
+            sent.append(producer.send(one.topic, one.value, one.key, partition=one.partition, timestamp_ms=one.at))
+            size += len(one.value or b"")
             if size > _FLUSH_BYTES:
                 producer.flush(MINUTES)
                 size = 0
         for future in sent:
             future.get(MINUTES)
+    return len(sent)
+
+
+def write_internal(server: str, records: Iterable[Pair]) -> None:
+    """Write records into the offsets topic, each into its group's partition. Raises KafkaError."""
+    write_records(server, (group_record(None, key, value) for key, value in records))
+
+
+def group_record(at: int | None, key: bytes, value: bytes | None) -> TimedRecord:
+    """Return a record for the offsets topic, in the partition of its group."""
+    group = key[4 : 4 + int.from_bytes(key[2:4], "big")]
+    return TimedRecord(at, OFFSETS_TOPIC, partition_of(group.decode("utf-8", "replace"), PARTITIONS), key, value)
 
 
 def raw_key(record_type: int, group_id: bytes) -> bytes:

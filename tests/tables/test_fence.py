@@ -35,7 +35,7 @@ from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.task_copies_table import TaskCopiesTable
 from streaming_app.tables.writer import TableWriter
 from tests.alerts.examples import make_alert
-from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed
+from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claimed, terms
 from tests.support.lag_harness import row
 from tests.support.rows import group_row
 from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
@@ -171,6 +171,17 @@ def test_a_write_of_the_owner_carries_its_term(tmp_path: Path) -> None:
     assert_fenced(warehouse)
 
 
+def test_jobs_of_other_clusters_write_on(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    other = RustTable(Location.of(warehouse / "group_events"), "other", Fence("other", OLD))
+    new = own("group_events")(warehouse, claimed(warehouse, NEW))
+    other.append(events({**EVENT, "cluster": "other"}))
+    new.append(events())
+    other.append(events({**EVENT, "cluster": "other", "offset": 6}))
+    found = WarehouseReader(warehouse).rows("SELECT cluster FROM group_events ORDER BY cluster")
+    assert [one["cluster"] for one in found] == [CLUSTER, "other", "other"]
+
+
 def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     claimed(warehouse, NEW)
@@ -180,6 +191,17 @@ def test_an_earlier_job_claims_no_table_and_knows_that_it_is_replaced(tmp_path: 
         claim(warehouse, old)
     with pytest.raises(OtherOwnerError):
         old.check_owner()
+
+
+def test_a_table_of_a_newer_job_is_not_compacted(tmp_path: Path) -> None:
+    warehouse = make_warehouse(tmp_path)
+    old = own("group_events")(warehouse, claimed(warehouse, OLD))
+    for offset in range(3):
+        append(warehouse, "group_events", {**EVENT, "offset": offset})
+    claimed(warehouse, NEW)
+    with pytest.raises(OtherOwnerError):
+        MaintainedTable(old).merge_files(TableFiles(old))
+    assert terms(warehouse, "group_events") == [OLD, None, None, None, NEW]
 
 
 def test_what_is_appended_is_there_once_whichever_job_repeats_it_as_files_or_as_rows(tmp_path: Path) -> None:

@@ -228,6 +228,26 @@ def test_small_files_are_compacted_with_their_neighbours(few: GroupRows, empty_w
     assert states(path) == [*numbered().items()]
 
 
+def test_a_commit_of_another_process_meanwhile_is_no_failure(
+    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = empty_warehouse
+    replace(few, path, {"a": "Empty", "b": "Empty"})
+    open_table, opened = Location.delta_table, []
+
+    def overtake(self: Location) -> DeltaTable:
+        opened.append(open_table(self))
+        if len(opened) == 1:
+            DeltaTable(path / "groups").update(updates={"state": "'Dead'"}, predicate="group_id = 'b'")
+        return opened[-1]
+
+    new = rows(path, {"a": "Stable"})
+    monkeypatch.setattr(Location, "delta_table", overtake)
+    few.replace(new, ["a"])
+    assert len(opened) == 3, "before each attempt, and to see why the first one failed"
+    assert states(path) == [("a", "Stable"), ("b", "Dead")]
+
+
 def test_rows_are_written_once_however_often_other_clusters_come_first(
     few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

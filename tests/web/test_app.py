@@ -147,13 +147,13 @@ def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClien
     group_url = html.unescape(re.findall(r'<th scope="row"><a href="([^"]*)"', text)[0])
     page = client.get(f"/{group_url}")
     assert page.status_code == 200
-    for link in re.findall(r'(?:href|data-graph|data-events|data-url|action)="([^"#]*)["#]', page.text):
+    for link in re.findall(r'(?:href|data-graph|data-changes|data-url|action)="([^"#]*)["#]', page.text):
         plain = link.startswith("static/") or link in {"", "group"}
         assert plain or "cluster=eu-west" in link, link
     assert 'name="cluster" value="eu-west"' in page.text
     assert client.get("/group?id=eu-orders").status_code == 404
     assert client.get("/?cluster=unknown").status_code == 404
-    assert client.get("/events?cluster=unknown").status_code == 404
+    assert client.get("/changes?cluster=unknown").status_code == 404
 
 
 def test_an_instant_shows_who_had_what_then(client: TestClient) -> None:

@@ -47,7 +47,7 @@ from streaming_app.web.window import parse_window
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
 _MAX_PARAMETERS = 30
-_LIMITS = Limits(waiting=600, unread=64, requests=100)  # each viewer keeps a connection between two requests
+_LIMITS = Limits(waiting=600, unread=64, requests=600)  # 500 viewers: each keeps its connection between two requests
 _END_SECONDS = 1
 _NOT_STORED = {"Cache-Control": "no-store"}
 _QUERIES = 2  # of readers, that run at a time
@@ -94,9 +94,8 @@ class Page:
             Route("/health", lambda _: PlainTextResponse("ok\n")),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        base = settings.base_path
         application = Starlette(
-            routes=[Mount(base, routes=routes)] if base else routes,
+            routes=routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
             exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
         )
@@ -291,7 +290,7 @@ class PageServer(HttpServer):
     @property
     def url(self) -> str:
         """The URL of the page on this machine."""
-        return f"{super().url}{self._settings.base_path}/"
+        return f"{super().url}/"
 
     def lines(self) -> Iterator[str]:
         """Yield lines for the user: where the page is, and who can read it."""

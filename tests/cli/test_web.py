@@ -42,11 +42,10 @@ def test_it_reads_brokers_and_the_section_page_from_the_configuration(
     served: list[Access] = []
     monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
     file = tmp_path / "config.yaml"
-    file.write_text("page: {base_path: streams, allowed_hosts: [A.example]}\n")
+    file.write_text("page: {allowed_hosts: [A.example]}\n")
     result = CliRunner().invoke(main, ["web", "--config", str(file)])
     assert result.exit_code == 0, result.output
     (settings,) = served
-    assert settings.base_path == "/streams"
     assert settings.allowed_hosts == {"A.example"}
     monkeypatch.setenv("STREAMS_GROUPS_PAGE__ALLOWED_HOSTS", '["B"]')
     assert CliRunner().invoke(main, ["web", "--config", str(file)]).exit_code == 0

@@ -436,14 +436,6 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
     assert RICH in text
 
 
-def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    with look(sample_template, base_path="/streams") as client:
-        assert RICH in client.get("/streams/").text
-        assert client.get("/streams", follow_redirects=True).status_code == 200
-        assert client.get("/streams/static/page.js").status_code == 200
-        assert client.get("/").status_code == 404
-
-
 def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 viewers load it at each change."""
     compressed: list[bytes] = []

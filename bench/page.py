@@ -29,6 +29,7 @@ from tests.support.warehouses import append
 
 _FEW, _MANY = 100, 10_000
 _VIEWERS = 200
+_ASK_AGAIN = 2  # seconds, as page.js does
 _CHANGES = 20
 _PARTITIONS = 4  # with lag, per group
 _NODES = (40, 120, 400)
@@ -129,16 +130,17 @@ async def _viewers(warehouse: Path, url: str, pid: int) -> None:
     received: list[float] = []
 
     async def watch(client: httpx2.AsyncClient, ready: asyncio.Semaphore) -> None:
-        async with client.stream("GET", f"{url}events") as response:
-            first = True
-            async for line in response.aiter_lines():
-                if line.startswith("data:"):
-                    await client.get(url)
-                    if first:
-                        ready.release()
-                    else:
-                        received.append(time.monotonic())
-                    first = False
+        tag = None
+        while True:
+            answer = (await client.get(f"{url}changes")).json()
+            if answer["tag"] != tag:
+                await client.get(url)
+                if tag is None:
+                    ready.release()
+                else:
+                    received.append(time.monotonic())
+                tag = answer["tag"]
+            await asyncio.sleep(_ASK_AGAIN)
 
     limits = httpx2.Limits(max_connections=3 * _VIEWERS)
     async with httpx2.AsyncClient(limits=limits, timeout=60) as client:

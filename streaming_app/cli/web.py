@@ -23,4 +23,4 @@ def web(warehouse: Location, cluster: str, listen: str, page: PageSettings | Non
         split_address(listen)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    served.serve(warehouse, cluster, Access(listen, page.base_path, frozenset(page.allowed_hosts)), click.echo)
+    served.serve(warehouse, cluster, Access(listen, frozenset(page.allowed_hosts)), click.echo)

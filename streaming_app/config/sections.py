@@ -3,10 +3,9 @@
 `config.alerts` has the section `alerts`, and `notify` the sinks. deploy/streams-groups.example.yaml explains each key.
 """
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.regex import Regex
@@ -16,15 +15,6 @@ MAX_GROUPS = 1_000
 
 LagSubject = Literal["group", "topic", "partition"]
 _Count = Annotated[int, Field(ge=1)]
-_BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
-
-
-def check_base_path(text: str) -> str:
-    """Return the path without a slash at the end. Raises ValueError if it is invalid."""
-    path = text if text.startswith("/") or not text else f"/{text}"
-    if not _BASE_PATH.fullmatch(path):
-        raise ValueError(f'must be a path of letters, digits and -._~, such as /streams, not "{text}"')
-    return path.rstrip("/")
 
 
 class SwitchSettings(Section):
@@ -75,7 +65,5 @@ class MetricsSettings(Section):
 class PageSettings(Section):
     """The section `page`."""
 
-    base_path: Annotated[str, AfterValidator(check_base_path)] = ""
-    """The path of the page, for a proxy that does not change paths."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names that requests may have, in addition to `localhost`, IP addresses and the machine's own name."""

@@ -17,7 +17,6 @@ from streaming_app.job_status import JobStatus, SinkStatus, StreamStatus, inputs
 from streaming_app.lag.model import LagRow
 from streaming_app.metrics.metric import Metric, Sample, has_short_id, unix_seconds
 from streaming_app.stream.job_state import Totals
-from streaming_app.stream.progress import PHASES
 
 _STATES = tuple(state for state in STATES if state != DEAD)
 _STREAMS = "by stream: `groups`, and `offsets` (committed offsets) unless `offsets.enabled` is false"
@@ -181,11 +180,8 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
     Metric(
         "streams_groups_job_batch_seconds_total",
-        "Duration of the batches of the stream of groups, by phase: "
-        + "; ".join(f"{name}: {about}" for name, about in PHASES.items())
-        + ".",
-        lambda job: [Sample(job.totals.phase_seconds.get(name, 0.0), (name,)) for name in PHASES],
-        ("phase",),
+        "Duration of the completed batches of the stream of groups.",
+        lambda job: job.totals.batch_seconds_sum,
     ),
     Metric(
         "streams_groups_job_records_read_total",

@@ -46,7 +46,7 @@ from streaming_app.stream.fold_stage import (
 from streaming_app.stream.group_result import FoldOptions, record_type
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
-from streaming_app.stream.progress import BatchTimes, GroupListener
+from streaming_app.stream.progress import GroupListener
 from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import KNOWN_TYPES, RAW
 from streaming_app.stream.stream_state import StateFile
@@ -111,7 +111,6 @@ class GroupsBatchWriter:
         self._plans = BatchPlans(checkpoint, state)
         self._versions = TableVersions(writer, checkpoint, state)
         self._free_heap = free_heap
-        self._times = BatchTimes()  # of the current batch
         self._is_running = False  # True once a batch was written
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -119,21 +118,18 @@ class GroupsBatchWriter:
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         writers = batch_writers(self._cluster, query)
         self._plans.begin(writers[0], batch_id)
-        self._times = BatchTimes()
         most = self._offsets.most_records(batch_id)
         # The first batch may be a catch-up, in which most groups have few records: Spark reads it once.
         limit = {"read" if self._is_running else "records": most or 0}
         is_few = most is not None and fits_driver(GROUPS, **limit)
         read = partial(read_whole, self._positions, ends=self._offsets.ends)  # from one log of one topic
         with BatchRecords(batch, read, self._free_heap) as records:
-            with self._times.measure("read"):
-                index = records.read(most if is_few else None)
+            index = records.read(most if is_few else None)
             counts = self._write_parts(records, self._plans.divide(index), writers, batch_id)
         written = {what: counts[what] for what in ("decoded", "groups")}
         has_written = any((*written.values(), counts[QUARANTINE]))
         if has_written:
-            with self._times.measure("checkpoint"):
-                self._versions.write()
+            self._versions.write()
         by_type = {one["values"]: one["counts"] for one in pc.value_counts(index["type"]).to_pylist()}
         outcome = CommittedBatch(
             written=written,
@@ -141,7 +137,6 @@ class GroupsBatchWriter:
             drifted=counts["drifted"],
             by_type=by_type,
             unknown={kind: number for kind, number in by_type.items() if kind >= 0 and kind not in KNOWN_TYPES},
-            phase_seconds=self._times.seconds,
         )
         self._on_done(batch_id, outcome)
         self._is_running = True
@@ -171,9 +166,7 @@ class GroupsBatchWriter:
     def _write_part(self, records: BatchRecords, part: Part, batch: BatchId) -> Mapping[str, int]:
         if not part.is_small:
             return self._write_many(records.of_spark(part), part.records.num_rows, batch)
-        with self._times.measure("read"):
-            raw = records.raw(part)
-        return self._write_few(raw, batch)
+        return self._write_few(records.raw(part), batch)
 
     def _halves(self, part: Part, error: Exception) -> Sequence[Part]:
         """Return what to write instead of a part that failed; nothing if its only record is hopeless, else raises."""
@@ -203,9 +196,7 @@ class GroupsBatchWriter:
         if self._is_first:
             return None
         keys = [key for key in pc.unique(records["group_bytes"]).to_pylist() if key is not None]
-        with self._times.measure("stored"):
-            found = self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys])
-            return stored_as_records(found)
+        return stored_as_records(self._writer.groups.find("group_id", [key.decode("utf-8", "replace") for key in keys]))
 
     def _write_few(self, records: pa.Table, batch: BatchId) -> Mapping[str, int]:
         return self._fold_here(records, self._stored(records), batch)
@@ -213,20 +204,18 @@ class GroupsBatchWriter:
     def _refresh_reasons(self, batch: BatchId) -> None:
         """Give the NotReady groups their reasons. Workers cannot ask the brokers, so they do not set reasons."""
         if self._topics:
-            with self._times.measure("stored"):
-                stored = stored_as_records(self._writer.groups.find("state", [NOT_READY]))
+            stored = stored_as_records(self._writer.groups.find("state", [NOT_READY]))
             no_records = stored.drop_columns("stored").slice(0, 0)
             self._fold_here(no_records, stored, batch._replace(writers=batch.writers[1:]))
 
     def _fold_here(self, records: pa.Table, stored: pa.Table | None, batch: BatchId) -> Mapping[str, int]:
-        with self._times.measure("fold"):
-            try:
-                ordered = sort_for_fold(records, stored)
-                rows = join(fold_stream(ordered.to_batches(), self._options, self._topics))
-            except NOT_OF_RECORDS:
-                raise
-            except Exception as error:
-                raise FoldError(one_line(error)) from error
+        try:
+            ordered = sort_for_fold(records, stored)
+            rows = join(fold_stream(ordered.to_batches(), self._options, self._topics))
+        except NOT_OF_RECORDS:
+            raise
+        except Exception as error:
+            raise FoldError(one_line(error)) from error
         self._write_here(rows, batch)
         return rows.counts
 
@@ -242,19 +231,17 @@ class GroupsBatchWriter:
             self._listener.on_rows(rows)
 
     def _write(self, rows: BatchRows, batch: BatchId) -> None:
-        with self._times.measure("history"):
-            retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS))
-            if retracted.num_rows:
-                self._writer.table(EVENTS).delete_rows(retracted, table(EVENTS).key)
-            for name in APPENDED:
-                if name in rows.tables:
-                    self._writer.table(name).append(rows.tables[name], batch.of_table(name))
-            self._note_samples(rows.read(QUARANTINE, self._cluster, _SAMPLE))
-        with self._times.measure("groups"):
-            groups = rows.read("groups", self._cluster, schema_of("groups"))
-            if groups.num_rows:
-                self._is_first = False  # even if the next line fails
-                self._writer.groups.replace(groups, groups["group_id"].to_pylist())
+        retracted = rows.read(RETRACTED, self._cluster, schema_of(EVENTS))
+        if retracted.num_rows:
+            self._writer.table(EVENTS).delete_rows(retracted, table(EVENTS).key)
+        for name in APPENDED:
+            if name in rows.tables:
+                self._writer.table(name).append(rows.tables[name], batch.of_table(name))
+        self._note_samples(rows.read(QUARANTINE, self._cluster, _SAMPLE))
+        groups = rows.read("groups", self._cluster, schema_of("groups"))
+        if groups.num_rows:
+            self._is_first = False  # even if the next line fails
+            self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
     def _write_many(self, raw: DataFrame, count: int, batch: BatchId) -> Mapping[str, int]:
         """Write the records `raw`, approximately `count` of them."""
@@ -267,8 +254,7 @@ class GroupsBatchWriter:
             )
         parts = sorted_parts(raw.sparkSession, count)
         ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        with self._times.measure("fold"):  # also reads the stored rows
-            rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options))
+        rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options))
         # The reasons have a writer of their own. What this process folds has them, too, and is noted for both writers:
         # where workers repeat it, nobody adds the reasons again.
         self._write(rows, batch._replace(writers=batch.writers[:1]))

@@ -31,8 +31,6 @@ class Totals:
     drifted: int = 0
     batch_seconds_sum: float = 0.0
     last_batch_seconds: float = 0.0
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of all batches by phase (see `progress`)."""
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
 
@@ -51,7 +49,6 @@ class CommittedBatch:
     unknown: Mapping[int, int] = field(default_factory=dict)
     """Numbers of records by record type, of the types that this release does not know."""
     behind: Mapping[int, int] = field(default_factory=dict)
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
     written: Mapping[str, int] = field(default_factory=dict)
     """Numbers of written rows, in the words and the order of the batch's log line."""
 
@@ -144,7 +141,7 @@ class JobState:
         """Record a committed batch that read up to the end of the topic at `began_at`. Both times default to now."""
         now, left = ended_at or _now(), sum(batch.behind.values())
         with self._lock:
-            totals, status, sums = self._totals, self._status, self._totals.phase_seconds
+            totals, status = self._totals, self._status
             is_behind = any(batch.behind.values()) or batch.seconds >= _SLOW_SECONDS
             self._totals = replace(
                 totals,
@@ -155,7 +152,6 @@ class JobState:
                 drifted=totals.drifted + batch.drifted,
                 batch_seconds_sum=totals.batch_seconds_sum + batch.seconds,
                 last_batch_seconds=batch.seconds,
-                phase_seconds={**sums, **{one: sums.get(one, 0.0) + new for one, new in batch.phase_seconds.items()}},
                 behind=dict(batch.behind),
             )
             self.note(

@@ -1,4 +1,4 @@
-"""The counts and phases of each batch, and its report: a log line and an update of `JobState`.
+"""The counts of each batch, and its report: a log line and an update of `JobState`.
 
 The job asks the query for its progress once a second. The query has it at once, also for triggers that found nothing.
 Listeners would get it as events, which may arrive minutes late while other events hold them up, and PySpark takes some
@@ -9,10 +9,7 @@ is its own, not the time at which it is reported.
 from __future__ import annotations
 
 import json
-import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from threading import Lock
@@ -37,46 +34,6 @@ class GroupListener(Protocol):
 
     def on_bulk_change(self) -> None:
         """Many rows were written: reading them from the table is cheaper than passing them here."""
-
-
-OTHER = "other"
-PHASES = {
-    "source": "Spark asks the brokers for the end of the topic and plans the batch",
-    "read": "records are read from the brokers",
-    "stored": "the stored rows of their groups are read",
-    "fold": "records are decoded and folded",
-    "history": "events, topologies and undecodable records are written",
-    "groups": "rows of groups are written",
-    "checkpoint": "the checkpoint and the versions of the tables are written",
-    OTHER: "everything else",
-}
-"""What happens in each phase; the phases are in order."""
-
-_OF_SPARK = {
-    "latestOffset": "source",
-    "getBatch": "source",
-    "queryPlanning": "source",
-    "walCommit": "checkpoint",
-    "commitOffsets": "checkpoint",
-}
-"""Phase by key of `durationMs` in the query progress of Spark 4."""
-
-
-class BatchTimes:
-    """Measures the phases of one batch."""
-
-    def __init__(self) -> None:
-        self.seconds = defaultdict[str, float](float)
-        """Seconds by phase, for the measured phases."""
-
-    @contextmanager
-    def measure(self, phase: str) -> Iterator[None]:
-        """Add the duration of the block to a phase."""
-        begin = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[phase] += time.perf_counter() - begin
 
 
 class Progress:
@@ -143,11 +100,7 @@ class Progress:
         # Spark's own duration includes the pause after the batch, see `StreamQuery`.
         written = max(0.0, (written_at - began_at).total_seconds())
         seconds = written + trigger["durationMs"].get("commitOffsets", 0) / 1000
-        phases = {**dict.fromkeys(PHASES, 0.0), **batch.phase_seconds}
-        for key, phase in _OF_SPARK.items():
-            phases[phase] += trigger["durationMs"].get(key, 0) / 1000
-        phases[OTHER] += max(0.0, seconds - sum(phases.values()))  # they add up to the duration
-        batch = replace(batch, seen=seen, seconds=seconds, behind=behind, phase_seconds=phases)
+        batch = replace(batch, seen=seen, seconds=seconds, behind=behind)
         self._health.batch_done(batch, self.end_known_at or began_at, written_at)
         if seen:
             counts = {"records seen": seen, **batch.written, "quarantined": batch.quarantined}

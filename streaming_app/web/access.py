@@ -61,8 +61,6 @@ class Access:
     """Where and to whom page or metrics are served."""
 
     listen: str = DEFAULT_LISTEN
-    base_path: str = ""
-    """The path of the page, without a slash at the end, for a proxy that passes paths on as they are."""
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
     advice: str = "add it to page.allowed_hosts"

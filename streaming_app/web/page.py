@@ -19,12 +19,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.groups.group import CLASSIC
+from streaming_app.job_status import inputs
 from streaming_app.queries.described import search_groups
 from streaming_app.queries.group_list import STREAMS
 from streaming_app.queries.health import verdicts_between
@@ -32,11 +33,10 @@ from streaming_app.queries.output import as_json
 from streaming_app.queries.user_sql import QueryLimits, QueryResult, run_limited
 from streaming_app.report import Report, ReportOnce
 from streaming_app.tables.location import Location
-from streaming_app.text import digest, escape
+from streaming_app.text import digest, escape, utc_iso
 from streaming_app.web import group_page
 from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import MAX_NODES, Graph
-from streaming_app.web.live import MAX_VIEWERS, Live, is_full
 from streaming_app.web.overview import Query, overview
 from streaming_app.web.page_snapshot import Snapshot, SnapshotSource
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
@@ -48,8 +48,9 @@ from streaming_app.web.window import parse_window
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
 _MAX_PARAMETERS = 30
-_LIMITS = Limits(waiting=256, unread=64, requests=MAX_VIEWERS + 100)
+_LIMITS = Limits(waiting=600, unread=64, requests=600)  # 500 viewers: each keeps its connection between two requests
 _END_SECONDS = 1
+_NOT_STORED = {"Cache-Control": "no-store"}
 _QUERIES = 2  # of readers, that run at a time
 _SQL_LIMITS, _JSON_LIMITS = QueryLimits(rows=1_000, size=1_000_000), QueryLimits(rows=10_000, size=5_000_000)
 _NOT_RUN = "0"
@@ -80,7 +81,7 @@ class Page:
         `report` gets a line for each new error.
         """
         self._source, self._settings, self._clock = source, settings, clock
-        self._clusters = {source.cluster: (source, Live(source.current))}
+        self._clusters = {source.cluster: source}
         self._report_error = ReportOnce(report)
         self._rendering: dict[tuple[str, int], asyncio.Task[Rendered]] = {}
         self._run_page, self._running = self._page(self._result, is_kept=False), threading.Semaphore(_QUERIES)
@@ -90,22 +91,16 @@ class Page:
             Route("/alerts", self._page(self._alerts)),
             Route("/graph", self._page(self._graph)),
             Route("/sql", self._sql),
-            Route("/events", self._events),
+            Route("/changes", self._changes),
             Route("/health", lambda _: PlainTextResponse("ok\n")),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        base = settings.base_path
         application = Starlette(
-            routes=[Mount(base, routes=routes)] if base else routes,
+            routes=routes,
             middleware=[Middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM)],
             exception_handlers=dict.fromkeys((HTTPException, WarehouseError, Exception), self._error),
         )
         self.app = AccessMiddleware(application, settings)  # around the handling of errors, too
-
-    def close(self) -> None:
-        """End all streams of events."""
-        for _, live in self._clusters.values():
-            live.close()
 
     def _page(
         self, respond: Callable[[Request, Snapshot, datetime], Response], *, is_kept: bool = True
@@ -115,8 +110,7 @@ class Page:
         async def handle(request: Request) -> Response:
             if len(request.query_params.multi_items()) > _MAX_PARAMETERS:
                 raise HTTPException(HTTPStatus.BAD_REQUEST, "The URL has too many parameters")
-            source, _ = await self._cluster(request)
-            snapshot = await asyncio.to_thread(source.current)
+            snapshot = await asyncio.to_thread((await self._cluster(request)).current)
             now = self._clock()
             url = f"{request.url.path}?{request.url.query}"
             etag = f'W/"{digest(json.dumps([snapshot.tag, url]), 24)}"'
@@ -136,15 +130,14 @@ class Page:
 
         return handle
 
-    async def _cluster(self, request: Request) -> tuple[SnapshotSource, Live]:
-        """Return the tables of the cluster in the URL, and their viewers. Raises HTTPException if there is none."""
+    async def _cluster(self, request: Request) -> SnapshotSource:
+        """Return the tables of the cluster in the URL. Raises HTTPException if there is none."""
         name = request.query_params.get("cluster") or self._source.cluster
         if name not in self._clusters:
             known = (await asyncio.to_thread(self._source.current)).clusters
             if name not in known:
                 raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
-            source = self._source.of_cluster(name)
-            self._clusters.setdefault(name, (source, Live(source.current)))
+            self._clusters.setdefault(name, self._source.of_cluster(name))
         return self._clusters[name]
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
@@ -229,12 +222,13 @@ class Page:
         finally:
             self._running.release()
 
-    async def _events(self, request: Request) -> Response:
-        _, live = await self._cluster(request)
-        if is_full(live for _, live in self._clusters.values()):
-            return PlainTextResponse("Too many viewers\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(live.events(), media_type="text/event-stream", headers=headers)
+    async def _changes(self, request: Request) -> Response:
+        """Return what tells an open page whether it is out of date, and the times that each heartbeat changes."""
+        snapshot = await asyncio.to_thread((await self._cluster(request)).current)
+        facts = snapshot.heartbeat.facts if snapshot.heartbeat else None
+        known = {one.name: utc_iso(one.at) for one in inputs(facts) if one.at} if facts else {}
+        success = utc_iso(facts.last_success_at) if facts and facts.last_success_at else None
+        return JSONResponse({"tag": snapshot.tag, "success": success, "inputs": known}, headers=_NOT_STORED)
 
     @staticmethod
     def _has_tasks(request: Request, snapshot: Snapshot) -> bool:
@@ -298,14 +292,13 @@ class PageServer(HttpServer):
             advice="choose another address (--listen)",
             limits=_LIMITS,
             end_seconds=_END_SECONDS,
-            on_end=page.close,  # the server would wait for the streams of events to end
         )
         threading.Thread(target=source.current, name="first reading", daemon=True).start()  # before the first request
 
     @property
     def url(self) -> str:
         """The URL of the page on this machine."""
-        return f"{super().url}{self._settings.base_path}/"
+        return f"{super().url}/"
 
     def lines(self) -> Iterator[str]:
         """Yield lines for the user: where the page is, and who can read it."""

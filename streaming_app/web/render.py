@@ -49,7 +49,7 @@ def render(
         text = duration((now - moment).total_seconds())
         return _AGE.format(utc_iso(moment), utc(moment), text)
 
-    names = ("alerts", "events", "sql")
+    names = ("alerts", "changes", "sql")
     links = {"home": f"./{suffix}", **{f"{one}_link": f"{one}{suffix}" for one in names}}
     links["with_alerts_url"] = f"./?{urlencode({**chosen, 'show': overview.FIRING_ONLY})}"
     return _ENVIRONMENT.get_template(template).render(

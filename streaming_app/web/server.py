@@ -9,7 +9,7 @@ public `their_state` tells whether a request is complete; httptools is optional.
   request from the connection on), even if bytes keep coming. Otherwise the server closes the connection.
 - A connection may be idle between two requests for `idle_seconds`.
 - A client may leave a response unread for `unread_seconds` in all, even if it reads some bytes meanwhile. The time to
-  compute a response does not count, nor the time in which a stream of events has nothing to send.
+  compute a response does not count.
 - `waiting` connections may wait for a request, and `unread` for a client to read a response. One more closes the
   oldest: a client that is not slow is never the oldest for long.
 - The server answers `requests` at a time, and refuses more with the status 503.
@@ -21,7 +21,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -66,11 +65,10 @@ class HttpServer:
         advice: str,
         limits: Limits | None = None,
         end_seconds: int = 0,
-        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Listen at `HOST:PORT`, port 0 for any. The text of a SetupError has `what` cannot be served, and `advice`.
 
-        At the end it calls `on_end` in the event loop, and responses that are under way have `end_seconds` left.
+        At the end responses that are under way have `end_seconds` left.
         """
         try:
             self._socket = bind(listen)
@@ -95,7 +93,7 @@ class HttpServer:
             timeout_graceful_shutdown=end_seconds,
             h11_max_incomplete_event_size=limits.request_bytes,
         )
-        self._server = _Server(config, on_end)
+        self._server = _Server(config)
         self._thread: threading.Thread | None = None
 
     @property
@@ -222,12 +220,7 @@ class _Protocol(H11Protocol):
 class _Server(uvicorn.Server):
     """Closes every connection at its end."""
 
-    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_end = on_end
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_end()
         await super().shutdown(sockets)
         for connection in self.server_state.connections:
             connection.transport.abort()

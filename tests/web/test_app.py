@@ -147,13 +147,13 @@ def test_a_cluster_is_chosen_by_the_url_and_kept_by_every_link(client: TestClien
     group_url = html.unescape(re.findall(r'<th scope="row"><a href="([^"]*)"', text)[0])
     page = client.get(f"/{group_url}")
     assert page.status_code == 200
-    for link in re.findall(r'(?:href|data-graph|data-events|data-url|action)="([^"#]*)["#]', page.text):
+    for link in re.findall(r'(?:href|data-graph|data-changes|data-url|action)="([^"#]*)["#]', page.text):
         plain = link.startswith("static/") or link in {"", "group"}
         assert plain or "cluster=eu-west" in link, link
     assert 'name="cluster" value="eu-west"' in page.text
     assert client.get("/group?id=eu-orders").status_code == 404
     assert client.get("/?cluster=unknown").status_code == 404
-    assert client.get("/events?cluster=unknown").status_code == 404
+    assert client.get("/changes?cluster=unknown").status_code == 404
 
 
 def test_an_instant_shows_who_had_what_then(client: TestClient) -> None:
@@ -445,14 +445,6 @@ def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sa
         read_other_groups(Location.of(sample), "default")
     text = look(sample).get("/").text
     assert RICH in text
-
-
-def test_a_base_path_is_part_of_every_path(sample_template: Path) -> None:
-    with look(sample_template, base_path="/streams") as client:
-        assert RICH in client.get("/streams/").text
-        assert client.get("/streams", follow_redirects=True).status_code == 200
-        assert client.get("/streams/static/page.js").status_code == 200
-        assert client.get("/").status_code == 404
 
 
 def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:

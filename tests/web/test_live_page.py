@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-def test_a_dozen_tabs_stay_live_over_one_connection(
-    chromium: Browser, serve_page: Callable[..., str], sample: Path
-) -> None:
+def test_a_dozen_tabs_stay_live(chromium: Browser, serve_page: Callable[..., str], sample: Path) -> None:
     """A browser opens six connections to a server at most."""
     with view(chromium, serve_page(sample)) as seen:
         seen.open("/?q=payments-enrichment")
@@ -42,37 +40,6 @@ def test_a_dozen_tabs_stay_live_over_one_connection(
         seen.page.wait_for_selector("tbody tr:has-text('Assigning')")
 
 
-_STUB = """
-async () => {
-  globalThis.sources = [];
-  globalThis.EventSource = class extends EventTarget {
-    constructor() { super(); this.readyState = 1; sources.push(this); }
-    close() { this.readyState = 2; }
-  };
-  globalThis.heard = [];
-  const { follow } = await import("/static/events.js");
-  follow("/events", (kind) => heard.push(kind));
-}
-"""
-
-
-def test_a_connection_that_is_silent_since_the_machine_slept_is_opened_again(chromium: Browser, url: str) -> None:
-    with view(chromium, url, own_context=True) as seen:  # whose clock is another one
-        seen.page.clock.install()
-        seen.page.route("**/favicon.ico", lambda route: route.fulfill(status=204))  # a picture names no icon of its own
-        seen.open("/static/icon.svg")
-        seen.page.evaluate(_STUB)
-        seen.page.clock.run_for(30_000)
-        seen.page.evaluate("() => { sources[0].dispatchEvent(new Event('alive')); }")
-        seen.page.clock.run_for(40_000)
-        assert seen.page.evaluate("() => [sources.length, heard]") == [1, []]
-        seen.page.clock.fast_forward(3_600_000)  # asleep
-        seen.page.clock.run_for(6_000)
-        assert seen.page.evaluate("() => [sources.length, sources[0].readyState, heard]") == [2, 2, ["lost"]]
-        seen.page.evaluate("() => sources[1].onopen()")
-        assert seen.page.evaluate("() => heard") == ["lost", "open"]  # and the page loads what has changed meanwhile
-
-
 def test_a_page_catches_up_when_its_server_is_back(
     chromium: Browser, serve_page: Callable[..., str], sample: Path
 ) -> None:
@@ -87,7 +54,7 @@ def test_a_page_catches_up_when_its_server_is_back(
             beat(sample, NOW)
             seen.open("/?q=payments-enrichment")
             seen_at = NOW - timedelta(seconds=1)
-            beat(sample, seen_at)  # the stream of events brings it
+            beat(sample, seen_at)  # the page asks for it
             times = seen.page.locator("#success time")
             expect(times).to_have_attribute("datetime", re.compile(f"^{url_time(seen_at)[:-1]}"))
             server.stop()

@@ -146,27 +146,6 @@ def test_a_response_that_takes_longer_than_a_request_may_is_sent(serve: Serve, c
     assert read_all(client).endswith(b"done")
 
 
-def test_a_stream_of_events_goes_on_for_longer_than_a_client_may_take(serve: Serve, clients: ExitStack) -> None:
-    pause = LIMITS.request_seconds + LIMITS.unread_seconds
-
-    async def events() -> AsyncIterator[bytes]:
-        for _ in range(10):
-            yield b"event\n"
-            await asyncio.sleep(pause)  # noqa: WAIT003 - the test moves this time
-
-    served = serve(lambda _: events())
-    client = clients.enter_context(connect(served.url))
-    client.sendall(GET)
-    received = b""
-    for number in range(1, 11):
-        while received.count(b"event\n") < number:
-            some = client.recv(1_000)
-            assert some, received
-            received += some
-        served.clock.tick(pause)
-    assert read_all(client).endswith(b"0\r\n\r\n")  # the end of the response
-
-
 def test_a_client_that_reads_a_byte_now_and_then_is_disconnected_after_the_time_of_a_request(
     serve: Serve, clients: ExitStack
 ) -> None:

@@ -1,6 +1,5 @@
 """What open pages depend on: errors of a reading, and tables that change."""
 
-import asyncio
 import threading
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,38 +8,13 @@ from typing import Any
 import pytest
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables.reader import WarehouseReader
-from streaming_app.web import live, page_snapshot
-from streaming_app.web.live import Live
-from streaming_app.web.page_snapshot import NOTHING_KNOWN, Reading, Snapshot, SnapshotSource
+from streaming_app.web import page_snapshot
+from streaming_app.web.page_snapshot import NOTHING_KNOWN, Reading, SnapshotSource
 from tests.support.waiting import wait_until
 from tests.support.warehouses import append, make_warehouse
 
 NOW = datetime(2026, 11, 26, tzinfo=timezone.utc)
 MINUTES = 120.0  # for what another thread does
-
-
-def test_any_error_of_a_reading_leaves_the_watching_alive_and_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(live, "CHECK_SECONDS", 0)
-    errors = [RuntimeError("no descriptors are left")] * 3 + [ValueError("odd")]
-    results: list[Any] = [*errors, Snapshot("c", "newest", NOW, WarehouseReader(Path("none")))]
-
-    def current() -> Snapshot:
-        found = results.pop(0) if len(results) > 1 else results[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    async def first_message() -> str:
-        async for text in Live(current).events():
-            if text.startswith("data"):
-                return text
-        return ""
-
-    assert '"tag": "newest"' in asyncio.run(asyncio.wait_for(first_message(), MINUTES))
-    assert [line.rpartition(" ")[2] for line in caplog.messages] == ["RuntimeError", "ValueError"]
 
 
 def test_what_could_not_be_read_is_read_again_though_no_table_has_changed() -> None:

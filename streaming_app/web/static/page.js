@@ -1,9 +1,7 @@
 // Keeps an open page up to date, and draws the picture where there is one. Everything works without this file, but for
 // the picture. No HTML is ever made from text here: new pages are parsed by the browser as it loads them.
 import { Idiomorph } from "./vendor/idiomorph.js";
-import { follow } from "./events.js";
 import { OWN_ATTRIBUTES, startTimeline } from "./timeline.js";
-import { workerUrl } from "./workers.js";
 
 const FILTER_PAUSE = 150; // milliseconds after a key
 const etags = new Map();
@@ -74,7 +72,6 @@ function show(fresh) {
   showTimes();
   startPicture();
   startTimeline(go);
-  listen();
 }
 
 // Ages count on between two readings of the tables.
@@ -209,11 +206,10 @@ function followSoftly(event) {
   if (search) search.value = new URLSearchParams(location.search).get("q") ?? "";
 }
 
-// The stream of events, which all tabs share where the browser can: it only says that something has changed.
-let opened = false;
-let followed = "";
-let port = null;
-let end = null;
+// Asks whether something has changed; a tab that is hidden asks once it is shown.
+const ASK_AGAIN = 2000; // milliseconds
+const ANSWER = 10000;
+let asking = false;
 
 function connection(text) {
   const element = document.getElementById("connection");
@@ -221,53 +217,28 @@ function connection(text) {
   document.body.classList.toggle("is-silent", Boolean(text));
 }
 
-function hear(kind, data) {
-  if (kind === "lost") {
+async function ask() {
+  if (asking || document.hidden) return;
+  asking = true;
+  try {
+    const url = document.getElementById("page").dataset.changes;
+    const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER) });
+    if (!response.ok) throw new Error(response.statusText);
+    const { tag, success, inputs } = await response.json();
+    connection("");
+    const time = document.querySelector("#success time");
+    if (success && time) time.dateTime = success;
+    for (const element of document.querySelectorAll("[data-inputs]")) {
+      const times = element.dataset.inputs.split("|").map((name) => inputs[name]);
+      const shown = element.querySelector("time");
+      if (shown && times.every(Boolean)) shown.dateTime = times.sort()[0];
+    }
+    if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
+  } catch {
     connection("Not connected: this may be out of date");
-    return;
+  } finally {
+    asking = false;
   }
-  connection("");
-  if (kind === "open") {
-    if (opened) refresh();
-    opened = true;
-    return;
-  }
-  const { tag, success, inputs } = JSON.parse(data);
-  const time = document.querySelector("#success time");
-  if (success && time) time.dateTime = success;
-  for (const element of document.querySelectorAll("[data-inputs]")) {
-    const times = element.dataset.inputs.split("|").map((name) => inputs[name]);
-    const shown = element.querySelector("time");
-    if (shown && times.every(Boolean)) shown.dateTime = times.sort()[0];
-  }
-  if (tag && tag !== document.getElementById("page").dataset.tag) refresh();
-}
-
-function listen() {
-  const url = new URL(document.getElementById("page").dataset.events, location.href).href;
-  if (url === followed) return;
-  unfollow();
-  followed = url;
-  if (!globalThis.SharedWorker) {
-    end = follow(url, hear);
-    return;
-  }
-  if (!port) {
-    const worker = new SharedWorker(workerUrl("events-worker.js"), { type: "module" });
-    worker.onerror = () => {
-      end ??= follow(followed, hear); // it could not be loaded: this tab has a stream of its own
-    };
-    ({ port } = worker);
-    port.onmessage = ({ data: [kind, data] }) => followed && hear(kind, data);
-  }
-  port.postMessage(url);
-}
-
-function unfollow() {
-  followed = "";
-  port?.postMessage(null);
-  end?.();
-  end = null;
 }
 
 async function startPicture() {
@@ -294,18 +265,14 @@ document.addEventListener("keydown", press);
 document.addEventListener("pointerover", localTime);
 document.addEventListener("focusin", localTime);
 addEventListener("popstate", refresh);
-addEventListener("pagehide", unfollow);
-addEventListener("pageshow", (event) => {
-  if (event.persisted) {
-    listen();
-    refresh();
-  }
-});
+document.addEventListener("visibilitychange", ask);
+addEventListener("pageshow", (event) => event.persisted && ask());
+setInterval(ask, ASK_AGAIN);
 setInterval(countAges, 1000);
 measureSkew();
 countAges();
 showTimes();
 if (location.hash === "#filter") document.querySelector("#filter input[type=search]")?.focus();
-listen();
+ask();
 startPicture();
 startTimeline(go);

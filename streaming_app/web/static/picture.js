@@ -2,7 +2,7 @@
 // and a link that reopens the view. Nodes are links. Names become text nodes and attributes only.
 
 import { chosenInstant } from "./timeline.js";
-import { parseDrawing, workerUrl } from "./workers.js";
+import { layoutWorkerUrl, parseDrawing } from "./workers.js";
 
 const LEVELS = { map: "Subtopologies", processors: "Processors" };
 const PADDING = 12;
@@ -184,7 +184,7 @@ export class Picture {
 
   #layOut({ nodes, edges, boxes }) {
     if (!this.#worker) {
-      this.#worker = new Worker(workerUrl("layout-worker.js"), { type: "module" });
+      this.#worker = new Worker(layoutWorkerUrl(), { type: "module" });
       this.#worker.onmessage = ({ data }) => {
         const { resolve, reject, sent } = this.#waiting.get(data.job);
         this.#waiting.delete(data.job);

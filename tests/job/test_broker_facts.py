@@ -62,7 +62,7 @@ class Rig:
         append(self.warehouse, "groups", group_row(group_id, subtopologies=[subtopology]))
 
     def see_coordinator(self, client: StreamsGroupClient) -> None:
-        """Do a pass once the brokers have elected the coordinators: the first request for one makes the offsets topic."""
+        """Do a pass once there are coordinators: the first request for one makes the offsets topic."""
         assert wait_until(lambda: not any(one.error_code for one in client.find_coordinators(self.groups)))
         self.service.tick()
 

@@ -27,6 +27,10 @@ from streaming_app.threads import in_parallel
 _NAMED = 3  # partitions that are named for an unreachable broker
 _GROUP_AUTHORIZATION_FAILED, _TRANSACTION_AUTHORIZATION_FAILED = 30, 53
 _ENABLE = "kafka-features.sh --bootstrap-server ... upgrade --feature streams.version=1 enables them, since Kafka 4.2"
+_MIGRATION_BUG = (
+    "4.2.0 cannot load groups that migrated from the classic protocol once compaction has removed what was before "
+    "(KAFKA-20254); 4.2.1 can, and a broker does not say which of the two it is"
+)
 _OPTIONAL_ACLS = {
     "DescribeConfigs on Cluster": ("whether brokers have a description plugin is derived from the records", ""),
     "DescribeConfigs on Topic:{topic}": ("delete.retention.ms is taken to be Kafka's default, 24 hours", ""),
@@ -150,11 +154,7 @@ def judge_releases(found: Sequence[BrokerRelease]) -> Iterator[Result]:
     if line := releases.without_streams_groups(found):
         yield warning(check, line, _ENABLE)
     if any(one.release == "4.2" for one in found):
-        line = (
-            "4.2.0 cannot load groups that migrated from the classic to the streams protocol, once compaction has "
-            "removed what was before (KAFKA-20254); 4.2.1 can, and a broker does not say which of the two it is"
-        )
-        yield warning(check, line, "`Kafka version` in the log of the broker says it; migrate no group before 4.2.1")
+        yield warning(check, _MIGRATION_BUG, "the broker's log has its `Kafka version`; migrate no group before 4.2.1")
     reasons = [(one, reason) for one in releases.ABILITIES if (reason := releases.why_unknown(one, found))]
     for ability, reason in reasons:
         yield warning(check, reason, f"to have it, upgrade the brokers to {ability.since} or later")

@@ -66,7 +66,7 @@ _READ_FOR = {"state": (*_OF_ANY_TYPE, "group_health", "group_events"), "members"
 )
 @click.option("--verbose", is_flag=True, help="More columns; with --state also which members a rebalance waits for.")
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
-def describe(  # noqa: PLR0913, PLR0917 - one per option
+def describe(  # noqa: C901, PLR0913, PLR0917 - one per option
     warehouse: Location,
     cluster: str,
     group_ids: tuple[str, ...],
@@ -80,14 +80,16 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     if bool(group_ids) == all_groups:
         raise click.UsageError("Give GROUP, once or more, or --all-groups.")
+    if description and (aspect not in {None, "topology"} or len(group_ids) != 1):
+        raise click.UsageError("--description belongs to --topology and one GROUP.")
+    if store is not None and (aspect or description):
+        raise click.UsageError("--stores goes with no other part of a group.")
     wanted = group_ids or None
-    if description or store is not None:
-        _check_aspect(aspect, store, len(group_ids), description=description)
-        reader = open_cluster(warehouse, cluster)
-        if store is not None:
-            _print_stores(reader, cluster, wanted, store, as_json=as_json)
-        else:
-            _print_description(reader, cluster, group_ids[0], as_json=as_json)
+    if description:
+        _print_description(open_cluster(warehouse, cluster), cluster, group_ids[0], as_json=as_json)
+        return
+    if store is not None:
+        _print_stores(open_cluster(warehouse, cluster), cluster, wanted, store, as_json=as_json)
         return
     if aspect is None and not as_json:
         _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
@@ -108,14 +110,6 @@ def describe(  # noqa: PLR0913, PLR0917 - one per option
             _print_json(reader, cluster, rows)
         elif rows:
             _SHOW[aspect](reader, cluster, rows, verbose=verbose, is_named=not all_groups)
-
-
-def _check_aspect(aspect: str | None, store: str | None, groups: int, *, description: bool) -> None:
-    """Raise UsageError if --description or --stores do not go with the other options."""
-    if description and (aspect not in {None, "topology"} or groups != 1):
-        raise click.UsageError("--description belongs to --topology and one GROUP.")
-    if store is not None and (aspect or description):
-        raise click.UsageError("--stores goes with no other part of a group.")
 
 
 def _others(reader: WarehouseReader, cluster: str, group_ids: Collection[str], aspect: str) -> dict[str, Row]:
@@ -230,8 +224,6 @@ def _print_states(reader: WarehouseReader, cluster: str, rows: list[Row], *, ver
         for group_id, number in described.not_named(rows):
             members = f"{count(number, 'more member is', 'more members are')} not settled"
             echo(f"{group_id}: {members}; --members --verbose shows all.")
-        for line in described.tag_lines(rows):
-            echo(line)
     if verbose and is_named:
         brokers, empty = read_brokers(reader, cluster), [row["group_id"] for row in rows if row["state"] == EMPTY]
         echo_more(group_facts.config_rows(known, brokers))

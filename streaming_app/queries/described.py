@@ -9,7 +9,7 @@ from streaming_app.groups.group import ROLES
 from streaming_app.queries.group_list import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
-from streaming_app.text import and_more, count, host_of
+from streaming_app.text import and_more, host_of
 
 _NONE = "-"
 
@@ -209,16 +209,12 @@ def not_named(groups: Iterable[Row]) -> Iterator[tuple[str, int]]:
 
 def member_rows(groups: Iterable[Row], *, verbose: bool) -> list[Row]:
     """Return a row per member: its tasks; with `verbose` also its host, its epochs and its target assignment."""
-    rows = [
+    return [
         _member_row(group, member, tasks.get(member["member_id"], ()), verbose=verbose)
         for group in groups
         for tasks in [tasks_of_members(group)]
         for member in group["members"]
     ]
-    if verbose and not any(row[_MISSING_TAGS] for row in rows):
-        for row in rows:
-            del row[_MISSING_TAGS]
-    return rows
 
 
 def missing_tags(group: Mapping[str, Any], member: Mapping[str, Any]) -> list[str]:
@@ -230,20 +226,7 @@ def missing_tags(group: Mapping[str, Any], member: Mapping[str, Any]) -> list[st
     return [tag.strip() for tag in wanted if tag.strip() and tag.strip() not in dict(member["client_tags"] or ())]
 
 
-def tag_lines(groups: Iterable[Row]) -> Iterator[str]:
-    """Yield a line for each group with members that lack client tags."""
-    for group in groups:
-        lacking = [found for member in group["members"] or () if (found := missing_tags(group, member))]
-        if lacking:
-            tags = ", ".join(sorted({tag for found in lacking for tag in found}))
-            yield (
-                f"{group['group_id']}: {count(len(lacking), 'member lacks', 'members lack')} client tags of "
-                f"streams.rack.aware.assignment.tags (MISSING_CLIENT_TAGS): {tags}; --members --verbose shows which. "
-                "Set client.tag.<tag> in the application."
-            )
-
-
-_RACK_TAGS, _MISSING_TAGS = "rack.aware.assignment.tags", "MISSING-TAGS"
+_RACK_TAGS = "rack.aware.assignment.tags"
 
 
 def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool) -> Row:
@@ -259,8 +242,10 @@ def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool)
             "INSTANCE-ID": member["instance_id"],
             "RACK": member["rack_id"],
             "ENDPOINT": member["user_endpoint"],
-            "CLIENT-TAGS": ",".join(f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()),
-            _MISSING_TAGS: ",".join(missing_tags(group, member)),
+            "CLIENT-TAGS": ",".join(
+                [f"{name}={value}" for name, value in dict(member["client_tags"] or ()).items()]
+                + [f"{name}(missing)" for name in missing_tags(group, member)]
+            ),
             "MEMBER-EPOCH": member["member_epoch"],
             # The record of a static member that left temporarily still has its earlier state.
             "MEMBER-STATE": snapshot.AWAY if member["member_epoch"] == snapshot.AWAY_EPOCH else member["member_state"],

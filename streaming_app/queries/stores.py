@@ -1,10 +1,9 @@
 """The rows of `describe --stores`: the stores of applications, and which instance has which partition of them.
 
 A stored description of the group's topology names its stores and their subtopologies. Without one, a store is derived
-from its changelog, `<group>-<store>-changelog` (`ProcessorStateManager.storeChangelogTopic`): then stores without a
-changelog are not known. A task has all stores of its subtopology. Of a group with the classic protocol the log has no
-changelogs; the job asks the brokers for topics with such names. Which subtopology has the store is known if it is the
-only one.
+from its changelog, `<group>-<store>-changelog` (`ProcessorStateManager.storeChangelogTopic`): stores without one are
+not known. A task has all stores of its subtopology. For a group with the classic protocol the job asks the brokers for
+topics with such names. Which subtopology has a store of it is known if it is the only one.
 """
 
 from collections import defaultdict
@@ -13,10 +12,9 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.group import CLASSIC
-from streaming_app.kafka import ASKED_FOR, INTERNAL_TOPIC
-from streaming_app.kafka import CHANGELOG as TOPIC
 from streaming_app.queries.copies import read_reports
-from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
+from streaming_app.queries.topics import internal_partitions
+from streaming_app.tables.reader import Row, WarehouseReader, of_groups
 from streaming_app.text import first_of
 
 DESCRIPTION, CHANGELOG = "description", "changelog"
@@ -29,10 +27,9 @@ _COPY = ("partition", "role", "client_host", "process_id", "member_id", "lag", "
 def read_stores(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row], name: str = "") -> list[Row]:
     """Return what `describe --stores --json` prints of these rows of `groups`: their stores, by group and name.
 
-    With a `name` only stores with this name. `subtopology_id`, and then `copies`, are None where they are not known; a
-    global store has neither, as each instance has all of it. `changelog` is None if the store has none, or it is not
-    known. `changelog_end_offset` of a partition is known if its task has no other changelog, and a copy told it. Raises
-    WarehouseError if there is no store with this name.
+    With a `name` only stores with this name. `subtopology_id` and `copies` are None where they are not known; a global
+    store has neither: each instance has all of it. `changelog` is None if the store has none. `changelog_end_offset` is
+    known if the task has no other changelog, and a copy told it. Raises WarehouseError if no store has this name.
     """
     ids = [group["group_id"] for group in groups]
     where = of_groups(cluster, ids)
@@ -42,12 +39,7 @@ def read_stores(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row],
         f"WHERE {where} AND kind = 'store' AND is_newest"
     ):
         described[row["group_id"], row["topology_epoch"]].append(row)
-    partitions: dict[str, dict[str, int]] = {group_id: {} for group_id in ids}
-    for row in warehouse.rows(
-        f"SELECT group_id, subject, value FROM broker_facts WHERE {where} "  # noqa: S608 - quoted
-        f"AND kind IN ({quote(INTERNAL_TOPIC)}, {quote(TOPIC)}) AND name = 'partitions'"
-    ):
-        partitions[row["group_id"]][row["subject"]] = int(row["value"].partition(ASKED_FOR)[0])
+    partitions = internal_partitions(warehouse, where)
     found = [
         _with_copies(store, group, report["copies"], partitions[group["group_id"]])
         for group, report in zip(groups, read_reports(warehouse, cluster, groups), strict=True)

@@ -4,11 +4,13 @@ The log has the topics that an application asked for. Only the brokers know whic
 the lag of each partition of source topics, and compares internal topics with the topology.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from streaming_app.groups.group import ACTIVE
 from streaming_app.kafka import ASKED_FOR, INTERNAL_TOPIC
+from streaming_app.kafka import CHANGELOG as CHANGELOGS
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups, quote
 from streaming_app.text import count
 
@@ -51,16 +53,22 @@ def read_topics(
         "AND subtopology_id IS NOT NULL GROUP BY group_id, subtopology_id, topic"
     ):
         read[row["group_id"]][row["subtopology_id"], row["topic"]] = row["partitions"]
-    internal: dict[str, dict[str, int]] = {group_id: {} for group_id in rows}
-    for row in reader.rows(
-        f"SELECT group_id, subject, value FROM broker_facts WHERE {where} "  # noqa: S608 - quoted
-        f"AND kind = {quote(INTERNAL_TOPIC)} AND name = 'partitions'"
-    ):
-        internal[row["group_id"]][row["subject"]] = int(row["value"].partition(ASKED_FOR)[0])
+    internal = internal_partitions(reader, where)
     return {
         group_id: [*topics_of(row["subtopologies"] or (), read[group_id], internal[group_id])]
         for group_id, row in rows.items()
     }
+
+
+def internal_partitions(reader: WarehouseReader, where: str) -> Mapping[str, dict[str, int]]:
+    """Return by group the numbers of partitions of its internal topics, with the classic protocol of its changelogs."""
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for row in reader.rows(
+        f"SELECT group_id, subject, value FROM broker_facts WHERE {where} "  # noqa: S608 - quoted
+        f"AND kind IN ({quote(INTERNAL_TOPIC)}, {quote(CHANGELOGS)}) AND name = 'partitions'"
+    ):
+        found[row["group_id"]][row["subject"]] = int(row["value"].partition(ASKED_FOR)[0])
+    return found
 
 
 def topics_of(

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 FULL = "full"
 CATALOG = "streaming_app/alerts/catalog"
 LINES = (Path(__file__).parent / "sources.txt").read_text("utf-8").splitlines()[1:]
-SOURCES = [(*line.split("|")[:3], line.split("|")[3].split("; ")) for line in LINES]
+SOURCES = [(source, what, place, words.split("; ")) for source, what, place, words in (one.split("|") for one in LINES)]
 COMMANDS = {place for *_, place, _ in SOURCES if place.split()[0] in main.commands and "/" not in place}
 SHOWN_COLUMNS = sorted(
     {name for _, name in NAMED if name in COLUMNS}

@@ -35,6 +35,9 @@ _NOT_FLEXIBLE = 3  # the highest version of the value in which lengths have a fi
 _OVERFLOW = (1 << 63) - 1
 _STATEFUL_STANDBYS = 7  # the version of AssignmentInfo from which on leaders (2.6) assign only standbys with state
 _SOON = timedelta(minutes=15)  # a rebalance that fails leaves no record: after so long, compaction may have removed one
+_RELEASES = "2.0", "2.1 to 2.3", "2.4", "2.5", "2.6", "2.6 or 2.7", "2.8", "3.0 or 3.1", "3.2 or newer"
+RELEASES = dict(enumerate(_RELEASES, start=3))
+"""Newest version of SubscriptionInfo that a client supports -> its releases (`StreamsAssignmentProtocolVersions`)."""
 _OF_RECORD = {"instance_id": "group_instance_id", "client_id": "client_id", "client_host": "client_host"}
 _OF_SUBSCRIPTION = ("process_id", "user_endpoint", "client_tags")
 _REPARTITION = "-repartition"
@@ -158,7 +161,7 @@ def _member(  # noqa: PLR0913, PLR0917 - each is a part of the record
     if sent:
         for name in _OF_SUBSCRIPTION:
             setattr(member, name, getattr(sent, name))
-        member.rack_id, member.client_version = sent.rack_id, sent.version
+        member.rack_id, member.client_version = sent.rack_id, sent.latest_version
         member.task_sums = {task: known for task, one in sent.offset_sums.items() if (known := _known(one)) is not None}
     member.assignment_error = (assignment.error_code or None) if assignment else None
     return member

@@ -62,7 +62,7 @@ class Member:
     rebalance_timeout_ms: int | None = None
     updated_at: datetime | None = None
     client_version: int | None = None
-    """With the classic protocol: the version of SubscriptionInfo that it writes."""
+    """With the classic protocol: the newest version of SubscriptionInfo that it supports, see `classic.RELEASES`."""
     assignment_error: int | None = None
     """With the classic protocol: the error code in its assignment; None for none."""
     current: Tasks = field(default_factory=dict)

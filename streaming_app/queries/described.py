@@ -5,6 +5,7 @@ from typing import Any
 
 from streaming_app.errors import WarehouseError
 from streaming_app.groups import snapshot
+from streaming_app.groups.classic import RELEASES
 from streaming_app.groups.group import ROLES
 from streaming_app.queries.group_list import OTHERS, TYPES, overview_sql
 from streaming_app.queries.topics import format_partitions, tasks_of_members
@@ -250,6 +251,7 @@ def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool)
             # The record of a static member that left temporarily still has its earlier state.
             "MEMBER-STATE": snapshot.AWAY if member["member_epoch"] == snapshot.AWAY_EPOCH else member["member_state"],
             "TOPOLOGY-EPOCH": member["topology_epoch"],
+            "CLIENT-VERSION": RELEASES.get(member.get("client_version")),
             "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
             "TARGET-ASSIGNMENTS": format_tasks(task for task in tasks if task["target"]),
             "PENDING-REVOCATION": format_tasks(task for task in tasks if task["pending_revocation"]),

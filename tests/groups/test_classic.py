@@ -1,6 +1,7 @@
 """Kafka Streams with the classic protocol: the row, events and copies that records of type 2 give."""
 
 from datetime import datetime
+from struct import pack
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from streaming_app.groups.fold import Fold
 from streaming_app.groups.group import Group, GroupEvent, LogRecord
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.groups.task_copies import copies_of_row
+from streaming_app.queries.described import member_rows
 from tests.groups.classic_records import (
     AT_ONCE,
     P1,
@@ -64,6 +66,20 @@ def test_a_first_generation_creates_the_group_with_its_threads_tasks_and_source_
     assert row["subtopologies"][1]["state_changelog_topics"] is None
     assert kinds(result) == ["created", "group_epoch", "member_joined", "assignment", "member_joined", "assignment"]
     assert {event.protocol for event in result.events} == {"classic"}
+
+
+@pytest.mark.parametrize(("used", "newest", "release"), [(9, 11, "3.2 or newer"), (2, None, None), (9, 9, "2.8")])
+def test_the_release_of_a_client_follows_from_the_newest_version_that_it_supports(
+    used: int, newest: int | None, release: str | None
+) -> None:
+    latest = b"" if newest is None else pack(">i", newest)
+    info = pack(">i", used) + latest + P1.bytes + (bytes(8) if used == 2 else b"") + bytes(4)
+    info += bytes(4 + 1 + 4) if used == 9 else b""
+    told = pack(">hi", 0, 0) + pack(">i", len(info)) + info
+    row = to_row("c", fold(records(generation(1, thread("m1", told)))).group)
+    assert (row["undecoded_members"], row["members"][0]["client_version"]) == (0, newest)
+    (printed,) = member_rows([row], verbose=True)
+    assert printed["CLIENT-VERSION"] == release
 
 
 def test_of_a_compacted_log_neither_the_creation_nor_the_joins_are_known() -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from offsets_decoder import decode
+from offsets_decoder.streams_protocol import decode_subscription
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions
 from tests.support.offsets_log import RawRecord, read_log
@@ -94,11 +96,12 @@ class ClassicGroup:
         assert row
         return row
 
-    def client_versions(self) -> list[list[int]]:
-        """Return the versions that the members told in each record with members, in the order of the log."""
+    def used_versions(self) -> list[list[int]]:
+        """Return the versions that the members wrote in each record with members, in the order of the log."""
         records = [one for one in read_log(self.server, self.applications[0].application_id) if one.record_type == 2]
-        rows = (row_of([one])[0] for one in records)
-        return [sorted(one["client_version"] for one in row["members"]) for row in rows if row and row["members"]]
+        values = (decode(one.key, one.value).value for one in records)
+        told = ([decode_subscription(one["subscription"]) for one in value["members"]] for value in values if value)
+        return [sorted(one.version for one in of_each if one) for of_each in told if of_each]
 
     def settled(
         self, condition: Callable[[dict[str, Any]], bool] = lambda row: not row["probing_rebalance_at"]

@@ -26,6 +26,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from offsets_decoder.streams_protocol import Assignment, Subscription, decode_assignment, decode_subscription
+from streaming_app.groups.events import FOLLOW_UP
 from streaming_app.groups.group import ACTIVE, CLASSIC, STANDBY, WARMUP, Group, Member, Tasks
 
 AT_END = -2
@@ -80,6 +81,7 @@ def entered_at(value: Mapping[str, Any]) -> datetime | None:
 
 def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> None:
     """Give a group the content of a record 2; `group.updated_at` is the time of the record before."""
+    group.causes_since_assignment = FOLLOW_UP if group.tasks_moving or group.probing_rebalance_at else None
     entries = {one["member_id"]: one for one in value["members"]}
     joined_at = _joined_at(group, value["generation"], at)
     group.group_epoch, before = value["generation"], dict(group.members)

@@ -36,7 +36,6 @@ from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.events import (
     DEPLOYMENT,
     EVENTS_LEFT_OUT,
-    FOLLOW_UP,
     NOT_READY_REASON,
     OF_METADATA,
     OF_OPERATION,
@@ -321,8 +320,6 @@ class Fold:
         if not self._is_classic or value["generation"] < (group.group_epoch or 0):
             group = self._create(group.created(classic.created_at(value, at)), group=None)
             group.group_type = group.protocol = CLASSIC
-        if group.tasks_moving or group.probing_rebalance_at:
-            group.causes_since_assignment = FOLLOW_UP
         classic.apply(group, value, at)
         self._end_alone(record)
         if group.state == EMPTY:

@@ -127,7 +127,7 @@ class LogTables:
         return (self.rows[group_id] for group_id in group_ids)
 
     def other_groups(self, _: object) -> tuple[dict[str, bool], Counter[str]]:
-        """Return nothing: the verdicts are on Kafka Streams."""
+        """Return nothing: the verdicts are on streams groups."""
         return {}, Counter()
 
 

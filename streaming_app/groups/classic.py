@@ -26,6 +26,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
 
 from offsets_decoder.streams_protocol import Assignment, Subscription, decode_assignment, decode_subscription
+from streaming_app.groups.events import FOLLOW_UP
 from streaming_app.groups.group import ACTIVE, CLASSIC, STANDBY, WARMUP, Group, Member, Tasks
 
 AT_END = -2
@@ -87,6 +88,7 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
 
     Return whether the record proves the whole topology: who has each task.
     """
+    group.causes_since_assignment = FOLLOW_UP if group.tasks_moving or group.probing_rebalance_at else None
     entries = {one["member_id"]: one for one in value["members"]}
     joined_at = _joined_at(group, value["generation"], at)
     group.group_epoch, before = value["generation"], dict(group.members)

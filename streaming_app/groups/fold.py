@@ -36,7 +36,6 @@ from streaming_app.groups.budget import Budget, OverBudgetError, check_size
 from streaming_app.groups.events import (
     DEPLOYMENT,
     EVENTS_LEFT_OUT,
-    FOLLOW_UP,
     NOT_READY_REASON,
     OF_METADATA,
     OF_OPERATION,
@@ -326,8 +325,6 @@ class Fold:
         group, at = self.group, record.timestamp
         if not self._is_classic or value["generation"] < (group.group_epoch or 0):
             group = self._create(group.created(classic.created_at(value, at), CLASSIC), group=None)
-        if group.tasks_moving or group.probing_rebalance_at:
-            group.causes_since_assignment = FOLLOW_UP
         if classic.apply(group, value, at):
             self._keep_topology(at, record.offset)
         self._end_alone(record)

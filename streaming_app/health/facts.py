@@ -97,6 +97,8 @@ class Facts:
         if group.state_since:
             return min(group.state_since, self.pending_since or group.state_since)
         shown = [one.at for one in changes[-1:] if one.new == group.state]  # it stays while the group writes more
+        if self.is_classic and not changes:  # it had members at each of its rebalances
+            shown = [one.at for one in self.history.assignments[:1]]
         return min((at for at in (*shown, shown_at(group)) if at), default=self.watched_since or self.now)
 
     @property

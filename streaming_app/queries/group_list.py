@@ -92,11 +92,12 @@ def list_groups(
         elif verdicts is not None and not in_states:
             kinds.append(DELETED)
             condition = f"(state <> '{DEAD}' OR verdict IS NOT NULL)"
-    if types is None and verdicts is not None:
+    has_classic = types is None and verdicts is not None
+    if has_classic or {*of_types} - {STREAMS}:
         kinds.append(OTHERS)
+    if has_classic:
         condition += " AND kafka_streams"
-    elif {*of_types} - {STREAMS}:
-        kinds.append(OTHERS)
+    elif OTHERS in kinds:
         among["group_type"] = [] if "all" in of_types else of_types
     titled = ", ".join(f'{name} AS "{_TITLES[name]}"' for name in names)
     sql = overview_sql(cluster, [*names, "kafka_streams"], kinds, among, condition)

@@ -259,3 +259,10 @@ def test_the_same_facts_give_the_same_verdicts_at_any_pace() -> None:
             board.step(Known({"g": facts.group}, {"g": facts.history}, work={"g": works(seconds)}), moment)
         found.append(board.verdicts()["g"])
     assert [(one.verdict, one.since, one.why) for one in found] == [(DOWN, found[0].since, found[0].why)] * 2
+
+
+def test_of_members_that_nobody_saw_join_each_further_rebalance_does_not_begin_the_patience_again() -> None:
+    """A job that starts in the middle: the first record that it reads is of a later generation, with members."""
+    seen = [(n * 200, generation(n + 7, M1, M2, entered=at(n * 200))) for n in range(5)]
+    found = judged(*seen, seconds=900, of_work=waits(900, 100, progressed_at=at(100), stalled=unmoved(at(100))))
+    assert (found.verdict, found.since) == (STALLED, at(100))

@@ -68,6 +68,7 @@ class _Job:
             (_PAGER,),
             running_hours_of=hours_of,
             successors=settings.successors,
+            of_classic_groups=True,
             **declared,
         )
         self.engine = AlertEngine(engine, tables.alerts.values(), self._descriptions, verdicts=tables.verdicts)

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta, timezone
 from itertools import count
 from typing import NamedTuple
 
-from streaming_app.groups.group import LogRecord
+from streaming_app.groups.group import CLASSIC, STREAMS, LogRecord
 from streaming_app.groups.task_copies import TaskCopy
+from tests.histories.classic_coordinator import RECORD, ClassicGroup
 from tests.histories.coordinator import ASSIGNMENT_INTERVAL, INITIAL_REBALANCE_DELAY, STABLE, Group, Member, Write
 from tests.histories.traffic import Seen, Traffic
 
@@ -57,8 +58,9 @@ class Instance:
 class Clients:
     """The applications on a cluster, and what their clients do by themselves."""
 
-    def __init__(self, topics: dict[str, int]) -> None:
+    def __init__(self, topics: dict[str, int], protocol: str = STREAMS) -> None:
         self.topics = dict(topics)
+        self._group_class = ClassicGroup if protocol == CLASSIC else Group
         self.log: list[Appended] = []
         self.topic_changes: list[tuple[float, dict[str, int]]] = [(0.0, dict(topics))]
         self.plugin_configs: list[tuple[float, bool]] = []
@@ -115,13 +117,14 @@ class Clients:
         group = instance.group
         if group.members.get(member.member_id) is not member:
             return
-        if instance.is_static:
+        if instance.is_static or not group.leaves_on_close:
             group.leave_temporarily(member)
             self._expire_session(group, member, 0.0)
         else:
             self._remove(group, member)
 
     def _expire_session(self, group: Group, member: Member, since_heartbeat: float) -> None:
+        group.misses(member)
         self._after(SESSION_TIMEOUT - since_heartbeat, lambda: self._remove(group, member))
 
     def _remove(self, group: Group, member: Member) -> None:
@@ -233,7 +236,7 @@ class Clients:
             self._settled_epoch.pop(group_id, None)
         is_other = group is not None and not group.exists and (group.sources, group.changelogs) != (sources, changelogs)
         if group is None or is_other:  # one that was started at this instant does not exist yet, and is the same
-            group = Group(
+            group = self._group_class(
                 group_id, sources, self.topics, lambda one, records: self._write(one.group_id, records), changelogs
             )
             self._groups[group_id] = group
@@ -248,6 +251,10 @@ class Clients:
             value = written
             if kind == _ASSIGNMENT and value is not None and self._groups[group_id].members:
                 value = {**value, "assignment_timestamp": int(timestamp.timestamp() * 1000)}
+            if kind == RECORD and value and value["current_state_timestamp"] is None:
+                entered_ms = int(timestamp.timestamp() * 1000)
+                value = {**value, "current_state_timestamp": entered_ms}
+                vars(self._groups[group_id])["entered_ms"] = entered_ms
             record = LogRecord(next(self._offset), timestamp, kind, {"group_id": group_id, **key}, value)
             self.log.append(Appended(at, group_id, record))
 

@@ -130,6 +130,8 @@ class Group:
     targets: dict[str, set[Task]] = field(default_factory=dict)
     owners: dict[Task, str] = field(default_factory=dict)
     """The member that owns each task, or is still to revoke it."""
+    leaves_on_close = True
+    """Whether a client leaves when it is closed, or its session has to end."""
     left_out: frozenset[int] = frozenset()
     """Partitions whose tasks the assignor gives to nobody."""
 
@@ -274,6 +276,9 @@ class Group:
         member.tasks = dict.fromkeys(member.tasks, 0)
         self.write(self, [(22, {"member_id": member.member_id}, member.assignment())])
 
+    def misses(self, member: Member) -> None:
+        """Note that a member has gone without leaving."""
+
     def push_description(self, result: str) -> None:
         """Process a pushed description; the plugin's `result` is `stored`, `rejected` or `failing`."""
         if self.stored != UNCERTAIN:
@@ -303,7 +308,7 @@ class Group:
 
     def reset(self) -> None:
         """Forget everything, as after the deletion."""
-        fresh = Group(self.group_id, self.sources, self.topics, self.write, self.changelogs)
+        fresh = type(self)(self.group_id, self.sources, self.topics, self.write, self.changelogs)
         self.__dict__.update(fresh.__dict__)
 
     # Parts of operations

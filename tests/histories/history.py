@@ -46,6 +46,8 @@ class History:
     """The same section by the times at which it is changed, and the job started again."""
     running_hours: Mapping[str, Any] | None = None
     """When its groups are meant to run, as declared: an item of `time_intervals`."""
+    protocol: str = "streams"
+    """The protocol of its applications: `streams` or `classic`."""
     is_chosen: bool = False
     """Whether `make test` plays it: the first of its kind, and each in which a group is NotReady. Others are long."""
 

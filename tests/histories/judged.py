@@ -5,6 +5,7 @@ from typing import Any
 from streaming_app.alerts.alert import CRITICAL, FIRING, RESOLVED, Alert
 from streaming_app.health.verdict import DOWN, STALLED
 from tests.histories.bed import run
+from tests.histories.classic import OF_CLASSIC
 from tests.histories.history import DAY, History
 from tests.histories.incidents import OUTAGES
 from tests.histories.misjudged import MISJUDGED
@@ -40,7 +41,7 @@ def name_of(history: History) -> str:
 
 
 def check_ordinary(history: History) -> None:
-    assert [(one.rule, one.group_id, one.opened_at, one.why) for one in OUTCOMES[history.name].fired] == []
+    assert [(one.rule, one.group_id, one.opened_at, one.why) for one in OUTCOMES.of(history).fired] == []
 
 
 def check_incident(history: History) -> None:
@@ -48,13 +49,13 @@ def check_incident(history: History) -> None:
 
     Somebody was told of it soon, and not more often than it changed.
     """
-    outcome = OUTCOMES[history.name]
+    outcome = OUTCOMES.of(history)
     fired = outcome.fired
     assert fired
     assert {one.rule for one in fired} <= history.rules
     assert min(one.opened_at for one in fired) >= history.begins
     assert [one.why for one in fired if any(hole in one.why for hole in (", ;", "; ;", "  ", "()"))] == []
-    assert history.name in LATE or max(_pages(history, outcome), default=0.0) <= PAGE
+    assert history.name.removesuffix(OF_CLASSIC) in LATE or max(_pages(history, outcome), default=0.0) <= PAGE
     for one in outcome.alerts:
         assert len(told_at(one, outcome)) <= len(one.timeline), one
         assert len(told_at(one, outcome, RESOLVED)) <= 1, one
@@ -62,7 +63,7 @@ def check_incident(history: History) -> None:
 
 def check_paces(history: History) -> None:
     """Assert that the same facts open and end the same alerts at any pace; `relations.restarts` has restarts."""
-    expected = _alerts(OUTCOMES[history.name])
+    expected = _alerts(OUTCOMES.of(history))
     for pace in _PACES:
         if "every_step" in pace and history.seconds > _LONG:
             continue

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from streaming_app.groups.group import Group
 from streaming_app.groups.row import to_row
 from streaming_app.job.lag_ends import SEED_SECONDS
 from streaming_app.lag.ends import NO_ENDS, LogEnds, TopicPartition
-from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, ReadUntil, group_tasks
+from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupTasks, LagRow, ReadUntil, group_tasks
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from tests.histories.clients import START
@@ -120,5 +121,7 @@ class LagPasses:
         known = self._tasks.get(group_id)
         if known is None or known[0] != state.last_offset:
             tasks = group_tasks(to_row("default", state), lambda _pattern: ())
+            if tasks is NO_TASKS and state.is_classic:
+                tasks = replace(NO_TASKS, has_members=bool(state.members))
             known = self._tasks[group_id] = state.last_offset, tasks
         return known[1]

@@ -47,15 +47,16 @@ class World:
     @classmethod
     def of(cls, history: History) -> World:
         """Simulate what happens in a history; of the newest one it is known."""
-        if _NEWEST and _NEWEST[0][0] is history.operations and _NEWEST[0][1:] == (history.seconds, history.topics):
+        made_of = history.operations, history.seconds, history.topics, history.protocol
+        if _NEWEST and _NEWEST[0][0] is history.operations and _NEWEST[0][1:] == made_of[1:]:
             return _NEWEST[1]
-        one = Simulation(dict(history.topics))
+        one = Simulation(dict(history.topics), history.protocol)
         one.run(history.operations, history.seconds)
         _check_ends(one.lag)
         log = sorted(one.log, key=attrgetter("at"))
         answers = one.lag, one.copies, one.topic_changes, one.plugin_configs, one.incident_ends
         found = cls(log, *answers, one.retention())
-        _NEWEST[:] = (history.operations, history.seconds, history.topics), found
+        _NEWEST[:] = made_of, found
         return found
 
 

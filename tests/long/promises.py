@@ -131,8 +131,8 @@ PROMISES = (
         "Each group has one verdict: one that is NotReady beyond its time is Down.",
         "tests/health/test_verdict.py::test_not_ready_beyond_its_time_is_down_whatever_waits",
         "streaming_app/health/conditions.py",
-        "    if group.state != NOT_READY:\n        return None\n    reason",
-        "    if group.state != NOT_READY or facts.waits is None:\n        return None\n    reason",
+        "    if since is None:\n        return None\n    reason",
+        "    if since is None or facts.waits is None:\n        return None\n    reason",
     ),
     Promise(
         "Old groups are watched: also one whose creation is no longer in the log.",

@@ -8,6 +8,7 @@ from kafka import KafkaProducer
 
 from streaming_app.groups.task_copies import copies_of_row
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.tables.reader import WarehouseReader
 from tests.support.classic_application import PROPERTIES, ClassicGroup
 from tests.support.container import Broker
 from tests.support.streams_application import StreamsApplication
@@ -61,3 +62,44 @@ def test_threads_tasks_and_topics_of_an_application_are_those_that_it_has(
     deleted, _ = group.read()
     assert deleted
     assert (deleted["state"], deleted["deleted_at"] is None) == ("Dead", False)
+
+
+def test_an_application_that_was_killed_while_records_come_is_down_with_an_alert_only_if_it_is_wanted(
+    broker: Broker,
+    client: StreamsGroupClient,
+    unique: Callable[[str], str],
+    run: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    group_id, topics = unique("killed"), (unique("in"), unique("out"))
+    for topic in topics:
+        client.create_topic(topic, 2)
+    application = StreamsApplication(
+        broker.bootstrap_server, tmp_path / "app", group_id, "words", topics, properties=PROPERTIES
+    )
+    group = ClassicGroup(broker.bootstrap_server, [application], threads=2, active=4, standbys=0)
+    with application, KafkaProducer(bootstrap_servers=broker.bootstrap_server) as producer:
+        producer.send(topics[0], b"all streams lead to kafka").get()
+        group.settled()
+        assert wait_until(lambda: bool(offsets_of(client, group_id)), interval=0.2)
+        application.kill()
+        for _ in range(20):
+            producer.send(topics[0], b"and nobody reads this")
+        producer.flush()
+        assert wait_until(lambda: group.row()["state"] == "Empty", interval=0.5)
+    for protocols, rules in (("streams", []), ("all", ["StreamsGroupDown"])):
+        warehouse = tmp_path / protocols
+        settings = {"protocols": protocols, "rules": {"StreamsGroupDown": {"for": 0}}}
+        on = {"enabled": True}
+        run("__consumer_offsets", warehouse=warehouse, alerts=settings, lag=on, offsets=on)
+        reader, mine = WarehouseReader(warehouse), f"group_id = '{group_id}'"
+        (found,) = reader.rows(f"SELECT verdict, severity, why FROM group_health WHERE {mine}")
+        assert (found["verdict"], found["severity"]) == ("Down", "critical" if rules else None)
+        assert "no members since" in found["why"]
+        opened = reader.rows(f"SELECT rule FROM alerts WHERE {mine} AND opened_at IS NOT NULL")
+        assert [one["rule"] for one in opened] == rules
+
+
+def offsets_of(client: StreamsGroupClient, group_id: str) -> dict[str, int]:
+    offsets = client.list_group_offsets(group_id)[group_id]
+    return {key.topic: value.offset for key, value in offsets.items() if value.offset > 0}

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from tests.histories.classic import with_classic_protocol
 from tests.histories.history import History
 from tests.histories.judged import ALL, INCIDENTS, ORDINARY, check_incident, check_ordinary, check_paces
 from tests.histories.world import World
+from tests.relations import test_classic as classic
 from tests.relations.engine import excepted, parts
 from tests.relations.random_histories import random_history
 from tests.relations.renamed import log_of
@@ -20,6 +22,7 @@ from tests.relations.transactions import check_transactions, writes_plain_record
 
 pytestmark = pytest.mark.slow
 _AND_RANDOM = [*ALL, *map(random_history, range(100))]
+_CLASSIC = with_classic_protocol(ALL)
 
 
 def _check_hidden(history: History) -> None:
@@ -43,6 +46,13 @@ CHECKS: Mapping[str, tuple[Callable[[History], None], Sequence[History]]] = {
     "renamed": (_check_renamed, _AND_RANDOM),
     "transactions": (check_transactions, [one for one in ALL if writes_plain_records(one)]),
     "wrong clocks": (check_clocks, WITH_RIGHT_CLOCKS),
+    "told": (classic.check, _CLASSIC),
+    "at any pace (classic)": (check_paces, _CLASSIC),
+    "compacted (classic)": (classic.check_compacted, _CLASSIC),
+    "restarts (classic)": (check_restarts, _CLASSIC),
+    "hidden (classic)": (_check_hidden, [part for one in _CLASSIC for part in parts(one)]),
+    "renamed (classic)": (classic.check_names, _CLASSIC),
+    "transactions (classic)": (check_transactions, [one for one in _CLASSIC if writes_plain_records(one)]),
 }
 
 

@@ -234,7 +234,7 @@ def _member_row(group: Row, member: Row, tasks: Sequence[Row], *, verbose: bool)
             # The record of a static member that left temporarily still has its earlier state.
             "MEMBER-STATE": snapshot.AWAY if member["member_epoch"] == snapshot.AWAY_EPOCH else member["member_state"],
             "TOPOLOGY-EPOCH": member["topology_epoch"],
-            "CLIENT-VERSION": RELEASES.get(member.get("client_version")),
+            "CLIENT-VERSION": RELEASES.get(member.get("client_version") or 0),
             "TARGET-ASSIGNMENT-EPOCH": group["assignment_epoch"],
             "TARGET-ASSIGNMENTS": format_tasks(task for task in tasks if task["target"]),
             "PENDING-REVOCATION": format_tasks(task for task in tasks if task["pending_revocation"]),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from bench import (
     catchup,
+    classic,
     decode,
     floor,
     idle,
@@ -21,6 +22,7 @@ from bench.bench_harness import Harness, open_harness
 
 ALONE: dict[str, Callable[[], object]] = {
     "decode": decode.run,
+    "classic": classic.run,
     "rules": rules.run,
     "page": page.run,
     "page-costs": page.run_costs,

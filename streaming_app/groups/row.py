@@ -33,6 +33,8 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
     """Return the row of `groups`. Nested values are lists and dicts; a map is a list of pairs, as in Arrow."""
     row = {name: getattr(group, name) for name in _SCALARS}
     stale = {m.member_id: m.joined_at for m in group.members.values() if is_stale(group, m)}
+    joined = [m.joined_at for m in group.members.values()]
+    is_unknown = group.is_classic and None in joined  # that one may be the earliest
     epochs = [
         {"topology_epoch": epoch, **{step: kept.get(step) for step in _EPOCH_STEPS}, _STORED: STORED_AT in kept}
         for epoch, kept in sorted(group.topology_epochs.items())
@@ -45,7 +47,7 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         "sources_hash": sources_hash(group.subtopologies),
         "solicitable": is_solicitable(group),
         "member_count": len(group.members),
-        "members_since": min((m.joined_at for m in group.members.values() if m.joined_at), default=None),
+        "members_since": None if is_unknown else min(filter(None, joined), default=None),
         "stale_member_count": len(stale),
         "stale_members_since": _stale_since(group, stale.values()),
         "assignment_configs": list(group.assignment_configs.items()),

@@ -17,10 +17,12 @@ from tests.histories.history import History
 from tests.histories.judged import name_of
 from tests.histories.outcome import Outcome, Told
 from tests.recorded import record as recorded
+from tests.recorded import record_classic
 from tests.recorded.record import VERSIONS, read
 from tests.recorded.test_recorded import fold_log
 from tests.relations.compaction import AT_LEAST, COMPACTIONS, OF_THE_PAST, moments
 from tests.relations.engine import a_fifth, differences, excepted, other_verdicts, play, random_of, told
+from tests.relations.renamed import fold
 from tests.support.health_harness import waiting
 from tests.support.offsets_log import compare_rows, sort_list
 
@@ -136,6 +138,42 @@ def differing_columns(rows: Rows, known: Rows) -> list[object]:
             if name not in OTHER_COLUMNS and not (value is None and name in PAST_COLUMNS)
         ]
     return wrong
+
+
+CLASSIC_COLUMNS = {"joined_at": "the first record of a member", "members_since": "of all members"}
+"""The columns of an application with the classic protocol that only the past shows: they are null."""
+FROM_FIRST_RECORD = "assignment_epoch"
+"""The first generation in which a member had a task, as far as records were read: it is of the first record left."""
+
+
+@pytest.mark.parametrize("left", range(1, 8))
+def test_a_compacted_log_of_an_application_with_the_classic_protocol_gives_the_same_row(left: int) -> None:
+    records, _ = read(record_classic.FILE)
+    assert len(records) > left
+    whole, known = (_divided(fold(some)["groups"][0]) for some in (records, records[-left:]))
+    assert differing_columns({"g": whole[0]}, {"g": known[0]}) == []
+    for values, seen in zip(whole[1], known[1], strict=True):
+        for name in CLASSIC_COLUMNS.keys() & values.keys():
+            assert seen[name] in {None, values[name]}, name
+        assert (seen.get(FROM_FIRST_RECORD) or 0) >= (values.get(FROM_FIRST_RECORD) or 0)
+
+
+def _divided(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a row without the values that only the past shows, and these: of the group, its members and its tasks."""
+    of_past = {*CLASSIC_COLUMNS, FROM_FIRST_RECORD}
+    nested = {table: sorted(row[table], key=_identity) for table in ("members", "assignments")}
+    kept = {name: value for name, value in (row | nested).items() if name not in of_past}
+    kept |= {table: [_without(one, of_past) for one in those] for table, those in nested.items()}
+    every = (row, *nested["members"], *nested["assignments"])
+    return kept, [{name: value for name, value in one.items() if name in of_past} for one in every]
+
+
+def _without(values: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _identity(one: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(one.get(name)) for name in ("member_id", "role", "subtopology_id", "partition"))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -22,6 +22,7 @@ def _group(members: int) -> Row:
     return {
         "group_id": "orders",
         "assignment_epoch": 7,
+        "assignment_configs": None,
         "members": [
             dict.fromkeys(_MEMBER) | {"member_id": f"m-{n}", "member_epoch": 7, "user_endpoint": f"h:{n}"}
             for n in range(members)

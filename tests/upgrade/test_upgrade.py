@@ -62,6 +62,7 @@ NEW = {
     HISTORY: ["judged_at"],
     "groups": _CLASSIC,
     "group_events": ["protocol"],
+    "group_records": [],
     "task_copies": ["protocol"],
     "topologies": [],
 }

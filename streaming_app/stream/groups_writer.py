@@ -51,6 +51,7 @@ from streaming_app.stream.slices import BatchPlans, Part
 from streaming_app.stream.source import KNOWN_TYPES, RAW
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
+from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
@@ -99,7 +100,9 @@ class GroupsBatchWriter:
         """
         self._writer = writer
         self._options, self._cluster = options, options.cluster
-        self._note_samples(writer.table(QUARANTINE).select("key, error_kind", f"error_kind = '{_UNKNOWN}'"))
+        self._note_samples(
+            writer.table(QUARANTINE).select("key, error_kind", f"error_kind = '{_UNKNOWN}' AND {NOT_VOID}")
+        )
         self._on_done = on_done
         self._listener = listener
         self._is_first = writer.table("groups").is_empty()

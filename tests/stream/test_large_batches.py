@@ -45,7 +45,7 @@ def history() -> Iterator[Pair]:
             )
             yield metadata_record(group, epoch, validated_topology_epoch=epoch)
             yield encode(20, group, {"assignment_epoch": epoch})
-        yield b"\x00\x18\x00\x01g", bytes(80_000)
+        yield b"\x00\x14\x00\x01g", bytes(80_000)
 
 
 ROWS = [(offset, START + timedelta(seconds=offset // 4), *pair) for offset, pair in enumerate(history())]

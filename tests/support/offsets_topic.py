@@ -13,7 +13,7 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
 from tests.support.encoded import Pair, metadata_record
 from tests.support.waiting import MINUTES, wait_until
 
-UNDECODABLE: Pair = (b"\x00\x18\x00\x01g", b"?")
+UNDECODABLE: Pair = (b"\x00\x14\x00\x01g", b"\x00\x63")
 Append = Callable[..., int]
 
 

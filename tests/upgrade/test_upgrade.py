@@ -60,6 +60,7 @@ NEW = {
     HISTORY: ["judged_at"],
     "groups": _CLASSIC,
     "group_events": ["protocol", "topic", "partition"],
+    "group_records": [],
     "task_copies": ["protocol"],
     "topologies": [],
 }

@@ -21,7 +21,7 @@ from streaming_app.stream.truncation import LOG_TRUNCATED
 from streaming_app.tables.arrow import to_python
 from streaming_app.tables.definitions import history_tables, table, tables
 from tests.long.bed import CLUSTER, PARTITIONS, TOPIC, Bed
-from tests.long.faults.bed import INPUTS, UNKNOWN_TYPE, ClusterBed, FaultBed
+from tests.long.faults.bed import INPUTS, UNKNOWN_TYPES, ClusterBed, FaultBed
 from tests.long.hostile.bed import AttackBed
 from tests.support.offsets_log import LogReader, RawRecord, sort_list
 from tests.support.waiting import MINUTES, wait_until
@@ -37,7 +37,7 @@ _FROM_BROKERS = frozenset({"log_epoch", "void"})  # columns: what the brokers sa
 _SHOWN = 300  # characters
 Rows = list[dict[str, Any]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_READ = {*RECORD_TYPES, CLASSIC_GROUP, UNKNOWN_TYPE}
+_READ = {*RECORD_TYPES, CLASSIC_GROUP, *UNKNOWN_TYPES}
 
 
 class Holds(NamedTuple):
@@ -113,7 +113,7 @@ def _losses(bed: Bed, log: list[RawRecord]) -> Iterator[Holds]:
     for record in log:
         if (record.partition, record.offset) in quarantined or record.value is None:
             continue
-        if record.record_type == UNKNOWN_TYPE:
+        if record.record_type in UNKNOWN_TYPES:
             yield Holds(LOSS, f"not in quarantine: partition {record.partition}, offset {record.offset}")
         elif record.record_type in RECORD_TYPES and last.get(record.group_id, -1) < record.offset:
             yield Holds(LOSS, f"not in the row of {record.group_id!r}: type {record.record_type} at {record.offset}")

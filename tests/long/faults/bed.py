@@ -31,7 +31,7 @@ from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import MINUTES, wait_until
 
 T = TypeVar("T")
-UNKNOWN_TYPE = 99
+UNKNOWN_TYPES = range(1_000, 30_000)
 STOPPED_SECONDS = 12.0  # longer than sessions: of members, and of the broker with its controller
 _DELETE_RETENTION_SECONDS = 15
 COMPACTING = {
@@ -98,7 +98,7 @@ class FaultBed(Bed):
         """Of what a fault does, and of when."""
         self._operating = self._draw("operations")
         self._starts = self._faults = 0
-        self._offsets = 0
+        self._offsets, self._unknown = 0, iter(UNKNOWN_TYPES)
         self._batch_size: int | None = None
         self.retention_seconds = _DELETE_RETENTION_SECONDS
         """How long the topic keeps tombstones."""
@@ -182,7 +182,8 @@ class FaultBed(Bed):
         """Write a record of a type that no release knows; its id is not always valid UTF-8. Return where it is."""
         group_id = random.choice([*(one.encode() for one in self.operations.groups), b"\xff\xfe", b"\xed\xa0\x80"])
         partition = partition_of(group_id.decode("utf-8", "replace"), PARTITIONS)
-        key, value = raw_key(UNKNOWN_TYPE, group_id), random.randbytes(random.choice((0, 10, 1_000)))
+        kind = next(self._unknown)  # another one each time: of a type only one record is kept
+        key, value = raw_key(kind, group_id), random.randbytes(random.choice((0, 10, 1_000)))
         with internal_producer(self.server, max_block_ms=10_000) as producer:
             sent = producer.send(TOPIC, key=key, value=value, partition=partition)
             return partition, int(sent.get(MINUTES).offset)

@@ -5,23 +5,17 @@ What a job decides in which case is in `test_start_decisions`.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kafka import TopicPartition
 
 from streaming_app.config.settings import JobConfig
-from streaming_app.errors import JobError
 from streaming_app.job import supervisor
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.tables.group_rows import GroupRows
-from streaming_app.tables.heartbeat_file import heartbeat_path
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.documents import DOCS, code_blocks
@@ -73,29 +67,6 @@ def created(warehouse: Path) -> list[str]:
     return [row["group_id"] for row in rows]
 
 
-def test_a_reading_from_the_beginning_that_is_interrupted_writes_no_event_twice(
-    topic: str, write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(2)
-    write(3)
-    run(topic)
-    before, replace, calls = content(tmp_path), GroupRows.replace, list[object]()
-
-    def fail(*arguments: Any) -> None:
-        """Write the rows of the first batch; of the second one the events are written, and the rows are not."""
-        calls.append(arguments)
-        if len(calls) > 1:
-            raise OSError("The disk is gone")
-        replace(*arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(GroupRows, "replace", fail)
-        with pytest.raises(JobError, match="The disk is gone"):
-            run(topic, reset=True, max_offsets_per_trigger=2)
-    run(topic)
-    assert content(tmp_path) == before
-
-
 def back_up_as_documented(warehouse: Path, copied: Path) -> Iterator[str]:
     """Run the shell commands of the operators' page one by one, with other directories; yield each after it."""
     (commands,) = (block.text for block in code_blocks(DOCS / "operating.md", "") if "_checkpoints" in block.text)
@@ -125,25 +96,6 @@ def test_the_documented_backup_of_a_job_that_writes_meanwhile_can_be_restored_as
     written = [int(one["new"]) for one in after["group_events"] if one["kind"] == "group_epoch"]
     assert sorted(written) == list(range(2, epoch + 1))
     assert len(after["quarantine"]) == epoch - 1
-
-
-def test_groups_whose_tombstones_are_gone_are_dropped_after_an_absence_that_is_too_long_and_the_history_stays(
-    topic: str, client: StreamsGroupClient, write: Write, run: Run, tmp_path: Path
-) -> None:
-    last = write(2, "ghost")
-    write(2)
-    run(topic)
-    # As if the group was deleted, and compaction had removed its records and then their tombstones.
-    client.delete_records({TopicPartition(topic, 0): last})
-    heartbeat = heartbeat_path(tmp_path, "default").path
-    record = json.loads(heartbeat.read_text("utf-8"))
-    a_day_and_an_hour_ago = (datetime.now(timezone.utc) - timedelta(hours=25)).isoformat()
-    record["facts"] |= {"caught_up_at": a_day_and_an_hour_ago, "read_from_beginning_at": None}
-    heartbeat.write_text(json.dumps(record), "utf-8")
-    write(3)
-    assert "last at the end of the topic 25 h ago, and tombstones are removed after 24 h" in run(topic)
-    assert epochs(tmp_path) == {"g": 3}
-    assert created(tmp_path) == ["g", "ghost"]
 
 
 def test_partitions_that_are_added_and_tables_that_are_deleted_while_the_job_runs_are_read_again(

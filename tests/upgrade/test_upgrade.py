@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,10 +21,7 @@ from streaming_app.checks.result import WARNING
 from streaming_app.checks.warehouse import check_format
 from streaming_app.cli.main import main
 from streaming_app.errors import StorageError, WarehouseError
-from streaming_app.stream.stream_state import StateFile
-from streaming_app.stream.table_versions import TableVersions
-from streaming_app.tables import upgrade, upgrade_steps
-from streaming_app.tables.checkpoint_offsets import checkpoint_location
+from streaming_app.tables import upgrade_steps
 from streaming_app.tables.data_files import encode_file
 from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT, tables
 from streaming_app.tables.fence import Fence
@@ -165,24 +161,6 @@ def test_tables_stay_what_they_are(recorded: Path, upgraded: Path) -> None:
         actions = [pa.table(table.get_add_actions()) for table in (before[name], one)]
         known = [sorted(map(repr, found.select(found.column_names[3:]).to_pylist())) for found in actions]
         assert known[0] == known[1] or name in {RESHAPED, HISTORY}, "the same statistics"
-
-
-def test_checkpoints_stay_valid(recorded: Path, upgraded: Path, tmp_path: Path) -> None:
-    found = []
-    for number, one in enumerate((recorded, upgraded)):
-        path = copy_warehouse(one, tmp_path / str(number))  # the state of 0.3 is replaced when it is read
-        writer = TableWriter(cast("Any", None), path, "default")
-        place = checkpoint_location(writer.location, "default")
-        known = TableVersions(writer, place, StateFile(place).read())
-        query = json.loads((path / "_checkpoints" / "default" / "metadata").read_text("utf-8"))["id"]
-        appended = {name: writer.last_append(name, [f"default-{query}"]) for name in IN_ROOT}
-        found.append((known.restored(), known.beyond(), appended))
-    assert found[0] == found[1]
-    assert found[0][:2] == ([], [])
-    assert known.restored() == [], "with the state of this release"
-    (tmp_path / "1" / "groups").rename(tmp_path / "away")
-    start(tmp_path / "1")
-    assert known.restored() == ["groups"]
 
 
 @pytest.mark.parametrize(
@@ -422,24 +400,6 @@ def test_a_warehouse_in_a_store_is_upgraded_too(
         copy_warehouse(recorded, server.root / "w")
         start(server.uri("w"))
         check_is_upgraded(server.root / "w", recorded)
-
-
-def test_a_long_upgrade_says_every_two_seconds_how_far_it_is(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrade_steps, "_FILES_PER_COMMIT", 1)
-    lines, place = list[str](), Location.of(warehouse)
-    seconds: Iterator[float] = iter(range(1_000))
-    upgrade.upgrade(
-        opened(warehouse),
-        lambda name: RustTable(place / name, "default"),
-        lines.append,
-        lambda: float(next(seconds)),
-    )
-    assert lines[1:-1] == [
-        "Upgrading the warehouse: 2 of 6 files, 2 s",
-        "Upgrading the warehouse: 4 of 6 files, 4 s",
-        "Upgrading the warehouse: 6 of 6 files, 6 s",
-    ]
-    assert lines[-1] == "The warehouse is upgraded to 0.4: 7.0 s"
 
 
 def set_format(warehouse: Path, number: int) -> None:

@@ -41,6 +41,8 @@ EVENTS_LEFT_OUT = "events_left_out"
 TYPE_CHANGED, OFFSETS_RESET, OFFSETS_DELETED = "group_type", "offsets_reset", "offsets_deleted"
 OF_COMMITS = (TYPE_CHANGED, OFFSETS_RESET, OFFSETS_DELETED)
 """The kinds of the events that the query of the committed offsets writes."""
+OF_TOPICS = TOPIC_DELETED, TOPIC_RECREATED, TOPIC_GROWN = ("topic_deleted", "topic_recreated", "topic_grown")
+"""Those that the lag service writes. They come from no record, and have no offset."""
 NOT_READY_REASON = "not_ready_reason"
 OF_OPERATION = (*SINCE.values(), "causes_since_assignment", "replacing", NOT_READY_REASON)
 """Fields of a group that later operations need. They are compared so that `Fold` can undo a part of an operation."""

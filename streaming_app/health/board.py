@@ -229,18 +229,10 @@ class Board:
             known_before = (before.group, before.history, before.work)
             if all(map(is_, known_before, (snapshot, history, work))):
                 return before
-        return Facts(
-            snapshot,
-            now,
-            history,
-            work,
-            restores,
-            known.retention,
-            known.away,
-            known.transactions,
-            self._began,
-            sinks=sinks,
+        found = Facts(
+            snapshot, now, history, work, restores, known.retention, known.away, known.transactions, self._began
         )
+        return replace(found, sinks=sinks) if sinks else found
 
     def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> None:
         """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""

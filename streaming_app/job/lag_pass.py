@@ -6,9 +6,10 @@ partitions that some group has committed, or that the topology of a streams grou
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, is_denied
 from streaming_app.lag.committed import CommittedOffsets
 from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey, GroupTasks, LagRow, Owner, ReadUntil, group_tasks
+from streaming_app.lag.topic_changes import KnownTopic, TopicChanges
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.lag_tables import KnownUntil, LagTables
@@ -66,6 +68,8 @@ class PassResult(NamedTuple):
     """The number of groups of the cluster by type."""
     may_come: bool = False
     """As in `Ends`."""
+    topic_events: Sequence[Mapping[str, Any]] = ()
+    """Rows of `group_events` about topics that streams groups read."""
 
 
 class _KnownGroup(NamedTuple):
@@ -95,7 +99,7 @@ class LagPass:
         self._committed, self._topic = CommittedOffsets(), topic
         self._known: dict[str, _KnownGroup] = {}
         self._versions: Iterable[tuple[str, int]] | None = None
-        self._ends = LogEndsReader(clock)
+        self._ends, self._changes = LogEndsReader(clock), TopicChanges()
         self._brokers: frozenset[int] = frozenset()
         self._matches: dict[str, Collection[str]] = {}
         self._matched_topics: frozenset[str] = frozenset()
@@ -105,8 +109,11 @@ class LagPass:
         reader = store.reader()
         for sample in store.samples(reader):
             self.tracker.restore_samples(*sample)
+            self._changes.restore(sample[0], sample[2], 0)
         for row in store.rows(reader):
             self.tracker.restore_row(row)
+            if row.subtopology_id is not None:  # of such a topic there is a row for each partition
+                self._changes.restore(row.topic, None, row.partition + 1)
         self.tracker.read_uncommitted = store.read_uncommitted(reader)
 
     def run(self, admin: Admin) -> PassResult:
@@ -143,6 +150,7 @@ class LagPass:
             )
             for one in {key[0] for key in commits}
         }
+        topic_events = [*self._topic_events(groups, needed, now)]
         with_tails = self._ends.read_tails(admin, self.tracker.resting(commits, ends.ends), ends.ends)
         rows = self.tracker.observe(commits, with_tails, groups, now, known)
         of_groups = {group_id: one.commits for group_id, one in known.items() if is_late and one.commits > log.commits}
@@ -156,7 +164,29 @@ class LagPass:
             KnownUntil(log.commits or None, of_groups, ends.answered_at, dict(self.tracker.read_uncommitted)),
             types,
             ends.may_come,
+            topic_events,
         )
+
+    def _topic_events(
+        self, groups: Mapping[str, GroupTasks], needed: Collection[str], now: float
+    ) -> Iterator[dict[str, Any]]:
+        """Yield an event for each streams group that reads a topic that has changed."""
+        described = {
+            name: None if one.error else KnownTopic(one.topic_id, len(one.leaders))
+            for name, one in self._ends.reader.topics.items()
+            if one.error in {None, UNKNOWN_TOPIC}
+        }
+        for topic, kind, old, new in self._changes.update(described, needed):
+            event = {
+                "at": datetime.fromtimestamp(now, timezone.utc),
+                "kind": kind,
+                "topic": topic,
+                "old": old,
+                "new": new,
+            }
+            for group_id, tasks in groups.items():
+                if topic in (tasks.subtopology_of or ()):
+                    yield {**event, "group_id": group_id, "source_partition": tasks.source_partition}
 
     def _prove(
         self, admin: Admin, reader: Reader, commits: dict[CommitKey, Commit], denied: Collection[str], now: float

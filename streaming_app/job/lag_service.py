@@ -152,6 +152,7 @@ class LagService(Poller):
             self._store.replace_lag(rows)
             self._written, self._written_at = compared, now
         self._store.replace_inputs(result.known)
+        self._store.append_events(result.topic_events)
         self._write_history(rows, now)
         if not 0 <= now - self._saved_at < max(_SAVE_SECONDS, _SAVE_SHARE * self._save_seconds):
             self._save_samples(now)

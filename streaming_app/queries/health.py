@@ -8,9 +8,9 @@ from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
-from streaming_app.groups.events import DEPLOYMENT, OFFSETS_DELETED, OFFSETS_RESET, PROCESSES
+from streaming_app.groups.events import DEPLOYMENT, PROCESSES
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, PROTOCOL, VERDICTS, WORST_FIRST
-from streaming_app.queries.history import FOLDED
+from streaming_app.queries.history import ACTS, FOLDED
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
@@ -70,8 +70,7 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 _REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
 _CHANGES = (
-    OFFSETS_RESET,
-    OFFSETS_DELETED,
+    *ACTS,
     DEPLOYMENT,
     "topology",
     "config_changed",

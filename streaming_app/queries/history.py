@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.events import OFFSETS_DELETED, OFFSETS_RESET
+from streaming_app.groups.events import OFFSETS_DELETED, OFFSETS_RESET, TOPIC_DELETED, TOPIC_GROWN, TOPIC_RECREATED
 from streaming_app.groups.group import ACTIVE
 from streaming_app.queries.behind import lag_at
 from streaming_app.queries.described import find_groups
@@ -25,12 +25,19 @@ Event = Row
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
 _GROUP_VALUES = ("state", "group_epoch", "assignment_epoch", "topology_epoch", "description_status", "not_ready_reason")
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause, topic, partition"
-_ACTS = (OFFSETS_RESET, OFFSETS_DELETED)
+ACTS = {
+    OFFSETS_RESET: "A tool set its committed offsets",
+    OFFSETS_DELETED: "Its committed offsets went",
+    TOPIC_DELETED: "A topic that it reads was deleted",
+    TOPIC_RECREATED: "A topic that it reads was created again",
+    TOPIC_GROWN: "A topic that it reads got partitions",
+}
+"""The kinds of events with a topic -> what they say."""
 _ACT, _NAMED = itemgetter("at", "kind", "cause"), 3
 FOLDED = """(SELECT *, count(*) OVER (PARTITION BY at, kind) AS places,
   row_number() OVER (PARTITION BY at, kind ORDER BY topic, "partition") AS place FROM group_events WHERE {where}
-  AND void IS NOT TRUE) AS e WHERE ("partition" IS NULL OR place = 1)"""
-"""SQL for the events of a group; of the partitions on which one operation acted only the first, of so many `places`."""
+  AND void IS NOT TRUE) AS e WHERE (topic IS NULL OR place = 1)"""
+"""SQL for the events of a group; of the partitions or topics of one act only the first, of so many `places`."""
 _OF_MEMBER = ("client_id", "client_host", "instance_id", "joined_at", "tasks", "tasks_since")
 
 
@@ -164,36 +171,36 @@ def add_waited(reader: WarehouseReader, cluster: str, group_id: str, events: Seq
     return found
 
 
+def _place(event: Mapping[str, Any]) -> str:
+    return event["topic"] if event["partition"] is None else f"{event['topic']}-{event['partition']}"
+
+
 def act_text(event: Mapping[str, Any]) -> str:
-    """Return on which offsets a tool or the broker acted. `places`: the number of partitions, of which it has one."""
-    old, new = event["old"] or "an offset that is not known", event["new"]
-    more = event["places"] - 1
-    and_more = f" and {count(more, 'more partition')}" if more else ""
-    return f"{event['topic']}-{event['partition']} from {old}{f' to {new}' if new else ''}{and_more}"
+    """Return on what somebody acted, from which value to which. Of so many `places` the event has one."""
+    what, more = ("topic" if event["partition"] is None else "partition"), event["places"] - 1
+    change = f" from {event['old'] or 'an offset that is not known'}" if event["kind"] != TOPIC_DELETED else ""
+    change += f" to {event['new']}" if event["new"] else ""
+    return f"{_place(event)}{change}" + (f" and {count(more, f'more {what}')}" if more else "")
 
 
 def act_line(reader: WarehouseReader, cluster: str, group_id: str, since: datetime) -> str | None:
-    """Return a line about the last act on the committed offsets of a group since a time; None if there was none."""
-    where = f"{of_group(cluster, group_id)} AND kind IN ('{OFFSETS_RESET}', '{OFFSETS_DELETED}')"
+    """Return a line about the last act on the offsets or topics of a group since a time; None if there was none."""
+    where = f"{of_group(cluster, group_id)} AND topic IS NOT NULL"
     within = f"at >= {time_literal(since)} ORDER BY at DESC, e.offset DESC LIMIT 1"
     for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {FOLDED.format(where=where)} AND {within}"):  # noqa: S608 - quoted
-        what = "A tool set its committed offsets" if row["kind"] == OFFSETS_RESET else "Its committed offsets went"
         cause = f" ({row['cause'].replace('_', ' ').replace(',', ', ')})" if row["cause"] else ""
-        return f"  {what} at {utc(row['at'])}{cause}: {act_text(row)}."
+        return f"  {ACTS.get(row['kind'], row['kind'])} at {utc(row['at'])}{cause}: {act_text(row)}."
     return None
 
 
 def _fold_acts(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the events; one for all partitions on which an operation acted, which `old` and `new` name."""
-    for act, some in groupby(events, lambda one: _ACT(one) if one["kind"] in _ACTS else None):
+    """Yield the events; one for all partitions or topics of an act, which `old` and `new` name."""
+    for act, some in groupby(events, lambda one: _ACT(one) if one["topic"] else None):
         if act is None:
             yield from some
             continue
         rows = sorted(some, key=itemgetter("topic", "partition"))
-        texts = {
-            name: [f"{row['topic']}-{row['partition']}={row[name]}" for row in rows if row[name]]
-            for name in ("old", "new")
-        }
+        texts = {name: [f"{_place(row)}={row[name]}" for row in rows if row[name]] for name in ("old", "new")}
         yield {**rows[0], **{name: first_of(those, _NAMED) or None for name, those in texts.items()}}
 
 

@@ -79,7 +79,7 @@ class CommitsBatchWriter:
         self._history = {name: writer.table(name) for name in SHARED}
         self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
-        self._acts = OffsetActs(writer, tables, options)
+        self._acts = OffsetActs(writer, options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions

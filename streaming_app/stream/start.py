@@ -33,7 +33,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from streaming_app.errors import OtherTopicError
-from streaming_app.groups.events import OF_COMMITS
+from streaming_app.groups.events import OF_COMMITS, OF_TOPICS
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
@@ -54,7 +54,7 @@ from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count, escape, first_of, shorten
 
 _OWN_ROWS = {
-    "group_events": f"kind NOT IN ({', '.join(map(quote, (*OF_COMMITS, LOG_TRUNCATED)))})",
+    "group_events": f"kind NOT IN ({', '.join(map(quote, (*OF_COMMITS, *OF_TOPICS, LOG_TRUNCATED)))})",
     "quarantine": "key IS NULL OR key >= X'0011' OR error_kind IN ('UnfoldableRecord', 'LeftoverRecord')",
 }
 """The history rows that the query of the groups wrote: the other query may be further in the topic."""

@@ -50,9 +50,8 @@ class _Kept(NamedTuple):
 
 _KEPT = {
     "group_events": _Kept(
-        # Pushes, truncations and acts on offsets change no state of a group.
-        candidates="kind NOT IN ('unsolicited_push', 'log_truncated', 'offsets_reset', 'offsets_deleted') "
-        "AND NOT coalesce(void, false)",
+        # Pushes, truncations, and what is done to offsets and topics change no state of a group.
+        candidates="kind NOT IN ('unsolicited_push', 'log_truncated') AND topic IS NULL AND NOT coalesce(void, false)",
         key=f"group_id, {_SUBJECT}, member_id",
         newest='at DESC, "offset" DESC',
         condition="new IS NOT NULL",

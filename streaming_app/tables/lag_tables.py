@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.kept_table import KNOWN_SECONDS
 from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, of_groups
+from streaming_app.tables.reader import WarehouseReader, of_groups, time_literal
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.text import host_of
 
@@ -50,6 +51,7 @@ _CONSUMER_MEMBER, _ASSIGNED = 5, (2, 8)
 """Types of records: with the host of a member of a consumer group, and those with assignments."""
 _NOT_STREAMS = "AND coalesce(protocol, '') <> 'stream'"  # `groups` has their tasks
 _FEW = 200  # the most groups that a query names; for more groups it reads all
+_REPEATED = timedelta(hours=1)
 _KEPT_ROWS = 100_000  # at most, of what was read
 _HISTORY = [name for name in table("lag_history").names if name != "cluster"]
 
@@ -74,6 +76,8 @@ class LagTables:
         self._warehouse = Location.of(warehouse)
         self._cluster = cluster
         self._tables = {name: RustTable(self._warehouse / name, cluster, fence) for name in TABLES}
+        # The streams check that nobody has set this table back: see `own_files`.
+        self._events = RustTable(self._warehouse / "group_events", cluster, fence, is_checked=True)
         self._mine = of_groups(cluster, None)
         self._owners: dict[str, tuple[int, Owners]] = {}
         self._known_for = KNOWN_SECONDS if fence else 0.0
@@ -248,6 +252,17 @@ class LagTables:
         """Add rows to `lag_history`."""
         if rows:
             self._tables["lag_history"].append(self._rows("lag_history", _columns(rows, _HISTORY)))
+
+    def append_events(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add events about topics to `group_events`, but for those that a run which died has written before."""
+        if not rows:
+            return
+        same = ("group_id", "kind", "topic", "old", "new")
+        recent = f'"offset" IS NULL AND at > {time_literal(rows[0]["at"] - _REPEATED)}'
+        written = {tuple(one.values()) for one in self._events.select(", ".join(same), recent).to_pylist()}
+        new = [row for row in rows if tuple(row[name] for name in same) not in written]
+        if new:
+            self._events.append(self._events.to_table({**row, "void": False} for row in new))
 
     def replace_samples(self, samples: Mapping[TopicPartition, EndSamples]) -> None:
         """Replace the rows of `log_ends`."""

@@ -146,7 +146,8 @@ def acted(tmp_path: Path) -> Path:
         "at": THREE + timedelta(minutes=5),
         "offset": 5_009,
     }
-    append(path, "group_events", known, *reset, *gone, deleted)
+    grown = {**act("topic_grown", 6, 0, 3, 6, ""), "cause": None, "partition": None, "offset": None}
+    append(path, "group_events", known, *reset, *gone, deleted, grown, {**grown, "topic": "payments"})
     sample = {
         "group_id": "payments",
         "topic": "orders",
@@ -164,8 +165,9 @@ def test_a_reset_of_a_thousand_partitions_is_one_line_and_a_deletion_says_what_w
         f"offsets_reset {before} {after} while_empty -",
         "offsets_deleted orders-0=0, orders-1=1 - group_deleted,while_empty -",
         "deleted streams - - 15",
+        "topic_grown orders=3, payments=3 orders=6, payments=6 - -",
     ]
-    assert len(as_json(acted, *PAYMENTS, "--limit", "5000")) == 1_004
+    assert len(as_json(acted, *PAYMENTS, "--limit", "5000")) == 1_006
 
 
 def test_why_tells_of_the_last_act_on_the_offsets(acted: Path) -> None:

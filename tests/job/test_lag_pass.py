@@ -15,9 +15,11 @@ from streaming_app.job import lag_ends, lag_pass
 from streaming_app.kafka.client import StreamsGroupClient, fetch_committed_offsets
 from streaming_app.kafka.fact_requests import by_partition, first_producers, open_transactions
 from streaming_app.kafka.log_records import find_records
+from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.open_transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
+from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
@@ -115,6 +117,37 @@ def test_a_topic_that_was_created_again_is_recreated(
     client.commit_offsets(group_id, {(topic, 0): 100})
     cluster.read_log(group_id)
     assert cluster.rows(group_id)[topic, 0].offset_status == "OK"
+
+
+def test_a_topic_that_gets_partitions_is_deleted_or_is_created_again_is_an_event_of_each_streams_group_that_reads_it(
+    cluster: LagCluster, topic: str, group_id: str
+) -> None:
+    client, other = cluster.client, group_row("other", subtopologies=[subtopology_row(source_topics=["elsewhere"])])
+    cluster.replace("groups", [group_row(group_id, subtopologies=[subtopology_row(source_topics=[topic])]), other])
+
+    def found(seconds: float = 400) -> list[tuple[Any, ...]]:
+        result = cluster.run(seconds)
+        for _ in range(2):  # as after a crash
+            cluster.store.append_events(result.topic_events)
+        names = ("group_id", "kind", "topic", "old", "new")
+        assert [row["group_id"] for row in result.topic_events] == [group_id] * len(result.topic_events)
+        query = f"SELECT {', '.join(names)} FROM group_events ORDER BY at"
+        return [tuple(row.values())[1:] for row in WarehouseReader(cluster.path).rows(query)]
+
+    assert found() == []
+    client.create_partitions({topic: 3})
+    grown = ("topic_grown", topic, "1", "3")
+    assert found() == [grown]
+    cluster.store.replace_lag(cluster.run(1).rows)
+    cluster.store.replace_samples(cluster.passes.tracker.samples)
+    before = describe_topics(client, [topic])[topic].topic_id
+    client.delete_topic(topic)
+    cluster.restart()
+    deleted = ("topic_deleted", topic, before, None)
+    assert found() == [grown, deleted]
+    client.create_topic(topic)
+    recreated = ("topic_recreated", topic, before, describe_topics(client, [topic])[topic].topic_id)
+    assert [found(), found()] == [[grown, deleted, recreated]] * 2
 
 
 def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(

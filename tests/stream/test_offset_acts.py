@@ -26,6 +26,7 @@ from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
 from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, metadata
 from tests.stream.test_fold_stage import RAW
+from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import append
 
 OPTIONS = FoldOptions("default", "topic")
@@ -89,9 +90,20 @@ class Topic:
         tables = NewestTables(self.writer, "default", 30)
         self.commits = CommitsBatchWriter(self.writer, tables, OPTIONS, lambda *_: None)
 
+    def add(self, raws: Iterable[RawRecord]) -> None:
+        """Read these records of a real log as the next batch."""
+        new = [
+            {**raw._asdict(), "timestamp": datetime.fromtimestamp(raw.timestamp_ms / 1000, timezone.utc)}
+            for raw in raws
+        ]
+        self.records += new
+        self._read(new)
+
     def read(self, begin: int, end: int = 1_000, *, number: int | None = None, as_files: bool = False) -> None:
         """Read a batch: the query of the groups first."""
-        records = [row for row in self.records if begin <= row["offset"] < end]
+        self._read([row for row in self.records if begin <= row["offset"] < end], number, as_files=as_files)
+
+    def _read(self, records: list[dict[str, Any]], number: int | None = None, *, as_files: bool = False) -> None:
         self.batches = self.batches + 1 if number is None else number
         of_groups = [row for row in records if row["key"][1] in {2, *range(17, 24)}]
         of_groups = [{**row, "group_bytes": row["key"][4 : 4 + row["key"][3]]} for row in of_groups]
@@ -104,7 +116,9 @@ class Topic:
                 self.writer.table(name).append(folded.tables[name], BatchId(("groups",), self.batches).of_table(name))
         if (groups := folded.tables.get("groups")) is not None:
             self.writer.groups.replace(groups, groups["group_id"].to_pylist())
-        of_commits = [row for row in records if row["key"][1] <= 17]
+        of_commits = [
+            row for row in records if row["key"][1] <= 17
+        ]  # fields that a real record has besides are ignored
         newest = pa.Table.from_pylist(of_commits, pa.schema(zip(COLUMNS, _KINDS, strict=True)))
         rows = join(make_rows(newest.to_batches(), options=OPTIONS))
         if as_files:

@@ -31,8 +31,7 @@ SORT_MEMORY = "256M"
 _SORTED_ROWS = 1_000  # at a time: four files of `groups`
 _FIRST_TABLE = "groups"  # every release has it
 _WORDS = re.compile(r"\w+")  # in a query: a word that is no table costs only a lookup
-_EXPLAIN = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\s+", re.IGNORECASE | re.DOTALL)
-_ONE_SELECT = "Only one SELECT, or the EXPLAIN of one, is allowed: the tables are read-only"
+_ONE_SELECT = "Only one SELECT is allowed: the tables are read-only"
 _NO_QUERY = (
     "Expected: SELECT, VALUES, or a subquery in the query body",
     "not implemented yet",
@@ -95,21 +94,18 @@ class WarehouseReader:
         return [self._versions[one] for one in sorted(_stored({name}))]
 
     def check_is_query(self, sql: str) -> None:
-        """Raise WarehouseError unless a user's text is one SELECT, or the plain EXPLAIN of one.
+        """Raise WarehouseError unless a user's text is one SELECT.
 
         DataFusion itself decides: it must accept the text as the query of a view, which it does for no other statement.
         COPY, CREATE, DROP, SET, SELECT INTO or EXPLAIN ANALYZE would write files, or change the next query's result.
         """
-        explained = _EXPLAIN.match(sql)
-        inner = sql[explained.end() :] if explained else sql
-        above = sql[: explained.end()].count("\n") if explained else 0
-        self._open_named(inner)
+        self._open_named(sql)
         try:  # EXPLAIN plans the statement without running it
-            plans = to_rows(to_arrow(self._builder.execute(f"EXPLAIN CREATE VIEW checked AS\n{inner}")))
+            plans = to_rows(to_arrow(self._builder.execute(f"EXPLAIN CREATE VIEW checked AS\n{sql}")))
         except Exception as error:  # noqa: BLE001 - as in `query`
             if any(words in str(error) for words in _NO_QUERY):
                 raise WarehouseError(_ONE_SELECT) from None
-            raise self._describe(error, above - 1) from None
+            raise self._describe(error, -1) from None
         if any(line.lstrip().startswith("CreateMemoryTable") for line in plans[0]["plan"].splitlines()):
             raise WarehouseError(_ONE_SELECT)
 

@@ -1,8 +1,7 @@
-"""The ASGI application of the job: `/metrics`, `/health`, `/ready`, and `/` with links to them."""
+"""The ASGI application of the job: `/metrics`, `/health` and `/ready`."""
 
 import asyncio
 import gzip
-import html
 import json
 from collections.abc import Iterable
 from datetime import datetime, timezone
@@ -12,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -24,11 +23,6 @@ from streaming_app.threads import in_thread
 from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.server import HttpServer
 
-_LINKS = {
-    "/metrics": "metrics for Prometheus",
-    "/health": "liveness of the job",
-    "/ready": "readiness: whether the job has caught up with the topic",
-}
 _PROBES = {"/health": check_liveness, "/ready": check_readiness}
 _MAX_SCRAPES = 6  # at a time; probes need no thread
 _NOT_STORED = {"Cache-Control": "no-store"}
@@ -45,13 +39,7 @@ def monitoring_server(
 
 def monitoring_app(registry: CollectorRegistry, health: JobState, cluster: str) -> ASGIApp:
     """Return the application. It answers a scrape that fails with one line."""
-    title = f"streams-groups: {html.escape(cluster)}"
-    links = "".join(f'<li><a href="{path}">{path}</a>: {description}</li>' for path, description in _LINKS.items())
-    body = f'<!doctype html><html lang="en"><title>{title}</title><h1>{title}</h1><ul>{links}</ul></html>\n'
     running = 0
-
-    async def index(_: Request) -> Response:
-        return HTMLResponse(body, headers=_NOT_STORED)
 
     async def metrics(request: Request) -> Response:
         nonlocal running
@@ -75,7 +63,7 @@ def monitoring_app(registry: CollectorRegistry, health: JobState, cluster: str) 
         status = HTTPStatus.OK if result.ok else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(json.dumps(answer) + "\n", status, _NOT_STORED, "application/json; charset=utf-8")
 
-    handlers = {"/": index, "/metrics": metrics, **dict.fromkeys(_PROBES, probe)}
+    handlers = {"/metrics": metrics, **dict.fromkeys(_PROBES, probe)}
     routes = [Route(path, handler, methods=["GET"]) for path, handler in handlers.items()]
     app = Starlette(routes=routes, exception_handlers={Exception: _fail})
     app.router.redirect_slashes = False

@@ -72,6 +72,7 @@ REFUSED = (
     "DROP TABLE groups",
     "SET datafusion.runtime.memory_limit = '90G'",
     "EXPLAIN ANALYZE SELECT 1",
+    "EXPLAIN SELECT 1",
     "SELECT * FROM (SELECT 1 AS a INTO x)",
     "SELECT * FROM '/etc/hostname'",
     "",
@@ -80,7 +81,6 @@ RUN = (
     "SELECT g.group_id, m.group_id FROM groups g LEFT JOIN members m ON g.group_id = m.group_id",
     "WITH a AS (SELECT 1 AS x) SELECT x FROM a ORDER BY x LIMIT 3 -- done",
     "(SELECT 1) UNION ALL (SELECT 2);",
-    " -- first\nEXPLAIN SELECT 1",
     "SELECT 'COPY groups TO x; DROP TABLE groups' AS text",
 )
 

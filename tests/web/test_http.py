@@ -48,7 +48,7 @@ def request(server: HttpServer, path: str, method: str = "GET", **headers: str) 
     return http_client.request(server.url, path, method, **headers)
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/health", "/ready"])
+@pytest.mark.parametrize("path", ["/metrics", "/health", "/ready"])
 def test_a_site_that_gives_its_name_to_this_address_reads_nothing(start: Callable[..., HttpServer], path: str) -> None:
     """A browser sends the name of the site (DNS rebinding)."""
     server = start()

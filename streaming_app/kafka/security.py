@@ -25,6 +25,7 @@ from streaming_app.kafka import keystores
 from streaming_app.kafka.properties import Properties, SecurityError, jaas_options, resolve_config_providers
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_TLS_1_3_SUITES = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 _PASSWORD_MECHANISMS = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -77,20 +78,39 @@ def _ssl_context(properties: Properties) -> ssl.SSLContext:
     context = _context_trusting_only(certificates) if certificates else ssl.create_default_context()
     if not properties.get("ssl.endpoint.identification.algorithm", "https").strip():
         context.check_hostname = False
-    given = properties.get("ssl.enabled.protocols", "").split(",")
-    enabled = [one.strip() for one in given if one.strip()] or list(_VERSIONS)
+    enabled = _names(properties, "ssl.enabled.protocols") or list(_VERSIONS)
     versions = sorted(_VERSIONS[name] for name in enabled if name in _VERSIONS)
     if not versions:
         raise SecurityError(f"ssl.enabled.protocols {', '.join(enabled)}: only {' and '.join(_VERSIONS)} are supported")
-    if properties.get("ssl.cipher.suites"):  # OpenSSL has other names, and chooses no suites of TLS 1.3
-        raise SecurityError(
-            "ssl.cipher.suites is supported only by Kafka's Java client, with which the job reads: limit the suites at "
-            "the brokers, whose property has the same name, and leave it out here"
-        )
+    # Python can choose only among the suites of TLS 1.2; the suites of TLS 1.3 are all allowed or none.
+    suites = _names(properties, "ssl.cipher.suites")
+    older = [_openssl_name(name) for name in suites if name not in _TLS_1_3_SUITES]
+    if suites and not older:
+        versions = [one for one in versions if one == ssl.TLSVersion.TLSv1_3]
+    elif len(older) == len(suites) > 0:
+        versions = [one for one in versions if one == ssl.TLSVersion.TLSv1_2]
+    if not versions:
+        raise SecurityError("ssl.cipher.suites has no suite of a version of TLS that ssl.enabled.protocols has")
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    try:
+        if older:
+            context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise SecurityError(f"ssl.cipher.suites {', '.join(suites)}: this machine's OpenSSL has none of them") from None
     if entry := keystores.load_key_store(properties):
         _load_client_certificate(context, entry)
     return context
+
+
+def _names(properties: Properties, name: str) -> list[str]:
+    return [one.strip() for one in properties.get(name, "").split(",") if one.strip()]
+
+
+def _openssl_name(suite: str) -> str:
+    """Return OpenSSL's name: ECDHE-RSA-AES128-GCM-SHA256 for TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256."""
+    name = suite.removeprefix("TLS_").replace("_WITH_", "_").replace("_", "-")
+    name = name.replace("AES-128", "AES128").replace("AES-256", "AES256").replace("-CBC-", "-")
+    return name.removeprefix("RSA-").removesuffix("-SHA256") if "CHACHA20" in name else name.removeprefix("RSA-")
 
 
 def _context_trusting_only(certificates: str) -> ssl.SSLContext:

@@ -88,13 +88,41 @@ def test_a_password_may_be_quoted_in_every_way_that_java_supports(value: str, pa
         ({**ENV_PROVIDER, "ssl.key.password": "${env:NOT_SET_HERE}"}, "ssl.key.password: .* does not exist"),
         (tls("ssl.enabled.protocols", "TLSv1"), "ssl.enabled.protocols TLSv1: only"),
         ({**tls("ssl.keystore.type", "PEM"), "ssl.keystore.key": "key"}, "needs ssl.keystore.certificate.chain"),
-        (tls("ssl.cipher.suites", SUITE), r"ssl\.cipher\.suites is supported only by Kafka's Java client"),
+        (
+            {**tls("ssl.enabled.protocols", "TLSv1.2"), "ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"},
+            r"ssl\.cipher\.suites has no suite of a version of TLS",
+        ),
+        (tls("ssl.cipher.suites", "TLS_ODD"), r"ssl\.cipher\.suites TLS_ODD: this machine's OpenSSL has none of them$"),
     ],
 )
 def test_an_invalid_or_unsupported_property_is_one_line_that_names_it(properties: dict[str, str], message: str) -> None:
     with pytest.raises(SecurityError, match=message) as raised:
         security_settings(properties)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("suites", "of_tls_1_2", "has_tls_1_3"),
+    [
+        (SUITE, {"ECDHE-RSA-AES128-GCM-SHA256"}, False),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_RSA_WITH_AES_256_GCM_SHA384",
+            {"ECDHE-ECDSA-AES256-GCM-SHA384", "AES256-GCM-SHA384"},
+            False,
+        ),
+        (f"TLS_AES_256_GCM_SHA384,{SUITE}", {"ECDHE-RSA-AES128-GCM-SHA256"}, True),
+        ("TLS_AES_256_GCM_SHA384", None, True),
+    ],
+)
+def test_only_the_named_suites_are_offered(suites: str, of_tls_1_2: set[str] | None, has_tls_1_3: bool) -> None:
+    made = security_settings(tls("ssl.cipher.suites", suites))["ssl_context"]
+    highest = made.maximum_version
+    assert has_tls_1_3 == (highest in {ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.MAXIMUM_SUPPORTED})
+    if of_tls_1_2 is None:
+        assert made.minimum_version == ssl.TLSVersion.TLSv1_3
+    else:
+        assert made.minimum_version == ssl.TLSVersion.TLSv1_2
+        assert {one["name"] for one in made.get_ciphers() if not one["name"].startswith("TLS_")} == of_tls_1_2
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, RULE_OF_VERDICT, rules
-from streaming_app.groups.events import DEPLOYMENT, PROCESSES
+from streaming_app.groups.events import DEPLOYMENT, JOINED, LEFT, PROCESSES, PROTOCOL_CHANGED
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, VERDICTS, WORST_FIRST
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
@@ -67,7 +67,7 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 _REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
-_CHANGES = (DEPLOYMENT, "topology", "config_changed", "log_truncated", "member_left", "member_joined", "created")
+_CHANGES = (DEPLOYMENT, PROTOCOL_CHANGED, "topology", "config_changed", "log_truncated", "created", LEFT, JOINED)
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
 

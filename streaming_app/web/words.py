@@ -60,6 +60,7 @@ CAUSES = {
     "topics_changed": "the topics changed",
     "config_changed": "the configuration changed",
     "topology_changed": "the topology changed",
+    "protocol_changed": "the application changed its protocol",
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }

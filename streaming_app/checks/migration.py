@@ -20,7 +20,7 @@ from streaming_app.groups.state_rules import EMPTY
 from streaming_app.kafka import releases
 from streaming_app.kafka.releases import READINESS, REBALANCE_PROTOCOLS, Ability, BrokerRelease
 from streaming_app.queries.group_facts import in_force_of
-from streaming_app.text import count, first_of, utc
+from streaming_app.text import count, first_of
 
 _STATIC = Ability("static members", "4.4", "", "")
 _NEWEST_INFO = 11  # the version of SubscriptionInfo that clients write from 3.2 on
@@ -34,8 +34,6 @@ class Facts(NamedTuple):
     """What is known of a group and the brokers; without a row of `groups`, of the brokers alone."""
 
     row: Mapping[str, Any] = {}
-    offsets: int = 0
-    """The number of partitions with a committed offset."""
     why: str = "no broker was asked: give --bootstrap-server"
     """Why nothing is known of the brokers."""
     brokers: Sequence[BrokerRelease] = ()
@@ -121,7 +119,6 @@ _OF_CLUSTER: _Rules = {
     ),
     REBALANCE_PROTOCOLS: (("unread", lambda f: not f.configs), ("refusing", lambda f: f.refusing), ("taking", _always)),
 }
-_OFFSETS = (("some", lambda f: f.offsets), ("none", _always))
 _STATE = (
     ("hidden", lambda f: f.brokers and f.told is None),
     ("running", lambda f: f.members or f.told not in {None, EMPTY}),
@@ -134,12 +131,6 @@ _OF_CLASSIC: _Rules = {
         ("older", lambda f: any(0 < one < _NEWEST_INFO for one in f.versions)),
         ("unread", lambda f: 0 in f.versions),
         ("recent", _always),
-    ),
-    "assignment": (
-        ("nobody", _nobody),
-        ("error", lambda f: any(one["assignment_error"] for one in f.members)),
-        ("unread", lambda f: f.row["undecoded_members"]),
-        ("good", _always),
     ),
     "static members": (
         ("nobody", _nobody),
@@ -163,9 +154,8 @@ _OF_CLASSIC: _Rules = {
     "session time-out": (("nobody", lambda f: _SESSION not in f.wanted), *_values(_SESSION)),
     "other settings": (("any", _always),),
     "topology": (("any", _always),),
-    "offsets": _OFFSETS,
 }
-_OF_STREAMS: _Rules = {"protocol": (("streams", _always),), "state": _STATE, "offsets": _OFFSETS}
+_OF_STREAMS: _Rules = {"protocol": (("streams", _always),), "state": _STATE}
 
 
 @cache
@@ -223,25 +213,18 @@ def _shown(facts: Facts) -> dict[str, Any]:
     row, members, wanted = facts.row, facts.members, facts.wanted
     processes = {one["process_id"] or one["member_id"] for one in members}
     tags = sorted({name for one in members for name in dict(one["client_tags"] or ())})
-    errors = sorted({str(one["assignment_error"]) for one in members if one["assignment_error"]})
     instances = sorted(one["instance_id"] for one in members if one["instance_id"])
     standbys, session = (wanted.get(name, (0, None, "")) for name in (_STANDBYS, _SESSION))
     set_first = (f"{name}={allowed}" for name, (_, now, allowed) in wanted.items() if now != allowed)
     return {
         "group": quote(row["group_id"]),
         "told": f"its coordinator says {facts.told}" if facts.told else "as of the last rebalance",
-        "since": utc(row["state_since"]) if row["state_since"] else "a time that is not known",
-        "updated": utc(row["updated_at"]) if row["updated_at"] else "at a time that is not known",
         "members": count(len(members), "member"),
         "processes": count(len(processes), "process", "processes"),
-        "offsets": count(facts.offsets, "partition"),
-        "oldest": min(filter(None, facts.versions), default=0),
         "before_static": releases.name_brokers(facts.without(_STATIC)),
         "configs": ",".join(set_first),
-        **{
-            name: first_of(some, _NAMED)
-            for name, some in {"tags": tags, "errors": errors, "instances": instances}.items()
-        },
+        "tags": first_of(tags, _NAMED),
+        "instances": first_of(instances, _NAMED),
         **dict(zip(("standbys", "standbys_now", "standbys_allowed"), standbys, strict=True)),
         **dict(zip(("session", "session_now", "session_allowed"), session, strict=True)),
         "session": session[0] or "45000 by default",

@@ -1,7 +1,7 @@
 """Reads what `migrate check` judges: groups from the tables, and what the brokers themselves say."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from streaming_app.checks.migration import Facts
 from streaming_app.errors import WarehouseError
@@ -11,7 +11,7 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.error_lines import REQUEST_ERRORS, error_message
 from streaming_app.kafka.properties import SecurityError
 from streaming_app.queries.described import find_groups
-from streaming_app.tables.reader import Row, WarehouseReader, of_groups
+from streaming_app.tables.reader import Row, WarehouseReader
 
 
 def read_groups(reader: WarehouseReader, cluster: str, group_ids: Collection[str]) -> list[Row]:
@@ -24,14 +24,6 @@ def read_groups(reader: WarehouseReader, cluster: str, group_ids: Collection[str
         raise WarehouseError(f"Group {gone['group_id']!r} was deleted")
     rows = [{**one, "protocol": one["protocol"] or STREAMS} for one in rows]
     return [one for one in rows if group_ids or one["protocol"] == CLASSIC]
-
-
-def group_facts(reader: WarehouseReader, cluster: str, rows: Collection[Row], brokers: Facts) -> Iterator[Facts]:
-    """Yield what is known of each of these groups and of the brokers. Raises WarehouseError."""
-    mine = of_groups(cluster, [one["group_id"] for one in rows])
-    query = f"SELECT group_id, count(*) AS partitions FROM offsets WHERE {mine} GROUP BY group_id"  # noqa: S608 - quoted
-    offsets = {one["group_id"]: one["partitions"] for one in (reader.rows(query) if rows else ())}
-    yield from (brokers._replace(row=one, offsets=offsets.get(one["group_id"], 0)) for one in rows)
 
 
 def ask_brokers(properties: Mapping[str, str], group_ids: Iterable[str]) -> Facts:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from streaming_app.checks.migration import Facts, check_cluster, check_group, ways
-from streaming_app.checks.migration_facts import ask_brokers, group_facts, read_groups
+from streaming_app.checks.migration_facts import ask_brokers, read_groups
 from streaming_app.checks.result import FAILED, UNKNOWN, Result
 from streaming_app.cli.options import broker_options, group_options, warehouse_options
 from streaming_app.cli.printing import echo, echo_json, json_option
@@ -43,15 +43,14 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     the classic protocol. What neither the log nor the brokers show is `not known`, with how to find out. Exits with 1
     if a check failed.
     """
-    reader = open_cluster(warehouse, cluster, "groups", "offset_commits")
-    rows = read_groups(reader, cluster, group_ids)
+    rows = read_groups(open_cluster(warehouse, cluster, "groups"), cluster, group_ids)
     properties = client_properties(bootstrap_server, command_config) if bootstrap_server else None
     brokers = ask_brokers(properties, [one["group_id"] for one in rows]) if properties else Facts()
     results = [*check_cluster(brokers)]
     groups = [
         {"group_id": facts.row["group_id"], "protocol": facts.row["protocol"], "results": [*check_group(facts)]}
         | ways(facts, bootstrap_server or "HOST:PORT")
-        for facts in group_facts(reader, cluster, rows, brokers)
+        for facts in (brokers._replace(row=row) for row in rows)
     ]
     counts = Counter(one.status for one in (*results, *(one for group in groups for one in group["results"])))
     if as_json:

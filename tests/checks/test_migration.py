@@ -36,8 +36,6 @@ def warehouse(tmp_path: Path) -> Path:
         "new": log(*FIRST_JOIN),
     }
     append(made, "groups", *(to_row("default", fold(some).group) | {"group_id": name} for name, some in groups.items()))
-    commit = {"topic": "words", "partition": 0, "committed_offset": 7, "last_offset": 1}
-    append(made, "offset_commits", *({"group_id": name, **commit} for name in groups if name != "gone"))
     write_heartbeat(made)
     return made
 
@@ -65,7 +63,7 @@ def test_every_classic_group_of_the_cluster_has_its_checks_steps_and_way_back(wa
     assert {empty[name] for name in of_members} == {"not known"}  # nobody is there to be seen
     assert (plain["static members"], plain["client tags"], rich["client tags"]) == ("ok", "ok", "warning")
     assert (plain["clients"], plain["topology"], plain["other settings"]) == ("not known",) * 3
-    assert (plain["offsets"], rich["warm-ups"]) == ("ok", "warning")
+    assert rich["warm-ups"] == "warning"
 
 
 def test_what_the_clients_set_is_a_command_for_the_group(warehouse: Path) -> None:

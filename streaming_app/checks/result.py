@@ -3,14 +3,15 @@
 from functools import partial
 from typing import NamedTuple
 
-OK, WARNING, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
+OK, WARNING, FAILED, SKIPPED, UNKNOWN = "ok", "warning", "failed", "skipped", "not known"
 
 
 class Result(NamedTuple):
     """The name of a check, its result, and what to do."""
 
     status: str
-    """`failed`: the job cannot work. `warning`: it works with restrictions, or later. `skipped`: not checked."""
+    """`failed`: it cannot work. `warning`: it works with restrictions, or later. `skipped`: not checked. `not known`:
+    neither the log nor the brokers show it, and the remedy says how to find out."""
     check: str
     text: str
     """The result."""

@@ -12,6 +12,7 @@ from streaming_app.cli.warehouse import open_cluster
 from streaming_app.errors import WarehouseError
 from streaming_app.queries import history as answers
 from streaming_app.queries import topology_diff
+from streaming_app.queries.protocol_changes import read_changes
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import Row, WarehouseReader
 
@@ -58,6 +59,7 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Show what happened to a group: states, epochs, members and their tasks, the oldest first.
 
+    If the group went from one protocol of Kafka Streams to the other, a second table has the steps of this migration.
     With --task, who had that task and when. With --at, the state, the members and their tasks at that time.
     With --topology, what changed between two topologies.
     """
@@ -91,7 +93,8 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
         as_data = {"group_id": group_id, "at": time, **values, "members": members}
     else:
         events = answers.add_waited(reader, cluster, group_id, events)
-        tables = [answers.event_rows(events, limit)]
+        changes = [] if member else read_changes(reader, cluster, group_id)
+        tables = [answers.event_rows(events, limit), answers.titled(changes)]
         as_data = events[-limit:]
     if as_json:
         echo_json(as_data)

@@ -27,6 +27,7 @@ COMMANDS = {
     },
     "Operate": {
         "status": ("tables", "Show the job, its alerts and its tables."),
+        "migrate": ("migrate", "Prepare the way to the streams protocol."),
         "verify": ("verify", "Compare the tables with the brokers."),
         "decode": ("decode", "Decode records to JSON."),
     },

@@ -139,8 +139,6 @@ def warehouse_options(*sections: str) -> Callable[[Command], Command]:
             if has_more or "bootstrap_server" in flags or not is_name(flags["cluster"]):
                 settings = _load(config, given, only=(_SHARED & flags.keys()).union(sections)).settings
                 flags |= {name: getattr(settings, name) for name in settings.model_fields_set.union(sections)}
-            if "bootstrap_server" in flags:
-                require_server(flags["bootstrap_server"])
             for name in sections:
                 flags.setdefault(name, None)
             return command(*args, **flags)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from streaming_app.checks.verification import Comparison, Verification, WarehouseTables
-from streaming_app.cli.options import broker_options, duration_option, warehouse_options
+from streaming_app.cli.options import broker_options, duration_option, require_server, warehouse_options
 from streaming_app.cli.printing import echo, echo_error, echo_json
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import CONNECT_SECONDS
@@ -32,6 +32,7 @@ def verify(  # noqa: PLR0913, PLR0917 - one per option
     bootstrap_server: str, command_config: Path | None, warehouse: Location, cluster: str, timeout: float, as_json: bool
 ) -> None:
     """Compare the tables with the brokers' description of every streams group. Exits with 0 only if nothing differs."""
+    require_server(bootstrap_server)
     tables = WarehouseTables(warehouse, cluster)
     tables.group_ids()  # fail on a missing warehouse before connecting to a broker
     properties = client_properties(bootstrap_server, command_config)

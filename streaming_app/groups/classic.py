@@ -158,8 +158,9 @@ def _member(  # noqa: PLR0913, PLR0917 - each is a part of the record
     member = Member(entry["member_id"], joined_at, generation, updated_at=at)
     for name, source in _OF_RECORD.items():
         setattr(member, name, entry.get(source) or None)
-    timeout = entry.get("rebalance_timeout", -1)
-    member.rebalance_timeout_ms = timeout if timeout >= 0 else None
+    for name in ("rebalance_timeout", "session_timeout"):
+        timeout = entry.get(name, -1)
+        setattr(member, f"{name}_ms", timeout if timeout >= 0 else None)
     if sent:
         for name in _OF_SUBSCRIPTION:
             setattr(member, name, getattr(sent, name))

@@ -67,13 +67,21 @@ _VALUES = attrgetter("topology_hash", "group_epoch", "reported_assignment_epoch"
 """The compared attributes of a group, without the derived ones (`Group.derive`)."""
 
 # Kinds of events, for a value that was None before and for one that was not; any other event has the value's name.
-_KINDS = {"group": ("created", "deleted"), "member": (JOINED, LEFT), "assignment_configs": ("config_changed",) * 2}
+PROTOCOL_CHANGED = "protocol_changed"
+"""The kind of the event for a group that the broker converted to another protocol; its committed offsets stay."""
+_KINDS = {
+    "group": ("created", "deleted"),
+    "protocol": (PROTOCOL_CHANGED,) * 2,
+    "member": (JOINED, LEFT),
+    "assignment_configs": ("config_changed",) * 2,
+}
 _IDENTITY = ("client_host", "instance_id", "rack", "tags", "process")
 _COMPARED = {"metadata_hash", TOPOLOGY_CONTENT, *OF_OPERATION, "joined_at", "target", *_IDENTITY}
 _WITHOUT_EVENT = frozenset(_COMPARED - {NOT_READY_REASON})
 """Values without an event of their own: they serve to find causes and deployments, and to describe a member."""
 
 _CAUSE_OF_VALUE = {
+    "protocol": PROTOCOL_CHANGED,
     "metadata_hash": "topics_changed",
     "assignment_configs": "config_changed",
     "topology_epoch": "topology_changed",
@@ -103,8 +111,13 @@ Changes = dict[str | None, tuple[Values, Values]]
 
 
 def group_values(group: Group, derived: Mapping[str, str]) -> Values:
-    """Return the values of the group, without those in `OF_OPERATION`. None: no record of it has been read."""
-    values: Values = {"group": group.group_type if group.is_known else None}
+    """Return the values of the group, without those in `OF_OPERATION`. None: no record of it has been read.
+
+    A classic group that has taken over the id goes on with the group: until its members are known it may be the same
+    application.
+    """
+    group_type = group.group_type if group.is_known or group.is_taken_over else None
+    values: Values = {"group": group_type, "protocol": group_type}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())
     has_metadata = group.group_epoch is not None and not group.is_classic
@@ -248,10 +261,12 @@ def make_events(
 ) -> Iterator[GroupEvent]:
     """Yield an event for each change, except of values without events. `causes` is what `collect_causes` returned."""
     for what, member_id, old, new in each_change(changes):
-        if what in _WITHOUT_EVENT or (what == "member" and None not in (old, new)):
-            continue  # the client id of a known member was read
+        if what in _WITHOUT_EVENT or (what in {"member", "group"} and None not in (old, new)):
+            continue  # the client id of a known member was read, or the group was converted
         if what == "assignment_configs" and not is_replaced(changes, what):
             continue  # the configs were read for the first time, or of a coordinator of another release
+        if what == "protocol" and not (old and new):
+            continue  # it was read for the first time, or the group was deleted
         if what == "assignment_epoch" and old and what not in causes:
             continue  # its record was deleted: Describe reports the first epoch, but nothing was assigned
         event = GroupEvent(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))

@@ -187,7 +187,7 @@ class Fold:
         if self._is_classic:  # its tombstone is no longer in the log
             self.count_steps(len(group.members))
             self._save(*group.members)
-            group = self._create(group.created(at), group=None)
+            group = self._create(group.created(at))
         elif not group.is_known:
             group = self._create(group.created(at))
         if kind == GROUP_METADATA and value is not None:
@@ -291,7 +291,7 @@ class Fold:
         if value and (classic.is_streams(value) or (may_be_empty and classic.has_no_members(value))):
             self._add_generation(record, value)
         elif self._is_classic:
-            self._delete_alone(record)
+            self._delete_classic(record)
         else:
             self._take_over(record)
 
@@ -310,7 +310,7 @@ class Fold:
         else:
             self.close()
         if record.value is not None:
-            group.group_type = CLASSIC
+            group.group_type, self._values = CLASSIC, None  # outside of an operation, too
         self._take(record)
 
     @property
@@ -324,7 +324,8 @@ class Fold:
         self._save(*self.group.members, *(one["member_id"] for one in value["members"]))
         group, at = self.group, record.timestamp
         if not self._is_classic or value["generation"] < (group.group_epoch or 0):
-            group = self._create(group.created(classic.created_at(value, at), CLASSIC), group=None)
+            is_new = {"group": None} if self._is_classic else {}  # else the broker has converted a streams group
+            group = self._create(group.created(classic.created_at(value, at), CLASSIC), **is_new)
         if classic.apply(group, value, at):
             self._keep_topology(at, record.offset)
         self._end_alone(record)
@@ -338,13 +339,15 @@ class Fold:
         self._close()
         self.group.last_changes, self._values = [], None
 
-    def _delete_alone(self, record: LogRecord) -> None:
+    def _delete_classic(self, record: LogRecord) -> None:
+        """Delete a classic group. If it is converted, records of the streams group follow in this operation."""
         self._start_alone()
         self._save(*self.group.members)
         APPLY[GROUP_METADATA](self.group, {}, None, record.timestamp)
         self.group.undecoded_members = self.group.tasks_moving = self.group.probing_rebalance_at = None
         self.group.assignment_error = None
-        self._end_alone(record)
+        self.group.updated_at = record.timestamp
+        self._take(record)
 
     def _keep_topology(self, at: datetime | None, offset: int) -> None:
         """Add a row for the group's topology if it differs from the last one under this group id.

@@ -60,6 +60,8 @@ class Member:
     user_endpoint: str | None = None
     client_tags: dict[str, str] = field(default_factory=dict)
     rebalance_timeout_ms: int | None = None
+    session_timeout_ms: int | None = None
+    """With the classic protocol: when the coordinator removes it, after its last heartbeat."""
     updated_at: datetime | None = None
     client_version: int | None = None
     """With the classic protocol: the newest version of SubscriptionInfo that it supports, see `classic.RELEASES`."""
@@ -155,6 +157,11 @@ class Group:
     def is_known(self) -> bool:
         """Whether a record of the group has been read and the group is not deleted."""
         return self.last_offset >= 0 and not self.is_deleted
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a classic group has the id of this streams group, and its members are not known yet."""
+        return self.is_deleted and self.group_type != self.protocol
 
     @property
     def is_classic(self) -> bool:

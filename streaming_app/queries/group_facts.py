@@ -87,7 +87,7 @@ def config_rows(facts: Mapping[str, Row], brokers: Brokers) -> list[Row]:
     they also have the earlier values.
     """
     configs = [(group_id, of_group, one) for group_id, of_group in facts.items() for one in of_group["configs"]]
-    in_force = [_in_force(one["name"], one["value"], _limits(of_group, brokers)) for _, of_group, one in configs]
+    in_force = [in_force_of(one["name"], one["value"], _limits(of_group, brokers)) for _, of_group, one in configs]
     clamped = any(value != one["value"] for value, (_, _, one) in zip(in_force, configs, strict=True))
     changed = any(one["changed_at"] for _, _, one in configs)
     return [
@@ -105,8 +105,8 @@ def _limits(facts: Row, brokers: Brokers) -> Mapping[str, str]:
     return brokers.configs.get(int(broker), {}) if broker.isdecimal() else {}
 
 
-def _in_force(name: str, value: str, limits: Mapping[str, str]) -> str:
-    """Return the value that the coordinator uses: a value beyond the broker's limits is replaced by the limit."""
+def in_force_of(name: str, value: str, limits: Mapping[str, str]) -> str:
+    """Return the value that a coordinator with these configs uses: one beyond its limits is replaced by the limit."""
     of = name.removeprefix("streams.").removeprefix("num.")
     for bound, closer in (("min", max), ("max", min)):
         limit = limits.get(f"group.streams.{bound}.{of}", "")

@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
-from streaming_app.groups.events import DEPLOYMENT, PROCESSES
+from streaming_app.groups.events import DEPLOYMENT, JOINED, LEFT, PROCESSES, PROTOCOL_CHANGED
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, PROTOCOL, VERDICTS, WORST_FIRST
 from streaming_app.queries.history import ACTS, FOLDED
 from streaming_app.tables.alerts_table import read_alerts
@@ -72,12 +72,13 @@ _REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a
 _CHANGES = (
     *ACTS,
     DEPLOYMENT,
+    PROTOCOL_CHANGED,
     "topology",
     "config_changed",
     "log_truncated",
-    "member_left",
-    "member_joined",
     "created",
+    LEFT,
+    JOINED,
 )
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 

@@ -11,7 +11,14 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.events import OFFSETS_DELETED, OFFSETS_RESET, TOPIC_DELETED, TOPIC_GROWN, TOPIC_RECREATED
+from streaming_app.groups.events import (
+    OFFSETS_DELETED,
+    OFFSETS_RESET,
+    PROTOCOL_CHANGED,
+    TOPIC_DELETED,
+    TOPIC_GROWN,
+    TOPIC_RECREATED,
+)
 from streaming_app.groups.group import ACTIVE
 from streaming_app.queries.behind import lag_at
 from streaming_app.queries.described import find_groups
@@ -23,6 +30,7 @@ Event = Row
 """A row of `group_events`."""
 
 _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_left", "deleted"
+_OTHER_TASKS = {"topology_epoch", "created", PROTOCOL_CHANGED}  # after such an event the tasks may be others
 _GROUP_VALUES = ("state", "group_epoch", "assignment_epoch", "topology_epoch", "description_status", "not_ready_reason")
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause, topic, partition"
 ACTS = {
@@ -102,7 +110,7 @@ def unowned_tasks(events: Sequence[Event]) -> list[str]:
     A task from before that change may no longer be in the topology.
     """
     dated = [{**event, "at": event["at"] or EPOCH} for event in events]
-    changed = max((one["at"] for one in dated if one["kind"] in {"topology_epoch", "created"}), default=EPOCH)
+    changed = max((one["at"] for one in dated if one["kind"] in _OTHER_TASKS), default=EPOCH)
     active = [one for one in task_spells(dated) if one["role"] == ACTIVE]
     owned = {one["task"] for one in active if one["until"] is None}
     last = {one["task"]: one["since"] or EPOCH for one in active}

@@ -21,6 +21,7 @@ from streaming_app.queries.group_facts import read_group_facts
 from streaming_app.queries.health import changes_before, next_step, verdicts_between
 from streaming_app.queries.history import FOLDED, group_at, parse_tasks, read_events
 from streaming_app.queries.lag import lags_by, sum_of
+from streaming_app.queries.protocol_changes import read_changes
 from streaming_app.queries.topics import BY_PATTERN, read_topics
 from streaming_app.queries.topology_diff import topology_at
 from streaming_app.tables.alerts_table import read_alerts
@@ -282,6 +283,7 @@ def _history(
         "height": shown[-1].y + shown[-1].height if shown else 0,
         "at_x": scale.x(window.at) if window.at and scale.has(window.at) else None,
         "known_from": known_from,
+        "protocol_changes": ask(read_changes, group_id),
     }
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from streaming_app.alerts.alert import Alert
-from streaming_app.groups.events import DEPLOYMENT
+from streaming_app.groups.events import DEPLOYMENT, PROTOCOL_CHANGED
 from streaming_app.notify.mutes import Mute
 from streaming_app.queries.behind import BINS
 from streaming_app.tables.heartbeat_file import Gap
@@ -29,6 +29,7 @@ _STEPS = (1, 5, 10, 30, *(_MINUTE * one for one in (1, 5, 10, 30)), *(_HOUR * on
 _TICKS = 6
 _OF_TOPOLOGY = (
     "topology", "topology_epoch", "description_status", "unsolicited_push", "created", "deleted", "log_truncated",
+    PROTOCOL_CHANGED,
 )  # fmt: skip
 _OF_ASSIGNMENTS = ("assignment_epoch", "config_changed", DEPLOYMENT)
 _OF_MEMBERS = ("member_joined", "member_left")

@@ -68,6 +68,7 @@ CAUSES = {
     "group_deleted": "the group was deleted",
     "deleted_or_expired": "deleted or expired",
     "warmup": "a step of warm-ups, no active or standby task moved",
+    "protocol_changed": "the application changed its protocol",
     "no_task_moved": "no active or standby task moved",
     "unknown": "the log does not say why",
 }

@@ -275,44 +275,58 @@ def test_a_lower_generation_is_a_new_group() -> None:
 
 # --- Conversions ------------------------------------------------------------------------------------------------------
 
+
+def conversions(result: Fold) -> list[tuple[Any, ...]]:
+    wanted = {"created", "deleted", "protocol_changed"}
+    return [(one.kind, one.at, one.old, one.new) for one in result.events if one.kind in wanted]
+
+
 TO_CLASSIC = [
     *(
         (at(9), kind, key, None)
         for kind, key in ((22, {**GROUP, "member_id": "m1"}), (19, {**GROUP, "member_id": "m1"}))
     ),
     *((at(9), kind, GROUP, None) for kind in (23, 20, 17)),
-    (at(9), 2, GROUP, generation(1, M1, entered=at(9))),
+    (at(9), 2, GROUP, {}),  # generation 0, which has no protocol: the broker writes it in the same operation
+    (at(12), 2, GROUP, generation(1, {**M1, "member_id": "t1"}, entered=at(12))),
 ]
 
 
 @pytest.mark.parametrize("steps", [TO_CLASSIC, TO_CLASSIC[-1:]], ids=["with tombstones", "without"])
-def test_a_streams_group_that_goes_back_to_the_classic_protocol_is_deleted_and_created(steps: list[Any]) -> None:
+def test_a_streams_group_that_goes_back_to_the_classic_protocol_is_converted(steps: list[Any]) -> None:
     stored = fold(log(*FIRST_JOIN)).group
     result = fold(log(*steps, first=7), stored)
     row = to_row("c", result.group)
-    found = [(one.kind, one.protocol) for one in result.events if one.kind in {"created", "deleted"}]
-    assert found[-1] == ("created", "classic")
-    assert found[:-1] == [("deleted", "streams")] * (len(steps) > 1)  # else compaction has removed the tombstones
+    converted_at = at(9 if len(steps) > 1 else 12)  # without: compaction has removed the tombstones
+    assert conversions(result) == [("protocol_changed", converted_at, "streams", "classic")]
+    assert {one.member_id for one in result.events if one.kind == "member_joined" and one.at == at(12)} == {"t1"}
     assert (row["group_type"], row["protocol"], row["topology_epoch"], row["first_seen_at"]) == (
         "classic",
         "classic",
         None,
-        at(9),
+        at(12),
     )
     assert [one["source_topics"] for one in row["subtopologies"]] == [["words"]]
 
 
 @pytest.mark.parametrize("has_tombstone", [True, False])
-def test_a_group_that_migrates_to_the_streams_protocol_is_deleted_and_created(has_tombstone: bool) -> None:
-    stored = fold(records(generation(1, M1), generation(2))).group
+def test_a_group_that_migrates_to_the_streams_protocol_is_converted(has_tombstone: bool) -> None:
+    stored = fold(records(generation(1, M1), generation(3))).group
     first = [(at(0), 2, {}, None)] * has_tombstone
     result = fold(log(*first, *FIRST_JOIN, first=2), from_row(to_row("c", stored)))
     row = to_row("c", result.group)
-    found = [(one.kind, one.protocol) for one in result.events if one.kind in {"created", "deleted"}]
-    assert found == [("deleted", "classic")] * has_tombstone + [("created", "streams")]
+    assert conversions(result) == [("protocol_changed", at(0), "classic", "streams")]
+    (epoch,) = (one for one in result.events if one.kind == "group_epoch")
+    assert (epoch.old, epoch.new, epoch.cause) == ("3", "2", "member_joined,protocol_changed")
     assert (row["group_type"], row["protocol"], row["state"]) == ("streams", "streams", "Stable")
     assert (row["undecoded_members"], row["tasks_moving"], row["first_seen_at"]) == (None, None, at(0))
     assert row["members"][0]["task_sums"] is None
+
+
+def test_a_classic_group_that_was_deleted_before_the_streams_group_began_was_not_converted() -> None:
+    stored = fold(records(generation(1, M1), generation(2), None)).group
+    result = fold(log(*FIRST_JOIN, first=3), from_row(to_row("c", stored)))
+    assert [one[0] for one in conversions(result)] == ["created"]
 
 
 def test_a_tombstone_of_the_streams_protocol_does_not_delete_a_classic_group() -> None:

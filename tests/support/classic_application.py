@@ -11,6 +11,8 @@ from typing import Any
 
 from offsets_decoder import decode
 from offsets_decoder.streams_protocol import decode_subscription
+from streaming_app.groups.fold import CLASSIC_GROUP
+from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions
 from tests.support.offsets_log import RawRecord, read_log
@@ -34,11 +36,11 @@ _PROCESS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=-StreamThrea
 
 
 def row_of(records: list[RawRecord]) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Return the row of a group and its events, from its records of type 2."""
+    """Return the row of a group and its events, from its records."""
     rows = (
         (one.group_id.encode(), one.offset, one.partition, _time(one.timestamp_ms), one.key, one.value, None)
         for one in records
-        if one.record_type == 2
+        if one.record_type in {CLASSIC_GROUP, *RECORD_TYPES}
     )
     found = next(iter(fold_group(rows, FoldOptions("default", "topic"), None)), None)
     assert not found or not found.rows["quarantine"]

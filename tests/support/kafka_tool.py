@@ -74,6 +74,7 @@ def parse(text: str) -> Rows:
 
 _CLASSES = {
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -82,14 +83,15 @@ _CLASSES = {
 
 
 def run_script(server: str, directory: Path, command: str) -> str:
-    """Run a script as in a document, but with this address of the brokers; return its output and errors.
+    """Run a script as in a document, with this address of the brokers unless it has one; return its output and errors.
 
     `directory` may be written. Raises AssertionError if the script fails.
     """
     script, *arguments = shlex.split(command)
+    address = [] if "--bootstrap-server" in arguments else ["--bootstrap-server", server]
     java = jvm_command(directory, resolve(*COORDINATES, exclude=NOT_PUBLISHED))
     ran = subprocess.run(
-        [*map(str, java), _CLASSES[script], "--bootstrap-server", server, *arguments],
+        [*map(str, java), _CLASSES[script], *address, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

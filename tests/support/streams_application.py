@@ -48,7 +48,7 @@ class StreamsApplication(Startable):
         self.directory = directory.absolute()
         self._coordinates = (f"org.apache.kafka:kafka-streams:{version}", LOG4J)
         self._arguments = [topology, str(instances), *topics]
-        self._configuration = {
+        self.properties = {
             "application.id": application_id,
             "bootstrap.servers": bootstrap_server,
             "group.protocol": "streams",
@@ -77,7 +77,7 @@ class StreamsApplication(Startable):
         self.directory.mkdir(parents=True, exist_ok=True)
         settings = self.directory / "streams.properties"
         with settings.open("w", encoding="latin-1") as file:
-            javaproperties.dump(self._configuration, file, timestamp=False)
+            javaproperties.dump(self.properties, file, timestamp=False)
         command = [*jvm_command(self.directory, resolve(*self._coordinates)), _PROGRAM, settings, *self._arguments]
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(

@@ -1,10 +1,14 @@
 """The steps of rules and formatters grow with the text of a tenant, and no faster: steps are counted, not seconds.
 
-A step is a line of Python that is executed.
+A step is a line of Python that is executed. What an expression of `re` does is not one, so the expressions of modules
+that see text from the log are taken apart: none repeats what itself repeats, which is what takes exponential time.
 """
 
+import importlib
+import pkgutil
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from types import FrameType
@@ -12,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from streaming_app import notify
 from streaming_app.alerts.alert import FIRING
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.groups.snapshot import GroupSnapshot
@@ -22,6 +27,11 @@ from tests.alerts.examples import make_alert
 from tests.alerts.test_rules import WRONG
 from tests.long.hostile import STORED
 from tests.support.healthy_group import healthy_group
+
+# Where Python keeps its parser of expressions, which it moved in 3.11.
+_HOME = "re._{}" if sys.version_info >= (3, 11) else "sre_{}"
+sre: Any = importlib.import_module(_HOME.format("constants"))
+sre_parser: Any = importlib.import_module(_HOME.format("parser" if sys.version_info >= (3, 11) else "parse"))
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=timezone.utc)
 SHORT, LONG = 1_000, 4_000
@@ -108,3 +118,36 @@ def several(text: str) -> list[Any]:
 @pytest.mark.parametrize("name", FORMATTERS)
 def test_formatters_take_steps_in_proportion_to_the_text(name: str) -> None:
     assert {part: found for part in PARTS if (found := grows_too_fast(FORMATTERS[name], part))} == {}
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Yield module and pattern of every compiled expression that may meet text from the log.
+
+    import-linter keeps `re` out of all other rooms that see such text.
+    """
+    rooms = pkgutil.iter_modules(notify.__path__, f"{notify.__name__}.")
+    for module in map(importlib.import_module, ["streaming_app.text", *(one.name for one in rooms)]):
+        found = ((name, one) for name, one in vars(module).items() if isinstance(one, re.Pattern))
+        yield from ((f"{module.__name__}.{name}", one.pattern) for name, one in found)
+
+
+def nested_repeats(parsed: Any, *, inside: bool = False) -> bool:
+    """Return whether a part that may repeat without end holds another one that may be of several lengths."""
+    for operator, argument in parsed:
+        if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            least, most, part = argument
+            if (inside and least != most) or nested_repeats(part, inside=inside or most == sre.MAXREPEAT):
+                return True
+        else:
+            parts = argument if isinstance(argument, (tuple, list)) else ()
+            inner = [one for one in parts if isinstance(one, sre_parser.SubPattern)]
+            inner += [one for part in parts if isinstance(part, list) for one in part if hasattr(one, "getwidth")]
+            if any(nested_repeats(one, inside=inside) for one in inner):
+                return True
+    return False
+
+
+def test_no_expression_that_meets_text_from_the_log_can_take_exponential_time() -> None:
+    found = list(expressions())
+    assert found
+    assert [name for name, pattern in found if nested_repeats(sre_parser.parse(pattern))] == []

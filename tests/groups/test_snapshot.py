@@ -12,10 +12,8 @@ from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import (
     GroupSnapshot,
     Versions,
-    WrittenBetween,
     awaited_members,
     changed,
-    correct_snapshot,
     describe_obligation,
     group_snapshot,
     ranks,
@@ -58,46 +56,6 @@ def test_members_that_are_waited_for_come_by_what_they_owe_by_time_and_by_id() -
 
 
 NOW = datetime(2026, 11, 21, 3, tzinfo=timezone.utc)
-BOUNDS = WrittenBetween(NOW - timedelta(seconds=5), NOW)
-HOUR = timedelta(hours=1)
-
-
-@pytest.mark.parametrize(
-    ("written", "corrected"),
-    [
-        (NOW - HOUR, NOW - timedelta(seconds=5)),
-        (NOW + HOUR, NOW),
-        (NOW - timedelta(seconds=3), NOW - timedelta(seconds=3)),
-        (NOW - timedelta(seconds=100), NOW - timedelta(seconds=100)),  # a slow batch, not a wrong clock
-        (NOW + timedelta(seconds=100), NOW + timedelta(seconds=100)),
-    ],
-)
-def test_a_time_at_which_nothing_can_have_been_written_is_moved_to_the_nearest_one(
-    written: datetime, corrected: datetime
-) -> None:
-    assert BOUNDS.correct(written) == corrected
-
-
-def test_a_time_keeps_its_correction_until_the_broker_writes_another_one() -> None:
-    before = healthy_group(NOW - 30 * HOUR)
-    emptied = replace(before, state="Empty", state_since=NOW - HOUR, updated_at=NOW - HOUR)
-    first = correct_snapshot(emptied, before, BOUNDS)
-    assert first.state_since == NOW - timedelta(seconds=5)
-    assert first.description_since == NOW - 30 * HOUR  # not written now, so not corrected
-    later = WrittenBetween(NOW + HOUR, NOW + HOUR)
-    again = correct_snapshot(replace(emptied, updated_at=NOW), first, later)
-    assert (again.state_since, again.updated_at) == (NOW - timedelta(seconds=5), NOW + HOUR)
-
-
-def test_a_time_is_not_right_because_an_earlier_one_was_corrected_to_it() -> None:
-    ahead = correct_snapshot(healthy_group(NOW + HOUR), None, BOUNDS)
-    assert ahead.updated_at == NOW
-    later = WrittenBetween(NOW + HOUR, NOW + HOUR)
-    behind = correct_snapshot(healthy_group(NOW), ahead, later)
-    assert behind.updated_at == NOW + HOUR
-    written_so = correct_snapshot(replace(healthy_group(NOW + HOUR), state_since=NOW), None, BOUNDS)
-    again = correct_snapshot(replace(healthy_group(NOW + HOUR), state_since=NOW), written_so, later)
-    assert (again.updated_at, again.state_since) == (NOW, NOW)
 
 
 def group(group_id: str, *, hours: float) -> GroupSnapshot:

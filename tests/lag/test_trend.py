@@ -6,39 +6,7 @@ import pytest
 
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.tracker import LagTracker
-from streaming_app.lag.trend import Trend
 from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, keep_up
-
-
-def left(*values: float, span: float = 300.0) -> float | None:
-    """Return how long it takes after these values, 30 s apart."""
-    trend = Trend()
-    for number, value in enumerate(values):
-        trend.add(value, number * 30.0, span)
-    return trend.seconds_left()
-
-
-@pytest.mark.parametrize(
-    ("values", "seconds"),
-    [
-        ([100.0] * 30, None),
-        ([float(n) for n in range(30)], None),
-        ([100.0 - n for n in range(21)], 80 * 30),
-        ([100.0 - n for n in range(10)], None),
-        ([100.0, *[100.0 + n for n in range(9)]] * 3, None),
-        ([*[100.0] * 10, 90.0, *[150.0] * 5], 90 * 30),
-    ],
-    ids=[
-        "constant",
-        "it rises",
-        "it falls",
-        "one span only",
-        "it rises between two commits",
-        "a new low, then it rises",
-    ],
-)
-def test_only_the_lowest_values_of_two_spans_are_compared(values: list[float], seconds: float | None) -> None:
-    assert left(*values) == seconds
 
 
 def lag_for(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming_app.lag.ends import LogEnds, Tail
-from streaming_app.lag.model import Commit, GroupTasks, LagRow, Owner
+from streaming_app.lag.ends import Tail
+from streaming_app.lag.model import Commit, GroupTasks, LagRow
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.tracker import LagTracker
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work, retention_seconds
@@ -154,23 +154,3 @@ def test_only_topics_that_delete_by_age_have_a_retention() -> None:
         ("g", "retention.bytes", "1000"),
     ]
     assert retention_seconds(facts) == {"a": 60.0, "d": 1.0, "g": 0.001}
-
-
-@pytest.mark.parametrize(("looked", "is_older"), [([T0 - 90_000, T0 - 30], True), ([T0 - 930, T0 - 900], False)])
-def test_since_may_be_too_late_where_the_end_of_the_log_was_not_known_for_long(
-    looked: list[float], *, is_older: bool
-) -> None:
-    """A first run asks for the ends of more than a day ago, and of some times since. It stays so after a restart."""
-    tasks = {GROUP: replace(RUNS, owners={("0", 0): Owner("m", "p", "10.0.0.1")})}
-    samples = [(10, T0 - 259_200), *((end, at) for end, at in zip((10, 90), looked, strict=True))]
-    tracker = LagTracker()
-    for at in (T0, T0 + 400, T0 + 430):
-        tracker.restore_samples(TOPIC, 0, "id", samples)
-        ends = {(TOPIC, 0): LogEnds(100, 0, 100, "id", at, at, 1, at)}
-        rows = tracker.observe({(GROUP, TOPIC, 0): Commit(10, "id", 0, T0 - 259_200)}, ends, tasks, at)
-        if at > T0:
-            stalled = tracker.work[GROUP].stalled
-            assert stalled is not None
-            assert (stalled.since, stalled.is_older) == (looked[1], is_older)
-            tracker = LagTracker()
-            tracker.restore_row(rows[0])

@@ -67,18 +67,6 @@ def keep_up(cluster: MiniCluster, passes: int = 10) -> None:
         cluster.step()
 
 
-def fall_behind(cluster: MiniCluster) -> LagRow:
-    """Let a consumer read half of the produced records, so that it falls back; return the last row."""
-    offset = cluster.end or 0
-    for _ in range(20):
-        offset += 50
-        cluster.commit_offset(offset)
-        cluster.produce(100)
-        found = cluster.step()
-    assert found.offset_status == "WAITS"
-    return found
-
-
 def row(**fields: Any) -> LagRow:
     """Return a row of partition 0 with a lag of 10, changed by `fields`."""
     values: Mapping[str, Any] = {

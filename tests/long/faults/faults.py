@@ -1,11 +1,9 @@
 """The faults of a job, its brokers and its warehouse, and how often each kind of fault is chosen."""
 
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
@@ -251,14 +249,6 @@ def _lose(bed: FaultBed, *names: str) -> None:
     bed.start_job()
 
 
-def lose_while_running(bed: FaultBed) -> None:
-    """Remove one table, or the checkpoint, while the job runs, once or twice."""
-    for _ in range(bed.times(2)):
-        bed.wait_before()
-        bed.expect(bed.remove(bed.random.choice((*_TABLES, *_CHECKPOINTS))))
-        bed.operate(bed.seconds(2, 8))
-
-
 def restore_table(bed: FaultBed) -> None:
     """Restore one table to an earlier version, by Delta's RESTORE, or all tables but not the checkpoint."""
     bed.wait_before()
@@ -273,38 +263,6 @@ def restore_table(bed: FaultBed) -> None:
             restored += opened.version() > before
     bed.expect(restored > 0)
     bed.start_job()
-
-
-def restore_copy(bed: FaultBed) -> None:
-    """Copy the warehouse while the job runs, as documented, and later replace all of it, or one table, by the copy."""
-    bed.wait_before()
-    copied = bed.directory / "copy"
-    shutil.rmtree(copied, ignore_errors=True)
-    _copy_warehouse(bed.warehouse, copied)
-    bed.operate(bed.seconds(2, 10))
-    bed.kill_job()
-    names = [one.name for one in copied.iterdir()]
-    if bed.random.random() < 0.5:
-        names = [bed.pick(sorted(name for name in names if name in _TABLES) or names)]
-    bed.expect(bed.remove(*names))
-    for name in names:
-        shutil.copytree(copied / name, bed.warehouse / name)
-    bed.start_job()
-
-
-def _copy_warehouse(warehouse: Path, to: Path) -> None:
-    """Copy in the order that `docs/operating.md` gives. Files and directories may be removed meanwhile."""
-
-    def copy_file(source: str, target: str) -> None:
-        with suppress(FileNotFoundError):
-            shutil.copy2(source, target)
-
-    logs = sorted(warehouse.glob("*/_delta_log"), key=lambda log: log.parent.name != "groups")
-    for source in (warehouse / "_checkpoints", *logs, *(log.parent for log in logs)):
-        ignored = shutil.ignore_patterns("_delta_log" if source in {log.parent for log in logs} else "")
-        target = to / source.relative_to(warehouse)
-        with suppress(shutil.Error, FileNotFoundError):
-            shutil.copytree(source, target, copy_function=copy_file, ignore=ignored, dirs_exist_ok=True)
 
 
 def kill_during_rereading(bed: FaultBed) -> None:
@@ -502,9 +460,7 @@ FAULTS = {
         Fault(full_disk, 3, brokers=ANY),
         Fault(lose_checkpoint, 3),
         Fault(lose_tables, 5, erases=True),
-        Fault(lose_while_running, 2, erases=True),
         Fault(restore_table, 3, erases=True),
-        Fault(restore_copy, 2, erases=True),
         Fault(kill_during_rereading, 8),
         Fault(miss_tombstones, 4, needs_compaction=True),
     )

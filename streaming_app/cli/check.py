@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from streaming_app.checks.brokers import check_brokers, count_groups
-from streaming_app.checks.first_configuration import describe_cluster, first_configuration
+from streaming_app.checks.first_configuration import first_configuration
 from streaming_app.checks.machine import check_client_properties, check_machine, check_memory
 from streaming_app.checks.result import FAILED, Result, failed, skipped
 from streaming_app.checks.sinks import check_sinks
@@ -23,7 +23,6 @@ from streaming_app.errors import SetupError
 from streaming_app.job import first_look
 from streaming_app.jvm import class_archive as archives
 from streaming_app.jvm.jars import DIRECTORY_VARIABLE, connector_jars, copy_jars, kafka_jars
-from streaming_app.kafka.error_lines import errors_as_lines
 from streaming_app.kafka.properties import client_properties
 from streaming_app.text import megabytes
 
@@ -73,9 +72,6 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
     --show-config prints the configuration merged from defaults, file, environment and flags, without secrets. Comments
     name the keys that flags, environment and file set. With its secrets filled in, the output is a valid configuration
     file.
-
-    --write-config asks the cluster for its streams groups and its plugin for topology descriptions, and writes them as
-    comments into the file.
     """
     if (show_config, write_config is not None, fetch_jars is not None).count(True) > 1:
         raise click.UsageError("Give one of --show-config, --write-config and --fetch-jars.")
@@ -112,12 +108,8 @@ def _fetch_jars(directory: Path, *, demo: bool, class_archive: bool) -> None:
 def _write_config(settings: Settings, file: Path) -> None:
     if file.exists():
         raise SetupError(f"{file} exists: name another file, or remove it")
-    server = settings.bootstrap_server or ""
-    properties = client_properties(server, settings.command_config)
-    with errors_as_lines(properties, "--write-config needs Describe on the cluster and on the groups"):
-        found = describe_cluster(properties)
     with file.open("x", encoding="utf-8") as new:
-        new.write(first_configuration(server, settings.command_config, found))
+        new.write(first_configuration(settings.bootstrap_server or "", settings.command_config))
     echo(f"Wrote {file}. Next: streams-groups check --config {file}")
 
 

@@ -45,28 +45,19 @@ def test_the_command_prints_a_line_each_and_its_exit_code_says_whether_one_faile
     assert [failure["check"] for failure in failures] == ["memory"]
 
 
-def test_without_a_broker_the_rest_is_skipped_and_no_configuration_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_broker_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.5)
     server = ("--bootstrap-server", "127.0.0.1:1")
     result = CliRunner().invoke(main, ["check", *server, "--warehouse", str(tmp_path / "w")])
     assert result.exit_code == 1
     assert "failed   brokers: No Kafka broker answers at 127.0.0.1:1" in result.stdout
     assert "skipped  topic: no broker answers" in result.stdout
-    result = CliRunner().invoke(main, ["check", *server, "--write-config", str(tmp_path / "config.yaml")])
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: No Kafka broker answers at 127.0.0.1:1")
-    assert not (tmp_path / "config.yaml").exists()
 
 
-def test_a_configuration_is_written_that_check_accepts_and_does_not_replace(
-    broker: LocalBroker, tmp_path: Path
-) -> None:
-    arguments = ["check", "--bootstrap-server", broker.bootstrap_server, "--write-config", "streams-groups.yaml"]
+def test_a_configuration_is_written_that_check_accepts_and_does_not_replace(tmp_path: Path) -> None:
+    arguments = ["check", "--bootstrap-server", "127.0.0.1:1", "--write-config", "streams-groups.yaml"]
     first = streams_groups(*arguments, cwd=tmp_path)
     assert first.stdout == "Wrote streams-groups.yaml. Next: streams-groups check --config streams-groups.yaml\n"
-    assert "may not be read" not in (tmp_path / "streams-groups.yaml").read_text("utf-8")
     checked = streams_groups("check", "--show-config", "--config", "streams-groups.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     again = streams_groups(*arguments, cwd=tmp_path)

@@ -48,7 +48,7 @@ def test_what_is_wrong_with_files_is_one_line_before_spark_starts(
     assert (message in ran.stderr, ran.stderr.count("\n")) == (True, 1), ran.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "check", "check --write-config first.yaml", "verify"])
+@pytest.mark.parametrize("command", ["run", "check", "verify"])
 def test_client_properties_that_cannot_be_read_are_an_invalid_configuration(command: str, tmp_path: Path) -> None:
     options = ["--bootstrap-server", NO_BROKER, "--command-config", "/nowhere.properties"]
     ran = CliRunner().invoke(main, [*command.split(), *options, "--warehouse", str(make_warehouse(tmp_path))])

@@ -199,6 +199,7 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window, gaps: Sequenc
         **_answers(snapshot, one, lag, one["since"]),
         "lag": lag[:SHOWN_LAG],
         "lag_partitions": len(lag),
+        "coordinator": snapshot.ask(read_group_facts, (one["group_id"],))[one["group_id"]]["coordinator"],
         "members": snapshot.ask(other_members, ((one["group_id"], one["group_type"]),))[:SHOWN_MEMBERS],
         **_history(snapshot, one, window, gaps),
     }

@@ -1,11 +1,12 @@
 """What is set aside: `status` shows it, and `status --release` asks for a group again."""
 
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from streaming_app.checks.verification import WarehouseTables
+from streaming_app.job_status import JobStatus, UnknownType
 from streaming_app.tables.request_files import ReleaseRequests
 from tests.cli.commands import as_json, output
 from tests.long.hostile import STORED, effective_characters
@@ -42,6 +43,19 @@ def test_status_shows_groups_and_records_that_are_set_aside(warehouse: Path) -> 
     shown = as_json(warehouse, "status")
     assert {row["group"] for row in shown["set_aside"]} == {"bad", STORED}
     assert [(row["group"], row["records"]) for row in shown["quarantined"]] == [(STORED, 3)]
+
+
+def test_status_counts_records_of_an_unknown_type_and_not_their_samples(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path)
+    sample = {"topic": "t", "partition": 0, "offset": 7, "timestamp": AT, "error_kind": "UnknownRecordType"}
+    append(path, "quarantine", {**sample, "group_id": "one-of-many"})
+    seen = UnknownType(12_000, AT, AT + timedelta(hours=2))
+    write_heartbeat(path, facts=JobStatus(started_at=AT, unknown_types={24: seen}))
+    text = output(path, "status")
+    assert "type 24   12,000 records from 2026-11-24 09:00:00Z to 2026-11-24 11:00:00Z, not read" in text
+    assert "one-of-many" not in text
+    shown = as_json(path, "status")
+    assert (shown["job"]["facts"]["unknown_types"]["24"][0], shown["quarantined"]) == (12_000, [])
 
 
 def test_verify_leaves_them_out(warehouse: Path) -> None:

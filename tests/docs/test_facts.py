@@ -68,8 +68,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *({**fact, "name": f"streams.{name}", "value": value} for name, value in names.items()),
         {**of_broker, "kind": "broker_config", "name": "group.streams.max.standby.replicas", "value": "0"},
         {**of_broker, "kind": "feature", "name": "release", "value": "4.4"},
-        {**of_broker, "kind": "coordinator", "name": "coordinator", "subject": "__consumer_offsets-0"}
-        | {"value": "b1.example:9092 (1)"},
     )
     described = {
         "status": "AVAILABLE",

@@ -114,6 +114,7 @@ def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     for name, application in applications.items():
         check_lag(client, application.application_id, rows, is_transactional=name == "eos")
         check_commands(client, application.application_id, tmp_path)
+        check_stores(application, tmp_path)
 
 
 def check_lag(client: StreamsGroupClient, group_id: str, rows: list[LagRow], *, is_transactional: bool) -> None:
@@ -145,3 +146,18 @@ def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -
     }
     (process,) = report["processes"]
     assert (process["may_stop"], len(process["obstacles"])) == (False, 2)  # the state has no other copy
+
+
+def check_stores(application: StreamsApplication, warehouse: Path) -> None:
+    """Who has which partition of which store is what the client itself says (`metadataForLocalThreads`)."""
+    found = command("describe", application.application_id, "--stores", "--json", "--warehouse", warehouse)
+    has = [(one["store"], one["subtopology_id"], copy) for one in found for copy in one["copies"]]
+    said = application.tasks()
+    stores = {(one["store"], one["partition"]) for instance in said for one in instance["lags"]}
+    active = {task for instance in said for thread in instance["threads"] for task in thread["active"]}
+    assert {(store, copy["partition"]) for store, _, copy in has} == stores == {("counted", 0), ("counted", 1)}
+    assert {f"{part}_{copy['partition']}" for _, part, copy in has if copy["role"] == "active"} == active - {
+        "0_0",
+        "0_1",
+    }
+    assert {one["changelog"] for one in found} == {f"{application.application_id}-counted-changelog"}

@@ -45,6 +45,7 @@ def write_sample(path: Path, now: datetime, more: int = 0, *, hostile: bool = Tr
     Mutes(path, "default").add(mute)
     append(path, "group_records", *sample_others.group_records(now))
     append(path, "offset_commits", *sample_others.offset_commits(now, hostile=hostile))
+    append(path, "broker_facts", sample_others.coordinator(now))
     if hostile:
         append(path, "groups", group("eu-orders", "Stable", now, 33, cluster=sample_others.OTHER_CLUSTER))
     beat(path, now)

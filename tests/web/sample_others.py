@@ -35,10 +35,17 @@ def group_records(now: datetime) -> Iterator[Row]:
     yield record(CONNECT, 2, 300, protocol_type="connect", protocol="sessioned", epoch=4, member_count=3)
     agreed = {"protocol_type": "consumer", "protocol": "stream", "epoch": 9, "member_count": 2, "leader": "first"}
     reads = [{"topic": "<b>clicks</b>", "partitions": [0, 1]}]
-    both = [{"member_id": one, "client_id": f"app-{one}", "assignment": reads} for one in ("first", "second")]
+    wants = {"assignment": reads, "subscription": ["<b>clicks</b>", "pages"]}
+    both = [{"member_id": one, "client_id": f"app-{one}", **wants} for one in ("first", "second")]
     yield record(CLASSIC_STREAMS, 2, 90, group_members=both, **agreed)
     yield record(SHARE, 11, 30, epoch=2)
     yield record(SHARE, 10, 30, member_id="s")
+
+
+def coordinator(now: datetime) -> Row:
+    """The coordinator of all groups, which are in the only partition."""
+    fact = {"kind": "coordinator", "subject": "__consumer_offsets-0", "name": "coordinator", "observed_at": now}
+    return {**fact, "cluster": "default", "value": "b1.example:9092 (1)"}
 
 
 def offset_commits(now: datetime, *, hostile: bool) -> Iterator[Row]:

@@ -135,7 +135,8 @@ def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -
     assert "Generation" not in text
     assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text
     classic = client.get(f"/group?id={sample_others.CLASSIC_STREAMS}").text
-    assert classic.count("&lt;b&gt;clicks&lt;/b&gt;(0,1)") == 2
+    assert classic.count("&lt;b&gt;clicks&lt;/b&gt;(0,1)") == classic.count("&lt;b&gt;clicks&lt;/b&gt;,pages") == 2
+    assert classic.count("Coordinator") == classic.count("b1.example:9092 (1)") == 1
     assert client.get(f"/graph?id={sample_others.CONSUMER}").status_code == 404
 
 

@@ -75,6 +75,7 @@ def parse(text: str) -> Rows:
 _CLASSES = {
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-streams-application-reset.sh": "org.apache.kafka.tools.StreamsResetter",
     "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",

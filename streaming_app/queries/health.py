@@ -77,13 +77,12 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
 
     A deployment is noted at its end, so deployments that ended up to a quarter of an hour later also count.
     """
-    where = f"{of_group(cluster, group_id)} AND (topic IS NOT NULL OR kind IN ({', '.join(map(quote, _CHANGES))}))"
+    changes = f"(topic IS NOT NULL OR kind IN ({', '.join(map(quote, _CHANGES))}))"
+    until = f"(at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)}))"
+    found = FOLDED.format(where=f"{of_group(cluster, group_id)} AND {changes} AND {until}")
     columns = 'at, kind, member_id, client_host, "old", "new", cause, topic, partition, places'
-    return reader.rows(
-        f"SELECT {columns} FROM {FOLDED.format(where=where)} "  # noqa: S608 - quoted
-        f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
-        f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
-    )
+    newest = f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
+    return reader.rows(f"SELECT {columns} FROM {found} {newest}")  # noqa: S608 - quoted
 
 
 MAX_VERDICTS = 2_000

@@ -177,9 +177,9 @@ def act_text(event: Mapping[str, Any]) -> str:
 
 def act_line(reader: WarehouseReader, cluster: str, group_id: str, since: datetime) -> str | None:
     """Return a line about the last act on the offsets or topics of a group since a time; None if there was none."""
-    where = f"{of_group(cluster, group_id)} AND topic IS NOT NULL"
-    within = f"at >= {time_literal(since)} ORDER BY at DESC, e.offset DESC LIMIT 1"
-    for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {FOLDED.format(where=where)} AND {within}"):  # noqa: S608 - quoted
+    where = f"{of_group(cluster, group_id)} AND topic IS NOT NULL AND at >= {time_literal(since)}"
+    last = f"{FOLDED.format(where=where)} ORDER BY at DESC, e.offset DESC LIMIT 1"
+    for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {last}"):  # noqa: S608 - quoted
         cause = f" ({row['cause'].replace('_', ' ').replace(',', ', ')})" if row["cause"] else ""
         return f"  {row['kind'].replace('_', ' ').capitalize()} at {utc(row['at'])}{cause}: {act_text(row)}."
     return None

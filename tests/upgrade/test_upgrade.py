@@ -61,7 +61,7 @@ NEW = {
     "lag_history": ["offset_status"],
     HISTORY: ["judged_at"],
     "groups": _CLASSIC,
-    "group_events": ["protocol"],
+    "group_events": ["protocol", "topic", "partition"],
     "task_copies": ["protocol"],
     "topologies": [],
 }

@@ -168,16 +168,12 @@ def sink_facts(admin: Admin, sinks: Collection[tuple[str, str]]) -> list[BrokerF
     A topic that may not be described gives no fact. Needs Describe on the topics.
     """
     found = describe_topics(admin, sorted({topic for topic, _ in sinks})) if sinks else {}
-    states = {
-        topic: NO_TOPIC if one.error == UNKNOWN_TOPIC else HAS_NO_LEADER
-        for topic, one in found.items()
-        if one.error == UNKNOWN_TOPIC or any(leader < 0 for leader in one.leaders.values())
+    states = {topic: NO_TOPIC for topic, one in found.items() if one.error == UNKNOWN_TOPIC}
+    states |= {
+        topic: HAS_NO_LEADER for topic, one in found.items() if any(leader < 0 for leader in one.leaders.values())
     }
-    return [
-        BrokerFact(kinds.SINK, topic, group_id, states[topic], group_id=group_id)
-        for topic, group_id in sorted(sinks)
-        if topic in states
-    ]
+    those = ((topic, group_id) for topic, group_id in sorted(sinks) if topic in states)
+    return [BrokerFact(kinds.SINK, topic, group_id, states[topic], group_id=group_id) for topic, group_id in those]
 
 
 def group_configs(admin: Admin, group_ids: Iterable[str]) -> list[BrokerFact]:

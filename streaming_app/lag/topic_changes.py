@@ -11,7 +11,7 @@ class KnownTopic(NamedTuple):
 
     topic_id: str | None
     partitions: int
-    exists: bool = True
+    """0: it does not exist any more, or that is not known."""
 
 
 class TopicChanges:
@@ -37,9 +37,9 @@ class TopicChanges:
         for topic, now in described.items():
             before = known.get(topic)
             if now is None:
-                if before and before.exists:
+                if before and before.partitions:
                     yield topic, TOPIC_DELETED, str(before.topic_id), None
-                    self._known[topic] = before._replace(exists=False)
+                    self._known[topic] = before._replace(partitions=0)
                 continue
             if before and None not in {before.topic_id, now.topic_id} and before.topic_id != now.topic_id:
                 yield topic, TOPIC_RECREATED, str(before.topic_id), now.topic_id

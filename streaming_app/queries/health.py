@@ -10,7 +10,7 @@ from streaming_app.alerts.alert import BY_EVIDENCE, Alert, severity_rank
 from streaming_app.alerts.catalog import GROUP_ID, HEALTH_RULES, MISSING_TOPIC, RULE_OF_VERDICT, rules
 from streaming_app.groups.events import DEPLOYMENT, JOINED, LEFT, PROCESSES, PROTOCOL_CHANGED
 from streaming_app.health.verdict import BAD, EARLIER, PLANNED, PROTOCOL, VERDICTS, WORST_FIRST
-from streaming_app.queries.history import ACTS, FOLDED
+from streaming_app.queries.history import FOLDED
 from streaming_app.tables.alerts_table import read_alerts
 from streaming_app.tables.definitions import table
 from streaming_app.tables.reader import Row, WarehouseReader, of_group, of_groups, quote, time_literal
@@ -69,17 +69,7 @@ def deployment_lines(reader: WarehouseReader, cluster: str, group_ids: Collectio
 
 
 _REPLACED = {PROCESSES: "All its processes were last replaced, by a restart or a deployment,"}
-_CHANGES = (
-    *ACTS,
-    DEPLOYMENT,
-    PROTOCOL_CHANGED,
-    "topology",
-    "config_changed",
-    "log_truncated",
-    "created",
-    LEFT,
-    JOINED,
-)
+_CHANGES = (DEPLOYMENT, PROTOCOL_CHANGED, "topology", "config_changed", "log_truncated", "created", LEFT, JOINED)
 _DEPLOYS, _NAMED_CHANGES = timedelta(minutes=15), 4
 
 
@@ -88,13 +78,12 @@ def changes_before(reader: WarehouseReader, cluster: str, group_id: str, time: d
 
     A deployment is noted at its end, so deployments that ended up to a quarter of an hour later also count.
     """
-    where = f"{of_group(cluster, group_id)} AND kind IN ({', '.join(map(quote, _CHANGES))})"
+    changes = f"(topic IS NOT NULL OR kind IN ({', '.join(map(quote, _CHANGES))}))"
+    until = f"(at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)}))"
+    found = FOLDED.format(where=f"{of_group(cluster, group_id)} AND {changes} AND {until}")
     columns = 'at, kind, member_id, client_host, "old", "new", cause, topic, partition, places'
-    return reader.rows(
-        f"SELECT {columns} FROM {FOLDED.format(where=where)} "  # noqa: S608 - quoted
-        f"AND (at <= {time_literal(time)} OR (kind = '{DEPLOYMENT}' AND at <= {time_literal(time + _DEPLOYS)})) "
-        f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
-    )
+    newest = f"ORDER BY at DESC, e.offset DESC LIMIT {_NAMED_CHANGES}"
+    return reader.rows(f"SELECT {columns} FROM {found} {newest}")  # noqa: S608 - quoted
 
 
 MAX_VERDICTS = 2_000

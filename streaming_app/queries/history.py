@@ -11,14 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.errors import WarehouseError
-from streaming_app.groups.events import (
-    OFFSETS_DELETED,
-    OFFSETS_RESET,
-    PROTOCOL_CHANGED,
-    TOPIC_DELETED,
-    TOPIC_GROWN,
-    TOPIC_RECREATED,
-)
+from streaming_app.groups.events import PROTOCOL_CHANGED, TOPIC_DELETED
 from streaming_app.groups.group import ACTIVE
 from streaming_app.queries.behind import lag_at
 from streaming_app.queries.described import find_groups
@@ -33,14 +26,6 @@ _ASSIGNMENT, _JOINED, _LEFT, _DELETED = "assignment", "member_joined", "member_l
 _OTHER_TASKS = {"topology_epoch", "created", PROTOCOL_CHANGED}  # after such an event the tasks may be others
 _GROUP_VALUES = ("state", "group_epoch", "assignment_epoch", "topology_epoch", "description_status", "not_ready_reason")
 _COLUMNS = "at, kind, member_id, client_host, instance_id, old, new, cause, topic, partition"
-ACTS = {
-    OFFSETS_RESET: "A tool set its committed offsets",
-    OFFSETS_DELETED: "Its committed offsets went",
-    TOPIC_DELETED: "A topic that it reads was deleted",
-    TOPIC_RECREATED: "A topic that it reads was created again",
-    TOPIC_GROWN: "A topic that it reads got partitions",
-}
-"""The kinds of events with a topic -> what they say."""
 _ACT, _NAMED = itemgetter("at", "kind", "cause"), 3
 FOLDED = """(SELECT *, count(*) OVER (PARTITION BY at, kind) AS places,
   row_number() OVER (PARTITION BY at, kind ORDER BY topic, "partition") AS place FROM group_events WHERE {where}
@@ -193,11 +178,11 @@ def act_text(event: Mapping[str, Any]) -> str:
 
 def act_line(reader: WarehouseReader, cluster: str, group_id: str, since: datetime) -> str | None:
     """Return a line about the last act on the offsets or topics of a group since a time; None if there was none."""
-    where = f"{of_group(cluster, group_id)} AND topic IS NOT NULL"
-    within = f"at >= {time_literal(since)} ORDER BY at DESC, e.offset DESC LIMIT 1"
-    for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {FOLDED.format(where=where)} AND {within}"):  # noqa: S608 - quoted
+    where = f"{of_group(cluster, group_id)} AND topic IS NOT NULL AND at >= {time_literal(since)}"
+    last = f"{FOLDED.format(where=where)} ORDER BY at DESC, e.offset DESC LIMIT 1"
+    for row in reader.rows(f"SELECT {_COLUMNS}, places FROM {last}"):  # noqa: S608 - quoted
         cause = f" ({row['cause'].replace('_', ' ').replace(',', ', ')})" if row["cause"] else ""
-        return f"  {ACTS.get(row['kind'], row['kind'])} at {utc(row['at'])}{cause}: {act_text(row)}."
+        return f"  {row['kind'].replace('_', ' ').capitalize()} at {utc(row['at'])}{cause}: {act_text(row)}."
     return None
 
 

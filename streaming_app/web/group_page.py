@@ -146,8 +146,9 @@ def _listed(
 ) -> list[Row]:
     """Return the newest events of all kinds, the newest first. `found` of each is the number of all events."""
     columns = f"{_COLUMNS}, topic, partition, places"
-    sql = f"SELECT {columns}, count(*) OVER () AS found FROM {FOLDED} AND {{within}} {_NEWEST}"  # noqa: S608 - quoted
-    return [*reader.rows(sql.format(where=of_group(cluster, group_id), within=_within(begin, end), most=LISTED_EVENTS))]
+    sql = f"SELECT {columns}, count(*) OVER () AS found FROM {FOLDED} {_NEWEST}"  # noqa: S608 - quoted
+    where = f"{of_group(cluster, group_id)} AND {_within(begin, end)}"
+    return [*reader.rows(sql.format(where=where, most=LISTED_EVENTS))]
 
 
 def _within(begin: datetime | None, end: datetime | None) -> str:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from streaming_app.health.verdict import BEHIND, DOWN, LOSING, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS
-from streaming_app.queries.history import ACTS, act_text
+from streaming_app.queries.history import act_text
 from streaming_app.text import digest, escape, host_of
 
 _MAX_SHOWN = 96  # characters of a name in a table
@@ -90,7 +90,7 @@ def event_text(event: Mapping[str, Any]) -> str:
     elif kind in {"member_joined", "member_left"}:
         host = host_of(event.get("client_host"))
         text = f"{name} ({host})" if host else name
-    elif kind in ACTS:
+    elif event.get("topic"):
         text = f"{name}: {act_text(event)}"
     elif kind == "deployment":
         text = f"deployment of {new}"

@@ -108,6 +108,20 @@ def test_what_to_do_fits_the_verdict_of_now_and_after_it_the_last_bad_one(
     assert f"More: the runbook, StreamsGroup{rule};" in last
 
 
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        (DOWN, "NotReady since 03:05, it processes nothing: MISSING_SOURCE_TOPICS: Source topics clicks are missing."),
+        (STALLED, f"{STALLED_WHY}; a topic to which it writes does not exist: clicks"),
+    ],
+)
+def test_the_command_that_creates_a_missing_topic_names_it(warehouse: Path, verdict: str, why: str) -> None:
+    now = Verdict(verdict, ago(minutes=7), ago(minutes=2), why, "critical")
+    HealthTable(warehouse, "default").append([HealthRow("payments", now, NOW)])
+    save(warehouse, replace(ALERT, cause="missing_topic:clicks"))
+    assert "`kafka-topics.sh --create --topic clicks`" in output(warehouse, "why", "--group", "payments")
+
+
 def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     append(warehouse, "groups", group_row("retired", "Dead", deleted_at=ago(minutes=2)))
     verdicts = [Verdict(OFF, at, at, why) for at, why in ((ago(minutes=9), "Nothing waits."), (NOW, "It was deleted."))]

@@ -176,7 +176,7 @@ def test_why_tells_of_the_last_act_on_the_offsets(acted: Path) -> None:
     append(acted, "group_events", recent, {**recent, "partition": 1, "offset": 9_001})
     verdict = {"group_id": "payments", "verdict": "Off", "since": now, "at": now, "why": "It has no members."}
     append(acted, "group_health_history", verdict)
-    (line,) = [one for one in run(acted, "why", "payments").stdout.splitlines() if "A tool set" in one]
+    (line,) = [one for one in run(acted, "why", "payments").stdout.splitlines() if "Offsets reset at" in one]
     assert line.endswith("(while empty): orders-0 from an offset that is not known to 0 and 1 more partition.")
 
 

@@ -76,6 +76,7 @@ _CLASSES = {
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-streams-application-reset.sh": "org.apache.kafka.tools.StreamsResetter",
     "kafka-streams-groups.sh": "org.apache.kafka.tools.streams.StreamsGroupCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",

@@ -3,13 +3,18 @@
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from streaming_app.job.lag_pass import LagPass
 from streaming_app.lag.model import NO_TASKS, Owner
 from streaming_app.lag.tracker import LagTracker
+from streaming_app.stream.stream_state import StateFile
+from streaming_app.stream.table_versions import TableVersions
 from streaming_app.tables.lag_tables import LagTables
+from streaming_app.tables.location import Location
+from streaming_app.tables.writer import TableWriter
 from tests.support.rows import subtopology_row
 from tests.support.sample_groups import replace_group
 from tests.support.warehouses import append, make_warehouse
@@ -145,3 +150,28 @@ def test_a_pass_that_fails_reads_the_groups_again(tmp_path: Path, monkeypatch: p
             one._read_groups(store.reader())
     one._read_groups(store.reader())
     assert one._groups(set())["g"].subtopology_of == {"orders": "0"}
+
+
+def test_events_of_topics_do_not_look_to_the_streams_as_if_somebody_had_set_their_table_back(tmp_path: Path) -> None:
+    path, checkpoint = make_warehouse(tmp_path / "w", as_the_job=True), Location.of(tmp_path / "checkpoint")
+    writer, store, state = TableWriter(Mock(), path, "default"), LagTables(path, "default"), StateFile(checkpoint)
+    events = writer.table("group_events")
+    versions = TableVersions(writer, checkpoint, state)
+    versions.remember()
+    versions.write()
+    about = {
+        "group_id": "g",
+        "kind": "topic_grown",
+        "topic": "t",
+        "source_partition": 0,
+        "at": datetime.now(timezone.utc),
+    }
+    for count in range(2, 5):
+        store.append_events([{**about, "old": str(count - 1), "new": str(count)}])
+        versions.check()
+        events.append(events.to_table([{**about, "kind": "state", "offset": count}]))
+        versions.write()
+    store.append_events([{**about, "old": "4", "new": "5"}])
+    again = TableWriter(Mock(), path, "default")  # after a crash
+    assert TableVersions(again, checkpoint, state.read()).restored() == []
+    assert events.count_rows() == 7

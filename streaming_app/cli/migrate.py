@@ -41,7 +41,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
 
     Prints a line for each check, and then the steps there and back. Without GROUP, of every group of Kafka Streams with
     the classic protocol. What neither the log nor the brokers show is `not known`, with how to find out. Exits with 1
-    if a check failed.
+    if a check failed. Without --bootstrap-server, nothing is known of the brokers.
     """
     rows = read_groups(open_cluster(warehouse, cluster, "groups"), cluster, group_ids)
     properties = client_properties(bootstrap_server, command_config) if bootstrap_server else None

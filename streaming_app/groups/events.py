@@ -111,12 +111,8 @@ Changes = dict[str | None, tuple[Values, Values]]
 
 
 def group_values(group: Group, derived: Mapping[str, str]) -> Values:
-    """Return the values of the group, without those in `OF_OPERATION`. None: no record of it has been read.
-
-    A classic group that has taken over the id goes on with the group: until its members are known it may be the same
-    application.
-    """
-    group_type = group.group_type if group.is_known or group.is_taken_over else None
+    """Return the values of the group, without those in `OF_OPERATION`. None: no record of it has been read."""
+    group_type = group.group_type if group.is_known else None
     values: Values = {"group": group_type, "protocol": group_type}
     values.update(zip(_NAMES, map(_to_text, _VALUES(group)), strict=True))
     values.update((name, _to_text(value)) for name, value in derived.items())

@@ -296,7 +296,7 @@ class Fold:
             self._take_over(record)
 
     def _take_over(self, record: LogRecord) -> None:
-        """Delete the streams group whose id a classic group of other clients has now."""
+        """Delete the streams group whose id a classic group of other clients has now, or convert it."""
         group, at = self.group, record.timestamp
         if group.is_known:
             self._start_operation(at)
@@ -304,13 +304,16 @@ class Fold:
             APPLY[GROUP_METADATA](group, {}, None, at)
         elif record.value is None or group.last_offset < 0 or group.group_type == CLASSIC:
             return
-        # The broker's own conversion writes the tombstones first, in the same operation.
+        # The broker's own conversion writes the tombstones first, in the same operation, and then a generation 0
+        # without members. They may be of other clients: that shows their first generation.
         elif at is not None and at == group.updated_at:
             self._start_operation(at)
+            group = self._create(group.created(at))
+            group.protocol, group.group_epoch = CLASSIC, 0
         else:
             self.close()
         if record.value is not None:
-            group.group_type, self._values = CLASSIC, None  # outside of an operation, too
+            group.group_type = CLASSIC
         self._take(record)
 
     @property

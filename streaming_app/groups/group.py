@@ -159,11 +159,6 @@ class Group:
         return self.last_offset >= 0 and not self.is_deleted
 
     @property
-    def is_taken_over(self) -> bool:
-        """Whether a classic group has the id of this streams group, and its members are not known yet."""
-        return self.is_deleted and self.group_type != self.protocol
-
-    @property
     def is_classic(self) -> bool:
         """Whether it is of Kafka Streams with the classic protocol."""
         return self.protocol == CLASSIC

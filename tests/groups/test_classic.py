@@ -304,7 +304,7 @@ def test_a_streams_group_that_goes_back_to_the_classic_protocol_is_converted(ste
         "classic",
         "classic",
         None,
-        at(12),
+        converted_at,
     )
     assert [one["source_topics"] for one in row["subtopologies"]] == [["words"]]
 
@@ -321,6 +321,22 @@ def test_a_group_that_migrates_to_the_streams_protocol_is_converted(has_tombston
     assert (row["group_type"], row["protocol"], row["state"]) == ("streams", "streams", "Stable")
     assert (row["undecoded_members"], row["tasks_moving"], row["first_seen_at"]) == (None, None, at(0))
     assert row["members"][0]["task_sums"] is None
+
+
+def test_of_a_streams_group_that_other_clients_take_over_the_conversion_and_the_end_are_told() -> None:
+    others = (at(12), 2, GROUP, {})
+    result = fold(log(*TO_CLASSIC[:-1], others, first=7), fold(log(*FIRST_JOIN)).group)
+    assert conversions(result) == [
+        ("protocol_changed", at(9), "streams", "classic"),
+        ("deleted", at(12), "classic", None),
+    ]
+    assert to_row("c", result.group)["state"] == "Dead"
+
+
+def test_a_streams_group_that_was_deleted_before_a_classic_one_began_was_not_converted() -> None:
+    deleted = [(at(8), 17, GROUP, None), *TO_CLASSIC[-2:]]
+    result = fold(log(*deleted, first=7), fold(log(*FIRST_JOIN)).group)
+    assert [one[0] for one in conversions(result)] == ["deleted", "created"]
 
 
 def test_a_classic_group_that_was_deleted_before_the_streams_group_began_was_not_converted() -> None:

@@ -55,7 +55,7 @@ NAMES = [one.name for one in tables() if one.name != HISTORY]
 IN_ROOT = {"group_events": 2, "group_records": 2, "groups": 1, "topologies": 1}
 """How many files of each table 0.3.0 wrote into its root."""
 _LAG = "offset_status offset_status_since waits_since unmoved_since late_since slow_since owner_since"
-_CLASSIC = ["protocol", "undecoded_members", "tasks_moving", "probing_rebalance_at"]
+_CLASSIC = ["protocol", "undecoded_members", "tasks_moving", "probing_rebalance_at", "assignment_error"]
 NEW = {
     "lag": _LAG.split(),
     "lag_history": ["offset_status"],

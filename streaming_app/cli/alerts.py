@@ -188,7 +188,7 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     """Return how many groups and alerts match now, so that a user notices a pattern that matches too many or none."""
     reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
-    living = f"{own} AND deleted_at IS NULL AND group_type = 'streams'"
+    living = f"{own} AND deleted_at IS NULL AND group_type = coalesce(protocol, 'streams')"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {living}")["group_id"].to_pylist()  # noqa: S608 - quoted
     firing = read_alerts(reader, f"{own} AND {OPEN}")
     matching = sum(1 for group_id in groups if new.pattern.matches(group_id))

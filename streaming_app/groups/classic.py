@@ -55,8 +55,13 @@ def may_be_streams(value: bytes) -> bool:
     """
     if int.from_bytes(value[:2], "big", signed=True) > _NOT_FLEXIBLE:
         return True
-    protocol = value[16:24]
-    return value[2:12] == b"\x00\x08consumer" and (protocol == b"\x00\x06stream" or protocol[:2] == b"\xff\xff")
+    return value[2:12] == b"\x00\x08consumer" and (is_of_assignor(value) or value[16:18] == b"\xff\xff")
+
+
+def is_of_assignor(value: bytes) -> bool:
+    """Return whether a value of record 2 is of members that agreed on the assignor of Kafka Streams."""
+    is_flexible = int.from_bytes(value[:2], "big", signed=True) > _NOT_FLEXIBLE
+    return value[15:22] == b"\x07stream" if is_flexible else value[16:24] == b"\x00\x06stream"
 
 
 def is_streams(value: Mapping[str, Any] | None) -> bool:
@@ -88,7 +93,6 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
 
     Return whether the record proves the whole topology: who has each task.
     """
-    group.causes_since_assignment = FOLLOW_UP if group.tasks_moving or group.probing_rebalance_at else None
     entries = {one["member_id"]: one for one in value["members"]}
     joined_at = _joined_at(group, value["generation"], at)
     group.group_epoch, before = value["generation"], dict(group.members)
@@ -108,6 +112,7 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
         group.add_member(_member(entry, sent, assignment, group.group_epoch, joined, at))
     hosts = (one.client_host for one in group.members.values() if one.client_host)
     group.client_host = group.client_host or next(hosts, None)
+    group.causes_since_assignment = FOLLOW_UP if group.tasks_moving or group.probing_rebalance_at else None
     times = [one.next_rebalance_ms for one in assigned.values() if one.next_rebalance_ms is not None]
     group.undecoded_members, group.tasks_moving = undecoded, 0 in times
     group.probing_rebalance_at = min(filter(None, map(_time, filter(None, times))), default=None)

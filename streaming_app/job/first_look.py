@@ -23,6 +23,7 @@ from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import error_line
+from streaming_app.groups.classic import is_of_assignor
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
@@ -79,7 +80,10 @@ class LogTables:
         elif kind in RECORD_TYPES:
             self._records[group].append(row)
         elif kind == CLASSIC_GROUP:  # only the last one counts, and each may have a megabyte
-            self._records[group] = [one for one in self._records[group] if one[4] != key] + [row]
+            before = [one for one in self._records[group] if one[4] == key and one[5] and is_of_assignor(one[5])][-1:]
+            kept = [one for one in self._records[group] if one[4] != key]
+            # and before one without members, which does not say that it is of Kafka Streams, one that does
+            self._records[group] = [*kept, *(before if row[5] and not is_of_assignor(row[5]) else ()), row]
 
     def end_partition(self) -> None:
         """Fold the records of the partition, which was read to its end."""

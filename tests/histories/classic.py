@@ -36,9 +36,8 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "takes a task away and gives it back": "the assignor is in the client",
 }
 """Part of the name of a history -> why there is none with the classic protocol."""
-DECLARED: Mapping[str, Mapping[str, Any]] = {
-    "Green overlaps blue": {"successors": {"blue": "green"}},
-}
+_GREEN = {"successors": {"blue": "green"}}
+DECLARED: Mapping[str, Mapping[str, Any]] = {"Green overlaps blue": _GREEN, "Green runs next to blue": _GREEN}
 """Part of a name -> what has to be declared: without changelogs in the log no other group is proven to take over."""
 
 

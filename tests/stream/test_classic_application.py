@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.groups.task_copies import copies_of_row
+from streaming_app.job.first_look import look
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.classic_application import PROPERTIES, ClassicGroup
@@ -87,6 +89,10 @@ def test_an_application_that_was_killed_while_records_come_is_down_with_an_alert
             producer.send(topics[0], b"and nobody reads this")
         producer.flush()
         assert wait_until(lambda: group.row()["state"] == "Empty", interval=0.5)
+    config = {"bootstrap_server": broker.bootstrap_server, "alerts": {"rules": {"StreamsGroupDown": {"for": 0}}}}
+    said = look({"bootstrap.servers": broker.bootstrap_server}, JobConfig.model_validate(config), lambda _line: None)
+    assert "with the classic protocol and no alerts (alerts.protocols: streams): " in said.text
+    assert group_id in said.text
     for protocols, rules in (("streams", []), ("all", ["StreamsGroupDown"])):
         warehouse = tmp_path / protocols
         settings = {"protocols": protocols, "rules": {"StreamsGroupDown": {"for": 0}}}

@@ -131,7 +131,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_unowned_lag_offsets",
-        "Known lag of the tasks of a streams group that no active member owns.",
+        "Known lag of the tasks of a group of Kafka Streams that no active member owns.",
         _unowned,
         ("group",),
     ),

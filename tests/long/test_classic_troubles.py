@@ -1,20 +1,23 @@
-"""Troubles of real applications with the classic protocol: what the job says of each, and after how long.
+"""Seven troubles of real applications with the classic protocol: what the job says of each, and after how long.
 
 It prints a line for each trouble: the verdict, and the seconds from its cause to the verdict. The patience is that of
 `CONFIG`; sessions end after six seconds.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
 import pytest
+from kafka import KafkaProducer
 
 from streaming_app.health.verdict import BAD
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.tables.reader import quote, time_literal
 from tests.long.rig import Rig
+from tests.long.test_restores import throttle
 from tests.support.compared_tools import SHORT_SESSIONS
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import MINUTES, wait_until
@@ -149,3 +152,38 @@ def test_threads_hang_in_one_record(rig: Rig) -> None:
     with told(rig, "hung", "Stalled", "no offset of"):
         rig.send("hung-in", "sleep 1000", "sleep 1000")
     one.kill()
+
+
+def test_an_application_restores_its_state(rig: Rig) -> None:
+    """When it joins with its state, it reports how far that is: so the log shows that its tasks have state."""
+    quick = {"client.id": "restorer", "restore.consumer.fetch.max.bytes": "100000"}
+    one = application(rig, "restored", kind="keep", properties=quick)
+    lag = "SELECT sum(lag) AS lag FROM lag WHERE group_id = 'restored' AND topic = 'restored-in'"
+    stateful = "SELECT 1 AS n FROM subtopologies WHERE group_id = 'restored' AND has_state"
+
+    def stop() -> None:
+        assert wait_until(lambda: rig.rows(lag)[0]["lag"] == 0)
+        one.stop()
+        rig.await_verdict("restored", "Off")
+
+    fill(rig, "restored-in", 4_000)
+    rig.await_verdict("restored", "Ok", "Idle")
+    stop()
+    one.start()
+    assert wait_until(lambda: bool(rig.rows(stateful)))
+    rig.await_verdict("restored", "Ok", "Idle")
+    stop()
+    shutil.rmtree(one.directory / "state0")
+    throttle(rig, "restorer-StateUpdater-1-restore-consumer", 150_000)
+    with told(rig, "restored", "Restoring", "restore state since"):
+        one.start()
+        fill(rig, "restored-in", 20)
+    throttle(rig, "restorer-StateUpdater-1-restore-consumer", 100_000_000)
+    rig.await_verdict("restored", "Ok", "Idle")
+
+
+def fill(rig: Rig, topic: str, records: int) -> None:
+    """Write so many records of 10,000 bytes, each with a key of its own."""
+    with KafkaProducer(bootstrap_servers=rig.server) as producer:
+        for number in range(records):
+            producer.send(topic, b"x" * 10_000, f"key-{number}".encode())

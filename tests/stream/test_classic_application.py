@@ -94,11 +94,10 @@ def test_an_application_that_was_killed_while_records_come_is_down_with_an_alert
     assert "with the classic protocol and no alerts (alerts.protocols: streams): " in said.text
     assert group_id in said.text
     for protocols, rules in (("streams", []), ("all", ["StreamsGroupDown"])):
-        warehouse = tmp_path / protocols
         settings = {"protocols": protocols, "rules": {"StreamsGroupDown": {"for": 0}}}
         on = {"enabled": True}
-        run("__consumer_offsets", warehouse=warehouse, alerts=settings, lag=on, offsets=on)
-        reader, mine = WarehouseReader(warehouse), f"group_id = '{group_id}'"
+        run("__consumer_offsets", alerts=settings, lag=on, offsets=on)
+        reader, mine = WarehouseReader(tmp_path), f"group_id = '{group_id}'"
         (found,) = reader.rows(f"SELECT verdict, severity, why FROM group_health WHERE {mine}")
         assert (found["verdict"], found["severity"]) == ("Down", "critical" if rules else None)
         assert "no members since" in found["why"]

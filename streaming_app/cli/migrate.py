@@ -63,7 +63,8 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
             echo(f"{group['group_id']} ({group['protocol']} protocol)")
             _print(group["results"])
             for name in (one for one in _TITLES if one in group):
-                click.echo(f"\n{_TITLES[name]}")
+                click.echo("")
+                echo(_TITLES[name])
                 for number, step in enumerate(group[name], 1):
                     echo(f"{number}. {step['text']}")
                     for command in step["commands"]:

@@ -419,7 +419,8 @@ def _update_times(group: Group, derived: Mapping[str, str], *, is_new_epoch: boo
         # Only heartbeats of members begin an epoch (KIP-1071): compaction has removed the members that came and left.
         group.state_since = group.updated_at
     for what, since in SINCE.items():
-        if getattr(group, what) != derived[what]:
+        has = what == "state" or not group.is_classic  # the row of a classic group has no description
+        if has and getattr(group, what) != derived[what]:
             setattr(group, what, derived[what])
             setattr(group, since, at)
     if group.state == EMPTY and group.state_since is None and group.assignment_epoch == group.group_epoch:

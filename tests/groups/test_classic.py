@@ -372,6 +372,9 @@ def history() -> list[LogRecord]:
     steps: list[Any] = [(at(n // 3), 2, GROUP if value else {}, value) for n, value in enumerate(values)]
     steps += [(at(3), kind, key, value) for _, kind, key, value in FIRST_JOIN]
     steps += [(at(3), 17, GROUP, None), (at(3), 2, GROUP, generation(6, M1)), (at(3), 2, GROUP, generation(7, M1, M2))]
+    steps += [(at(5), kind, key, value) for _, kind, key, value in FIRST_JOIN]
+    by_others = {**generation(1, M1), "protocol": "range"}
+    steps += [(at(6), 17, GROUP, None), (at(6), 2, GROUP, {}), (at(7), 2, GROUP, by_others), (at(7), 2, GROUP, {})]
     return log(*steps)
 
 

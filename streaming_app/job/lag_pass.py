@@ -176,14 +176,9 @@ class LagPass:
             for name, one in self._ends.reader.topics.items()
             if one.error in {None, UNKNOWN_TOPIC}
         }
+        at = datetime.fromtimestamp(now, timezone.utc)
         for topic, kind, old, new in self._changes.update(described, needed):
-            event = {
-                "at": datetime.fromtimestamp(now, timezone.utc),
-                "kind": kind,
-                "topic": topic,
-                "old": old,
-                "new": new,
-            }
+            event = {"at": at, "kind": kind, "topic": topic, "old": old, "new": new}
             for group_id, tasks in groups.items():
                 if topic in (tasks.subtopology_of or ()):
                     yield {**event, "group_id": group_id, "source_partition": tasks.source_partition}

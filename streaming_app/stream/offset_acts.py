@@ -48,7 +48,8 @@ _MICROSECONDS = 60_000_000  # of a minute
 _KEY, _OFFSET = itemgetter("group_id", "topic", "partition"), itemgetter("last_offset")
 _STORED = ("group_id", "topic", "partition", "committed_offset", "last_offset")
 _OF_BATCH = (*_STORED, "committed_at", "metadata", "partition_time", "recorded_at", "source_partition", "log_epoch")
-_SCHEMA = pa.schema([schema_of(COMMITS).field(name) for name in _OF_BATCH])
+_OF_ALL = ("group_id", "committed_offset", "metadata", "partition_time", "source_partition", "last_offset")
+_SEEN, _SCHEMA = (pa.schema([schema_of(COMMITS).field(one) for one in names]) for names in (_OF_ALL, _OF_BATCH))
 _RETENTION = "kind = 'broker_config' AND name = 'offsets.retention.minutes'"
 
 Row = dict[str, Any]
@@ -69,14 +70,21 @@ class OffsetActs:
     def find(self, rows: BatchRows, metadata: Sequence[Row]) -> list[Row]:
         """Return the events of a batch. `metadata` has its records that tell the types of groups."""
         known = self._load() if self._by_streams is None else self._by_streams
-        for part in rows.parts(COMMITS, self._options.cluster, _SCHEMA):
+        gone, plain = set[str](), set[str]()  # groups with tombstones, and with commits without metadata
+        for part in rows.parts(COMMITS, self._options.cluster, _SEEN):
             known.update(pc.unique(part.filter(pc.is_valid(part["partition_time"]))["group_id"]).to_pylist())
             lowest = part.group_by("source_partition").aggregate([("last_offset", "min")])
             for partition, offset in zip(*(one.to_pylist() for one in lowest.columns), strict=True):
                 self._first.setdefault(partition, offset)
+            are_empty = pc.fill_null(pc.equal(part["metadata"], ""), False)  # noqa: FBT003 - Arrow's
+            for groups, acts in ((gone, pc.is_null(part["committed_offset"])), (plain, are_empty)):
+                groups.update(pc.unique(part.filter(acts)["group_id"]).to_pylist())
         self._note_types(metadata, known)
-        parts = rows.parts(COMMITS, self._options.cluster, _SCHEMA)
-        own = [row for part in parts for row in self._of_acts(part, known)]
+        gone |= {one for one in plain if self._changed.get(one, -1) != self._by_members.get(one)}
+        chosen = pa.array([one for one in gone if one in known or one in self._changed], pa.string())
+        parts = rows.parts(COMMITS, self._options.cluster, _SCHEMA) if len(chosen) else ()
+        those = (microseconds(part.filter(pc.is_in(part["group_id"], chosen))) for part in parts)
+        own = [row for some in those for row in some.to_pylist()]
         return [*self._events(own, metadata, known)] if own else []
 
     def _load(self) -> set[str]:
@@ -96,15 +104,6 @@ class OffsetActs:
                 self._changed.pop(row["group_id"], None)
             elif row["record_type"] == _STREAMS or row["group_id"] in known:
                 self._changed[row["group_id"]] = _OFFSET(row)
-
-    def _of_acts(self, part: pa.Table, known: Collection[str]) -> list[Row]:
-        """Return all rows of the groups that have rows which may be acts."""
-        acts = (pc.is_null(part["committed_offset"]), pc.fill_null(pc.equal(part["metadata"], ""), False))  # noqa: FBT003 - Arrow's
-        gone, plain = ({*pc.unique(part.filter(one)["group_id"]).to_pylist()} for one in acts)
-        gone |= {one for one in plain if self._changed.get(one, -1) != self._by_members.get(one)}
-        chosen = pa.array([one for one in gone if one in known or one in self._changed], pa.string())
-        rows: list[Row] = microseconds(part.filter(pc.is_in(part["group_id"], chosen))).to_pylist()
-        return rows
 
     def _events(self, own: Sequence[Row], metadata: Sequence[Row], known: Collection[str]) -> Iterator[Row]:
         of = of_groups(self._options.cluster, ids := sorted({row["group_id"] for row in own}))

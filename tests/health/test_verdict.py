@@ -10,13 +10,14 @@ from streaming_app.alerts.catalog import RULE_OF_VERDICT, rules
 from streaming_app.alerts.engine import truth_of
 from streaming_app.groups.snapshot import NOT_REVOKING, GroupSnapshot, UnsettledMember
 from streaming_app.groups.task_copies import CopyProgress, LagReport, TaskCopy
-from streaming_app.health.facts import Facts
+from streaming_app.health.facts import Facts, to_time
 from streaming_app.health.group_history import ASSIGNED, Event, GroupHistory
 from streaming_app.health.verdict import BEHIND, DOWN, IDLE, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
 from streaming_app.lag.model import GroupTasks
 from streaming_app.lag.open_transactions import FirstProducer, OpenTransaction, Transactions
 from streaming_app.lag.partition_progress import Standing
 from streaming_app.lag.work import GroupWork
+from tests.support import lag_harness
 from tests.support.health_harness import (
     LONG_AGO,
     NOW,
@@ -32,7 +33,7 @@ from tests.support.health_harness import (
     waiting,
     work,
 )
-from tests.support.lag_harness import row
+from tests.support.lag_harness import MiniCluster, row
 
 MISSING = "MISSING_SOURCE_TOPICS: Source topics orders are missing."
 
@@ -293,6 +294,33 @@ def test_a_restore_that_advances_by_its_reports_may_take_longer_and_says_until_w
     assert found.evidence["restored_at"] == ago(minutes=1 - 40).isoformat()
     for restores in (reported(5), {"0_1": reported(1)["0_0"]}, {}):
         assert verdict(facts(group(), known, restores=restores)).verdict == STALLED
+
+
+def test_a_group_whose_offsets_are_set_back_after_it_stopped_is_down_since_then() -> None:
+    """Seen: reset at 15:49, "Down since 15:35:45"."""
+    of_topic = {"orders": "0"}
+    cluster = MiniCluster(tasks=GroupTasks(subtopology_of=of_topic, has_members=True))
+    cluster.produce(7)
+    cluster.commit_offset(7)
+    cluster.step()
+    stopped, cluster.tasks = cluster.now, GroupTasks(subtopology_of=of_topic, has_members=False)
+    found: Verdict | None = None
+
+    def judged() -> Verdict:
+        cluster.step()
+        empty = group(state="Empty", state_since=to_time(stopped), member_count=0, members_since=None)
+        known = cluster.tracker.work[lag_harness.GROUP]
+        return verdict(facts(empty, known), found, to_time(cluster.now))
+
+    for _ in range(20):
+        found = judged()
+    assert found
+    assert found.verdict == OFF
+    cluster.commit_offset(0)
+    reset = to_time(cluster.now)
+    for _ in range(12):
+        found = judged()
+    assert (found.verdict, found.since) == (DOWN, reset)
 
 
 MISSING_SINK = (("results", "does not exist"),)

@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from streaming_app.groups.row import to_row
 from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
 from streaming_app.job import lag_ends, lag_pass
@@ -20,6 +21,9 @@ from streaming_app.lag.model import LagRow
 from streaming_app.lag.open_transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.reader import WarehouseReader
+from tests.groups.classic_records import AT_ONCE, assignment, generation, subscription, thread
+from tests.groups.classic_records import records as classic_records
+from tests.groups.records import fold
 from tests.support.container import Broker
 from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
@@ -335,3 +339,27 @@ def test_what_came_before_the_start_of_the_job_waits_for_members_that_never_comm
     assert second.stalled is not None
     assert (second.stalled.offsets, cluster.now - second.stalled.since) == (3, pytest.approx(660, abs=1))
     assert [(one.committed_offset, one.lag, one.lag_seconds_is_lower_bound) for one in rows] == [(None, 3, True)]
+
+
+def test_the_lag_of_an_application_with_the_classic_protocol_is_by_task_also_while_its_tasks_change_hands(
+    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
+) -> None:
+    produce(topic, 10)
+    cluster.client.commit_offsets(group_id, {(topic, 0): 4})
+    cluster.read_log(group_id)
+
+    def look(*generations: dict[str, Any]) -> LagRow:
+        row = to_row("default", fold(classic_records(*generations)).group)
+        cluster.replace("groups", [row | {"group_id": group_id, "last_offset": len(generations)}])
+        return cluster.rows(group_id)[topic, 0]
+
+    sources = {0: [topic]}
+    has = thread("m1", subscription(), assignment([(0, 0)], sources=sources))
+    gives = thread("m1", subscription(), assignment([], next_rebalance=AT_ONCE))
+    found = [look(generation(1, has)), look(generation(1, has), generation(2, gives))]
+    found.append(look(generation(1, has), generation(2, gives), generation(3)))
+    assert [(row.lag, row.task_id, row.member_id, row.client_host, row.offset_status) for row in found] == [
+        (6, "0_0", "m1", "10.0.0.1", "WAITS"),
+        (6, "0_0", None, None, "WAITS"),
+        (6, "0_0", None, None, "UNOWNED"),
+    ]

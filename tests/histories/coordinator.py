@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.groups.classic_records import generation, thread
+
 CONFIGS = {"num.standby.replicas": "0"}
 NONE, UNCERTAIN = -1, -2
 INITIAL_REBALANCE_DELAY, ASSIGNMENT_INTERVAL = 3.0, 1.0  # seconds, the defaults of the release
@@ -298,12 +300,14 @@ class Group:
             self.write(self, [(17, {}, self.metadata())])
 
     def delete(self, *, converted: bool = False) -> None:
-        """Delete the empty group; `converted`: a classic group takes its id (`classicGroupJoinToClassicGroup`)."""
+        """Delete the empty group; `converted`: a classic consumer takes its id (`classicGroupJoinToClassicGroup`)."""
         order = (20, 17, 23)
         records: list[Write] = [(kind, {}, None) for kind in order]
         if converted:
             records.append((2, {}, {}))
         self.write(self, records)
+        if converted:  # its first generation shows that it is of other clients
+            self.write(self, [(2, {}, {**generation(1, thread("other")), "protocol": "range"})])
         self.reset()
 
     def reset(self) -> None:

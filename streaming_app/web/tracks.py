@@ -150,7 +150,7 @@ def verdict_track(
     for number, row in enumerate(rows):
         y = _HEALTH_HEIGHT + 4 + number * _ROW_HEIGHT
         shapes += [one._replace(y=y, height=_ROW_HEIGHT - 2) for one in row]
-    return Track("health", "Health", _HEALTH_HEIGHT + 6 + len(rows) * _ROW_HEIGHT, shapes)
+    return Track("health", "Verdict", _HEALTH_HEIGHT + 6 + len(rows) * _ROW_HEIGHT, shapes)
 
 
 def merged_verdicts(rows: Iterable[Row]) -> list[Row]:

@@ -125,7 +125,7 @@ LAG_METRICS: tuple[Metric[LagScrape], ...] = (
     ),
     Metric(
         "streams_group_partitions",
-        "Partitions by offset status, see docs/lag.md. `NO_COMMIT`: a task of a streams group reads the partition, but "
+        "Partitions by offset status, see docs/lag.md. `NO_COMMIT`: a task of Kafka Streams reads the partition, but "
         "has not committed. A status without partitions has no series.",
         _partitions,
         ("group", "status"),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Grants the ACLs that the job needs. Usage: acls.sh BROKER:PORT User:streams-groups [ADMIN.properties]
-# These variables grant further ACLs: VERIFY=yes on the groups, for `streams-groups verify`;
+# These variables grant further ACLs: VERIFY=yes on the groups, for `streams-groups verify`, lag, copies and descriptions;
 # APPLICATIONS=yes on the applications' topics, for these and the reasons of NotReady groups;
 # FACTS=yes for the table broker_facts, in addition to the others.
 set -eu

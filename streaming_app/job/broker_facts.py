@@ -19,6 +19,7 @@ from kafka.errors import KafkaError
 
 from streaming_app import kafka as kinds
 from streaming_app.alerts.engine_facts import TopicDifference
+from streaming_app.groups.group import CLASSIC
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.state_rules import DEAD
@@ -183,12 +184,11 @@ class BrokerFacts(Poller):
 
     def _asked(self) -> _Asked:
         """Return the groups, and the topics that they read and in which they keep their state."""
-        rows = self._job.rows(
-            "subtopologies", f"group_id, source_topics, {', '.join(_INTERNAL_COLUMNS)}", "protocol = 'streams'"
-        )
+        rows = self._job.rows("subtopologies", f"group_id, protocol, source_topics, {', '.join(_INTERNAL_COLUMNS)}")
         internal = [
             {**topic, "group_id": row["group_id"]}
             for row in rows
+            if row["protocol"] != CLASSIC
             for column in _INTERNAL_COLUMNS
             for topic in row[column] or ()
         ]
@@ -197,9 +197,7 @@ class BrokerFacts(Poller):
         edges = self._job.rows("description_edges", "group_id, to_node", _SINKS)
         named = {(row["to_node"], row["group_id"]) for row in edges}
         sinks = {one for one in named if not is_internal_topic(*one)}
-        classic = {
-            row["group_id"] for row in self._job.rows("subtopologies", "DISTINCT group_id", "protocol = 'classic'")
-        }
+        classic = {row["group_id"] for row in rows if row["protocol"] == CLASSIC}
         topics = sorted(sources.union(topic["name"] for topic in internal))
         return _Asked(groups, topics, internal, sinks, classic)
 

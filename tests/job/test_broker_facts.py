@@ -110,16 +110,20 @@ def test_a_pass_writes_every_kind_of_fact_and_those_of_a_group_that_is_gone_go_w
     assert rig.rows("group_config") == []
 
 
-def test_the_changelogs_of_classic_groups_are_known_by_their_names(rig: Rig, client: StreamsGroupClient) -> None:
+def test_of_classic_groups_changelogs_are_known_by_their_names_and_the_retention_of_what_they_read(
+    rig: Rig, client: StreamsGroupClient
+) -> None:
     (group_id,) = rig.groups
     classic, topic = f"{group_id}-app", f"{group_id}-app-counts-by-word-changelog"
     client.create_topic(topic, 3)
     client.create_topic(f"{classic}-nothing", 1)
-    parts = [subtopology_row("0", state_changelog_topics=None)]
+    client.create_topic(source := f"{group_id}-words", 1, {"retention.ms": "7200000"})
+    parts = [subtopology_row("0", source_topics=[source], state_changelog_topics=None)]
     append(rig.warehouse, "groups", group_row(classic, protocol="classic", group_type="classic", subtopologies=parts))
     rig.service.tick()
     found = [(row["subject"], row["group_id"], row["name"], row["value"]) for row in rig.rows("changelog")]
     assert found == [(topic, classic, "partitions", "3")]
+    assert rig.service.retention()[source] == 7200.0
 
 
 def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_restart(rig: Rig) -> None:

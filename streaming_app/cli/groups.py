@@ -79,7 +79,8 @@ def describe(  # noqa: C901, PLR0913, PLR0917 - one per option
 ) -> None:
     """Describe streams groups, like kafka-streams-groups.sh --describe."""
     if bool(group_ids) == all_groups:
-        raise click.UsageError("Give GROUP, once or more, or --all-groups.")
+        hint = f" {store!r} was read as the name of a store: write --stores after GROUP." if store else ""
+        raise click.UsageError(f"Give GROUP, once or more, or --all-groups.{hint}")
     if description and (aspect not in {None, "topology"} or len(group_ids) != 1):
         raise click.UsageError("--description belongs to --topology and one GROUP.")
     if store is not None and (aspect or description):

@@ -41,7 +41,7 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
 
     Prints a line for each check, and then the steps there and back. Without GROUP, of every group of Kafka Streams with
     the classic protocol. What neither the log nor the brokers show is `not known`, with how to find out. Exits with 1
-    if a check failed. Without --bootstrap-server, nothing is known of the brokers.
+    if a check failed. Without bootstrap servers, here or in the configuration, nothing is known of the brokers.
     """
     rows = read_groups(open_cluster(warehouse, cluster, "groups"), cluster, group_ids)
     properties = client_properties(bootstrap_server, command_config) if bootstrap_server else None
@@ -70,6 +70,8 @@ def check(  # noqa: PLR0913, PLR0917 - one per option
                     for command in step["commands"]:
                         echo(f"   {command}")
         click.echo("")
+        if not groups:
+            echo("No group of Kafka Streams has the classic protocol.")
         echo(", ".join(f"{number} {status}" for status, number in counts.items()))
     raise SystemExit(1 if counts[FAILED] else 0)
 

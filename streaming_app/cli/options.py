@@ -99,7 +99,7 @@ _cluster = click.option(
 _bootstrap_server = click.option(
     "--bootstrap-server",
     metavar="HOST:PORT,...",
-    help="The Kafka brokers to connect to first; required, here or in the configuration.",
+    help="The Kafka brokers to connect to first; also a key of the configuration.",
 )
 _command_config = click.option(
     "--command-config",

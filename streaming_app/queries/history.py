@@ -13,6 +13,7 @@ from typing import Any
 from streaming_app.errors import WarehouseError
 from streaming_app.groups.events import PROTOCOL_CHANGED, TOPIC_DELETED
 from streaming_app.groups.group import ACTIVE
+from streaming_app.groups.state_rules import NOT_READY
 from streaming_app.queries.behind import lag_at
 from streaming_app.queries.described import find_groups
 from streaming_app.queries.output import title
@@ -73,6 +74,8 @@ def group_at(events: Sequence[Event], time: datetime) -> Row:
             members.clear()
         else:
             _apply_to_members(members, event)
+    if group["state"] != NOT_READY:
+        group["not_ready_reason"] = None  # no event says that a reason is over
     return {**group, "members": dict(sorted(members.items())), "unowned": unowned_tasks(known)}
 
 

@@ -145,7 +145,7 @@ class SimulatedMember:
             self.group_id,
             self.member_id,
             self.topology["epoch"] if epoch is None else epoch,
-            build_description(self.topology) if description is None else description,
+            build_description(self.topology, self.group_id) if description is None else description,
         )
         self.topology_description_required = False
 
@@ -246,15 +246,16 @@ def subtopology(  # noqa: PLR0913 - each is a field of the protocol
     }
 
 
-def build_description(described: Mapping[str, Any]) -> Fields:
-    """Return a topology description that matches a topology: source → processor with the stores → sinks."""
-    return {"subtopologies": [_describe(part) for part in described["subtopologies"]], "global_stores": []}
+def build_description(described: Mapping[str, Any], group_id: str) -> Fields:
+    """Return a topology description that matches a group's topology: source → processor with the stores → sinks."""
+    return {"subtopologies": [_describe(part, group_id) for part in described["subtopologies"]], "global_stores": []}
 
 
-def _describe(part: Mapping[str, Any]) -> Fields:
+def _describe(part: Mapping[str, Any], group_id: str) -> Fields:
     subtopology_id = part["subtopology_id"]
     sources = [*part["source_topics"], *map(_name, part["repartition_source_topics"])]
-    stores = [_name(topic).removesuffix(_CHANGELOG) for topic in part["state_changelog_topics"]]
+    changelogs = map(_name, part["state_changelog_topics"])
+    stores = [topic.removeprefix(f"{group_id}-").removesuffix(_CHANGELOG) for topic in changelogs]
     processor = f"KSTREAM-PROCESSOR-{subtopology_id}"
     sinks = [(f"KSTREAM-SINK-{subtopology_id}-{topic}", topic) for topic in part["repartition_sink_topics"]]
     nodes = [

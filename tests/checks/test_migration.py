@@ -150,6 +150,13 @@ def test_a_group_that_has_the_streams_protocol_only_has_the_way_back(warehouse: 
     assert "group.protocol=classic" in found["way_back"][2]["text"]
 
 
+def test_a_cluster_without_classic_applications_is_said_to_have_none(tmp_path: Path) -> None:
+    write_heartbeat(make_warehouse(tmp_path))
+    ran = run(tmp_path, "migrate", "check")
+    assert ran.exit_code == 0, ran.output
+    assert "No group of Kafka Streams has the classic protocol." in ran.stdout.splitlines()
+
+
 @pytest.mark.parametrize("group_id", ["unknown", "gone"])
 def test_a_group_that_does_not_exist_is_one_line(warehouse: Path, group_id: str) -> None:
     ran = run(warehouse, "migrate", "check", group_id)

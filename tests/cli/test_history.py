@@ -102,6 +102,18 @@ def test_how_a_group_was_at_a_time(warehouse: Path) -> None:
     assert lines[3].startswith("MEMBER")
 
 
+def test_a_group_that_is_ready_again_has_no_reason_why_it_is_not(tmp_path: Path) -> None:
+    events = ((0, "not_ready_reason", "MISSING"), (0, "state", "NotReady"), (5, "state", "Stable"))
+    row = {"cluster": "default", "group_id": "payments"}
+    rows = (
+        {**row, "at": THREE + timedelta(minutes=minutes), "kind": kind, "new": new, "offset": number}
+        for number, (minutes, kind, new) in enumerate(events)
+    )
+    append(make_warehouse(tmp_path), "group_events", *rows)
+    assert as_json(tmp_path, *PAYMENTS, "--at", at(4))["not_ready_reason"] == "MISSING"
+    assert as_json(tmp_path, *PAYMENTS, "--at", at(5))["not_ready_reason"] is None
+
+
 def test_after_members_left_and_the_group_was_deleted_they_are_gone(warehouse: Path) -> None:
     assert [one["member_id"] for one in as_json(warehouse, *PAYMENTS, "--at", at(25))["members"]] == ["m2"]
     deleted = as_json(warehouse, *PAYMENTS, "--at", at(40))

@@ -139,6 +139,8 @@ def test_a_store_that_does_not_exist_is_one_line_and_all_groups_are_searched_for
     found = as_json(warehouse, "describe", "--all-groups", "--stores", "sums")
     assert [one["group_id"] for one in found] == ["derived", "orders"]
     assert run(warehouse, "describe", "orders", "--stores", "--members").exit_code == 2
+    taken = run(warehouse, "describe", "--stores", "orders")
+    assert (taken.exit_code, "'orders' was read as the name of a store" in taken.stderr) == (2, True)
 
 
 def test_the_page_finds_groups_by_the_name_of_a_store(warehouse: Path) -> None:

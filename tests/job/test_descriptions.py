@@ -116,7 +116,7 @@ def test_another_description_that_is_pushed_for_the_same_epoch_is_a_row_of_its_o
 ) -> None:
     rig.knows(described.group_id)
     rig.service.tick()
-    changed = build_description(described.topology)
+    changed = build_description(described.topology, described.group_id)
     changed["subtopologies"][0]["nodes"][1]["stores"] = ["totals"]
     described.push_description(description=changed)
     rig.knows(described.group_id, last_unsolicited_push_at=NOW + HOUR)

@@ -51,6 +51,10 @@ def _is_not_known(found: object, other: Outcome) -> bool:
     compaction removes. And a record does not say when its members joined.
     """
     match found:
+        case Spell(other="Unknown"):  # the group has a row since then: what was before is not known
+            return min(seconds(one.at) for one in other.changes if one.group_id == found.group_id) >= found.begin
+        case Spell(verdict="Stalled", other="Ok"):  # as its alert below
+            return found.end - found.begin <= _SETTLES
         case Spell():
             return found.other is None
         case ("missed", Told() as told):

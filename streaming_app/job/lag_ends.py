@@ -8,7 +8,7 @@ leader yet, or its leader does not answer, the next pass tries again; `lag_servi
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -138,12 +138,16 @@ class LogEndsReader:
         return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
 
     def seed(
-        self, admin: Admin, new: Mapping[TopicPartition, float], ends: Mapping[TopicPartition, LogEnds], now: float
+        self,
+        admin: Admin,
+        new: Mapping[TopicPartition, Sequence[float]],
+        ends: Mapping[TopicPartition, LogEnds],
+        now: float,
     ) -> dict[TopicPartition, list[tuple[int, float]]]:
         """Find earlier end offsets of partitions by record timestamps.
 
-        `new` has the time of the newest commit of each partition: for this time the result is exact, so that it shows
-        whether a record waited already then.
+        `new` has times of commits of each partition: for these the result is exact, so that it shows whether a record
+        waited already then.
 
         An answer with the start of the log proves nothing: older records were deleted, or there were none. "No record
         is as new" proves that all are older only if records have timestamps; some producers write none. A record with
@@ -152,9 +156,11 @@ class LogEndsReader:
         found: defaultdict[TopicPartition, list[tuple[int, float]]] = defaultdict(list)
         timed = self.reader.offsets(admin, new, 0) if new else {}
         new = {key: new[key] for key, one in timed.items() if isinstance(one, Offset) and one.offset >= 0}
-        times = [dict.fromkeys(new, now - age) for age in SEED_SECONDS]
-        for at in (*times, new) if new else ():
-            answers = self.reader.offsets(admin, new, {key: int(one * 1000) for key, one in at.items()})
+        most = max(map(len, new.values()), default=0)
+        searches = [(dict.fromkeys(new, now - age), False) for age in SEED_SECONDS] if new else []
+        searches += [({key: times[n] for key, times in new.items() if n < len(times)}, True) for n in range(most)]
+        for at, is_exact in searches:
+            answers = self.reader.offsets(admin, at, {key: int(one * 1000) for key, one in at.items()})
             for key, answer in answers.items():
                 end, start = ends[key].end, ends[key].start
                 if isinstance(answer, str) or answer.timestamp > now * 1000:  # a timestamp in the future proves nothing
@@ -162,7 +168,7 @@ class LogEndsReader:
                 written = end if answer.offset < 0 else answer.offset
                 if written is not None and start is not None and written > start:
                     found[key].append((written, at[key]))
-                if at is new and answer.offset >= 0:  # the first record after the commit existed from its timestamp on
+                if is_exact and answer.offset >= 0:  # the first record after the commit existed from its timestamp on
                     found[key] += [(answer.offset + more, answer.timestamp / 1000) for more in (0, 1)]
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 

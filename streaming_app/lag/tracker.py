@@ -1,7 +1,7 @@
 """The state of lag from pass to pass: the ends of each log that a group reads, and the progress of each group."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
@@ -11,6 +11,7 @@ from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 LATE_SECONDS = 60.0
+_TIMES = 5  # of a partition: each is a request to all leaders
 _LEAST_PATIENCE = 60.0  # two passes: with less, an offset could count as stalled although it moves all the time
 
 
@@ -77,19 +78,20 @@ class LagTracker:
         ends: Mapping[TopicPartition, LogEnds],
         now: float,
         groups: Mapping[str, GroupTasks] = MappingProxyType({}),
-    ) -> dict[TopicPartition, float]:
-        """Return the partitions with lag, or without a commit, that have no samples -> a time in their past.
+    ) -> dict[TopicPartition, Sequence[float]]:
+        """Return the partitions with lag, or without a commit, that have no samples -> times in their past, in order.
 
-        This is the time of the newest commit, or 0 if unknown; without a commit, since when members have the tasks.
+        These are the times of the newest commits of groups that wait there, at most `_TIMES`; 0 if unknown. Without a
+        commit, since when members have the tasks.
         """
-        found: dict[TopicPartition, float] = {}
+        found = defaultdict[TopicPartition, set[float]](set)
         for (group_id, topic, partition), commit in commits.items():
             key, at = (topic, partition), commit.committed_at or 0.0
             if commit.offset is None:
                 at = owned_from(groups.get(group_id, NO_TASKS), now)
             if key not in self.samples and (ends[key].end or 0) > (commit.offset or 0):
-                found[key] = min(now, max(found.get(key, 0.0), at))
-        return found
+                found[key].add(min(now, at))
+        return {key: [*sorted(times)[: _TIMES - 1], max(times)][: len(times)] for key, times in found.items()}
 
     def resting(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]

@@ -89,14 +89,15 @@ class LagPasses:
         at: float,
     ) -> None:
         """Find earlier ends of logs that are seen for the first time with lag, as `job.lag_ends` does."""
-        for key, committed in self._tracker.unseen(commits, ends, START.timestamp() + at, tasks).items():
-            committed_at = max(0.0, committed - START.timestamp())
-            first_at = self._first_record_after(key, committed_at)
-            times = {*(at - age for age in SEED_SECONDS), committed_at, first_at}
+        for key, found in self._tracker.unseen(commits, ends, START.timestamp() + at, tasks).items():
+            times, firsts = {at - age for age in SEED_SECONDS}, set[tuple[int, float]]()
+            for committed_at in (max(0.0, one - START.timestamp()) for one in found):
+                first_at = self._first_record_after(key, committed_at)
+                times |= {committed_at, first_at}
+                if (before := self._end_at(key, committed_at)) and first_at <= at:
+                    firsts |= {(before + more, START.timestamp() + first_at) for more in (0, 1)}
             samples = [(end, START.timestamp() + time) for time in times if (end := self._end_at(key, time))]
-            if (before := self._end_at(key, committed_at)) and first_at <= at:
-                samples += [(before + more, START.timestamp() + first_at) for more in (0, 1)]
-            samples.sort(key=lambda sample: sample[::-1])
+            samples = sorted([*samples, *firsts], key=lambda sample: sample[::-1])
             self._tracker.restore_samples(key[0], key[1], ends[key].topic_id, samples)
 
     def _first_record_after(self, key: TopicPartition, time: float) -> float:

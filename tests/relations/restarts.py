@@ -199,11 +199,26 @@ def _shows_its_past(history: History) -> bool:
     return not any(one.action in {"recreate_topics", "fail_over"} for one in history.operations)
 
 
+LEFT_OUT = {
+    (
+        "A tool that saves costs stops an application for good, to which a record comes every eight minutes "
+        "(classic protocol)",
+        "killed each 1500 s",
+    ): "A record waited for half a minute when the sessions had ended: a job that starts later knows nothing of it.",
+    (
+        "A source topic is deleted under an application that never committed; brokers clean its group up "
+        "(classic protocol)",
+        "away (3240.0, 10440.0), compacted",
+    ): "The group lost its members and was deleted while the job was away, and compaction has removed its record.",
+}
+"""History and disturbance -> why the relation does not hold."""
+
+
 def check_restarts(history: History, most: int | None = None) -> None:
     """Assert that relation S holds for a history, with at most so many disturbances, chosen by the seed."""
     if history.name.startswith(tuple(WRONG_CLOCKS)):
         return
-    every = [*disturbances(history)]
+    every = [one for one in disturbances(history) if (history.name, one.name) not in LEFT_OUT]
     if most is not None:
         every = random_of("S some", history.name).sample(every, min(most, len(every)))
     moments = play(history, moments=[at for one in every for at in (one.begin, one.end)]).moments

@@ -104,9 +104,19 @@ _DELAY = 420.0
 _EXCUSED = ("StreamsGroupStalled", "StreamsGroupBehind", "StreamsGroupLosing")
 
 
+LEFT_OUT = {
+    "The garbage collector lets one of three instances stand still for seven of every ten minutes (classic protocol)": (
+        "It stalls again and again. Which of its stalls is the first one that is told depends on the transaction."
+    )
+}
+"""History -> why nothing can be said of the times of its alerts, with the transactions that the seed chooses."""
+
+
 def writes_plain_records(history: History) -> bool:
     """Return whether no transactions are part of a history: only then each offset is a record."""
-    return not any(one.action == "end_transaction" or one.arguments.get("transactional") for one in history.operations)
+    return history.name not in LEFT_OUT and not any(
+        one.action == "end_transaction" or one.arguments.get("transactional") for one in history.operations
+    )
 
 
 def transactions_of(history: History) -> Transactions:

@@ -59,11 +59,14 @@ def events(warehouse: Path, where: str) -> set[tuple[str, str]]:
 
 
 def history(warehouse: Path) -> list[dict[str, Any]]:
-    """The events of records that exist, without when and where."""
+    """The events of records that exist, without when and where.
+
+    Without acts on offsets: whether a group was Empty at a commit is known only if its stream has read so far.
+    """
     return rows(
         warehouse,
         "SELECT group_id, kind, member_id, old, new, e.offset, log_epoch FROM group_events e "
-        "WHERE void IS NOT TRUE AND kind <> 'log_truncated' ORDER BY e.offset, group_id, kind",
+        "WHERE void IS NOT TRUE AND kind NOT IN ('log_truncated', 'offsets_reset') ORDER BY e.offset, group_id, kind",
     )
 
 

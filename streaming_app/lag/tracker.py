@@ -91,7 +91,8 @@ class LagTracker:
                 at = owned_from(groups.get(group_id, NO_TASKS), now)
             if key not in self.samples and (ends[key].end or 0) > (commit.offset or 0):
                 found[key].add(min(now, at))
-        return {key: [*sorted(times)[: _TIMES - 1], max(times)][: len(times)] for key, times in found.items()}
+        ordered = {key: sorted(times) for key, times in found.items()}
+        return {key: times[: _TIMES - 1] + times[_TIMES - 1 :][-1:] for key, times in ordered.items()}
 
     def resting(
         self, commits: Mapping[CommitKey, Commit], ends: Mapping[TopicPartition, LogEnds]

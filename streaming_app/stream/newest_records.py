@@ -133,12 +133,8 @@ DRIFTED = "drifted"
 """The name of a further count: records with unknown tagged fields."""
 _NO_TOPIC_ID = "A" * 22  # all zeros
 _CONSUMER = "consumer"
-_MOST_MEMBERS, _MOST_TOPICS, _MOST_PARTITIONS, _LONGEST_NAME = (
-    1_000,
-    100,
-    2_000,
-    500,
-)  # kept of a record; the names in characters
+_MOST_MEMBERS, _MOST_TOPICS, _MOST_PARTITIONS = 1_000, 100, 2_000  # kept of a record
+_LONGEST_NAME = 500  # characters, likewise
 _MICROSECONDS = 1_000
 _HELD, _ROWS = 200_000, 20_000  # records that a worker holds to find the newest of their keys, and makes rows of
 

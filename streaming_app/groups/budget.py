@@ -7,7 +7,6 @@ aside: its row stays as it was, with a reason that names the size, until somebod
 The budget counts records, bytes and steps, and never seconds: a slow machine must not change a row.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -79,7 +78,7 @@ def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, number
     """
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return sum(_size(one) for pair in value.items() for one in pair)
     if isinstance(value, (list, tuple)):
         return sum(map(_size, value))

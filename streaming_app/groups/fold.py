@@ -402,7 +402,8 @@ class Fold:
         for event in events:
             self._event_bytes += len(event.old or "") + len(event.new or "")
             if len(self.events) < self.budget.events and self._event_bytes <= 8 * self.budget.bytes:
-                self.events.append(event._replace(protocol=self.group.protocol))
+                is_of = event.protocol == self.group.protocol
+                self.events.append(event if is_of else event._replace(protocol=self.group.protocol))
             else:
                 self._events_left_out += 1
 

@@ -135,13 +135,14 @@ class GroupResult:
         except UnknownRecordType as error:
             if error.record_type not in self._options.sampled:
                 self._options.sampled.add(error.record_type)
-                self.counts.update(samples=1)
+                self.counts["samples"] += 1
                 self._quarantine(error, row)
             return None
         except DecodeError as error:
             self._quarantine(error, row)
             return None
-        self.counts.update(decoded=1, drifted=record.drift)
+        self.counts["decoded"] += 1
+        self.counts["drifted"] += record.drift
         return LogRecord(offset, at, record.record_type, record.key, record.value, size_of(row))
 
     def _decode_classic(self, row: LogRow) -> LogRecord | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -18,6 +19,7 @@ from streaming_app.job.stopping import STOPPED, StopRequestedError, run_until_si
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
+from streaming_app.stream.fold_stage import COLLECTED_AFTER
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
@@ -37,6 +39,7 @@ def run(config: JobConfig, report: Callable[[str], None]) -> None:
     `report` is called with one line at a time. Raises JobError or SetupError, whose text is a line for the user, and
     SystemExit if the job had to be abandoned after a signal.
     """
+    gc.set_threshold(COLLECTED_AFTER)
     stop, jvm = threading.Event(), SparkJvm()
     run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
 

@@ -69,8 +69,6 @@ class _Made(dict[K, V]):
 
 
 class _RecordReaders(NamedTuple):
-    """The readers of one record type."""
-
     record_type: int
     name: str
     read_key: Reader

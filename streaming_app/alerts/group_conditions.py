@@ -39,7 +39,6 @@ _REASON = 300  # characters
 
 
 def _set_aside(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
-    """The group is set aside: its records are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
     text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
     return Holds(group.set_aside_at, text, {"reason": reason})
@@ -131,7 +130,6 @@ def _lost(group_id: str, facts: EngineFacts) -> Truth:
 
 
 def _stale_members(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
-    """Members run a topology that is older than the group's."""
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Holds(
         group.stale_members_since,
@@ -149,7 +147,6 @@ _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again un
 
 
 def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
-    """Return the owner of the task, as evidence."""
     return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
@@ -206,7 +203,6 @@ def _standbys(group_id: str, facts: EngineFacts) -> Truth:
 
 
 def _rewound(group_id: str, facts: EngineFacts) -> Truth:
-    """Offsets went back while the group had members."""
     if facts.observed.work is None:
         return None
     work = facts.observed.work.get(group_id)

@@ -209,7 +209,6 @@ def ways(facts: Facts, server: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _shown(facts: Facts) -> dict[str, Any]:
-    """Return the values of the placeholders in texts about a group."""
     row, members, wanted = facts.row, facts.members, facts.wanted
     processes = {one["process_id"] or one["member_id"] for one in members}
     tags = sorted({name for one in members for name in dict(one["client_tags"] or ())})

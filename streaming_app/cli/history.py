@@ -106,7 +106,6 @@ def history(  # noqa: PLR0913, PLR0917 - one per option
 def _print_changes(  # noqa: PLR0913 - what it needs
     reader: WarehouseReader, cluster: str, group_id: str, since: datetime | None, limit: int, *, as_json: bool
 ) -> None:
-    """Print what changed between two topologies of a group, up to the newest."""
     found = topology_diff.diff_topologies(reader, cluster, group_id, since)
     if as_json:
         echo_json(topology_diff.to_json(found, limit))

@@ -304,7 +304,6 @@ def _event_kind(what: str, old: str | None) -> str:
 
 
 def _causes_of(changes: Changes) -> set[str]:
-    """Return the causes that the changes of one operation prove."""
     pairs = [pair for member_id, pair in changes.items() if member_id is not None]
     # A member has joined once its record 19 was read, which always has a host.
     joined = [new for old, new in pairs if new["client_host"] is not None and old["member"] is None]
@@ -326,6 +325,5 @@ def _causes_of(changes: Changes) -> set[str]:
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:
-    """Return the causes as a column has them; None if there are none."""
     known = set(causes)
     return ",".join(cause for cause in _CAUSES if cause in known) or None

@@ -244,7 +244,6 @@ class Fold:
         group.updated_at = at
 
     def _start_alone(self) -> None:
-        """Start an operation that continues no other one."""
         if self._before:
             self._end()
         group = self.group
@@ -274,7 +273,6 @@ class Fold:
                 self._before[member_id] = member_values(self.group, member_id)
 
     def _create(self, new: Group, **before: None) -> Group:
-        """Replace the group by a new one with the same id."""
         of_topology = {TOPOLOGY_CONTENT: new.topology_hash}  # None if that of the former group cannot be compared
         self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **of_topology, **before}
         self.group = new
@@ -336,7 +334,6 @@ class Fold:
             group.state_since = classic.entered_at(value) or at
 
     def _end_alone(self, record: LogRecord) -> None:
-        """End an operation that no other record continues."""
         self.group.updated_at = record.timestamp
         self._take(record)
         self._close()

@@ -177,7 +177,6 @@ def _check_internal_topics(
 
 
 def _counts_read(part: Subtopology, internal: PartitionCounts, topics: PartitionCounts) -> list[int]:
-    """Return the known partition counts of the topics that a subtopology reads."""
     named = ((internal, "repartition_source_topics"), (topics, "source_topics"))
     return [counts[name] for counts, column in named for name in _names([part], column) if name in counts]
 

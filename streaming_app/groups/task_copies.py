@@ -375,7 +375,6 @@ def next_status(
 
 
 def _next_progress(copy: TaskCopy, old: CopyProgress | None, now: datetime) -> CopyProgress | None:
-    """Return the progress of a copy; None if it neither restores nor is a standby behind."""
     if copy.lag is None:
         return old  # the client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
@@ -407,7 +406,6 @@ def _next_threads(
 
 
 def _with_thread(one: CopyProgress, threads: Mapping[str, tuple[LagReport, ...]]) -> CopyProgress:
-    """Return the progress of a task, with an end that is not later than the end for its whole thread."""
     ends = one.ends_at, _ends_at(threads[one.copy.member_id])
     return one._replace(ends_at=min(filter(None, ends), default=None))
 

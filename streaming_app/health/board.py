@@ -192,7 +192,6 @@ class Board:
         return sorted(changes, key=lambda change: change.at)
 
     def _update(self, before: Known, now: datetime) -> None:
-        """Judge the groups that changed since `before`, and those that are due."""
         self._successors = Successors(self._known.groups, self._known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
         due = [group_id for group_id, at in self._wakes.items() if at <= now]
@@ -289,7 +288,6 @@ class Board:
             self._changes.append(Change(group_id, gone, now))
 
     def _configured(self, group_id: str, verdict: Verdict) -> Verdict:
-        """Return a verdict with the severity that the configuration gives it."""
         severity = self._severity_of(group_id, verdict)
         return verdict if severity == verdict.severity else replace(verdict, severity=severity)
 

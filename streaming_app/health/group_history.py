@@ -145,7 +145,6 @@ class GroupHistories:
             self._set(group_id, event, (*events[:position], *events[position + 1 :]))
 
     def _find(self, group_id: str, event: Event) -> tuple[Sequence[Event], int]:
-        """Return the list that an event belongs to, and its position there."""
         events = getattr(self._groups.get(group_id, NO_HISTORY), _LISTS[event.kind])
         return events, bisect_left(events, event.key, key=lambda one: one.key)
 

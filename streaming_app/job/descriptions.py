@@ -134,7 +134,6 @@ class DescriptionsService(Poller):
         return asked
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the rows of these groups by their new ones, in one commit."""
         if not found or self.stopping.is_set():
             return
         condition = f"group_id IN ({', '.join(map(quote, sorted(found)))})"
@@ -159,7 +158,6 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
 
 
 def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
-    """Return the sort key of a group to ask for: new ones first, then the longest unasked ones."""
     return asked is not None, asked["asked_at"] if asked else group.first_seen_at or EPOCH, group.group_id
 
 

@@ -161,7 +161,6 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
 
 
 def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> Transactions:
-    """Return the open transactions for which groups have waited for long."""
     held, longest = held_for_long(work.values()), None
     if not held:
         return NO_TRANSACTIONS
@@ -201,7 +200,6 @@ def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
 
 
 def _time(milliseconds: int) -> datetime | None:
-    """Return the time of a record; None if it has none, or one that is no date."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None
     except (ValueError, OverflowError, OSError):

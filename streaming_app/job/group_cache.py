@@ -170,7 +170,6 @@ class GroupCache:
         return self._rebalances.get(group_id, 0)
 
     def _stored(self) -> Iterator[str]:
-        """Yield the groups with a stored verdict."""
         mine = f"cluster = {quote(self._cluster)}"
         for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
             yield from to_values(rows["group_id"])
@@ -190,7 +189,6 @@ class GroupCache:
             yield from _snapshots(rows.filter(wanted), members)
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Read from the tables the events that the histories keep."""
         since, reasons_since = (
             quote((now - kept).isoformat()) for kept in (group_history.WINDOW, group_history.REASONS_KEPT_FOR)
         )
@@ -238,7 +236,6 @@ def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _events(events: pa.Table | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the group and the event, for the events that the histories keep."""
     if events is not None:
         yield from _with_group_ids(events.filter(_is_in(events["kind"], group_history.KINDS)))
 
@@ -272,7 +269,6 @@ def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
-    """Return these fields as a table."""
     return with_plain_types(pa.table({name: structs.field(name) for name in names}))
 
 

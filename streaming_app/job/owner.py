@@ -99,8 +99,6 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
 
 
 class _AliveFile:
-    """The file that an owner writes for each heartbeat."""
-
     def __init__(self, owners: Location) -> None:
         """Take the file next to the table of the owners."""
         self._owners, self._file = owners.name, owners.parent / f"{owners.name.removesuffix('.owner')}.alive"
@@ -210,8 +208,6 @@ def owning(
 
 
 class _WaitingJob:
-    """A job that waits until it owns a cluster."""
-
     def __init__(self, config: JobConfig, stop: threading.Event, monotonic: Callable[[], float]) -> None:
         self._warehouse, self._cluster, self._once = config.warehouse, config.cluster, config.once
         self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
@@ -286,7 +282,6 @@ class _WaitingJob:
         return True
 
     def _held_lock(self, record: OwnerRecord | None) -> bool:
-        """Return whether this owner held the lock that this job has now."""
         if record is None or record.host != socket.gethostname():
             return False
         return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id

@@ -92,8 +92,6 @@ def _check_commits(config: JobConfig, report: Callable[[str], None]) -> None:
 
 
 def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
-    """Run the job once it owns the cluster."""
-
     def poll() -> None:
         if stop.is_set():  # a download may take minutes
             raise StopRequestedError

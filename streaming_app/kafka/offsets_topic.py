@@ -146,7 +146,6 @@ class OffsetsTopicClient:
         return found
 
     def _fetch_epoch_ends(self, epochs: Mapping[int, int], timeout_ms: int) -> dict[int, EpochEnd | str]:
-        """Return the answer about each partition, or why there is none."""
         try:
             with self._connection.use() as admin:
                 if not self._is_described:
@@ -177,7 +176,6 @@ class OffsetsTopicClient:
         return known._replace(delete_retention_ms=retention, group_id=group_id)
 
     def _check(self, read: Callable[[], tuple[DescribedTopic, list[dict[int, int]]]]) -> OffsetsTopic:
-        """Return what `read` finds, if the topic can be read."""
         topic, servers = self._topic, self.properties["bootstrap.servers"]
         try:
             described, (ends, starts) = read()

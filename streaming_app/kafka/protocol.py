@@ -49,7 +49,6 @@ Fields = dict[str, Any]
 
 
 def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return the class for a message of `schemas/messages`."""
     return type(ApiMessage)(name, (ApiMessage,), {}, load_json="offsets_decoder.schemas.messages")
 
 

@@ -25,7 +25,6 @@ class GroupScrape(NamedTuple):
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:
-    """Return a function that returns a sample of this value for each role."""
     return lambda group: [Sample(value(copies), (role,)) for role, copies in (group.copies or {}).items()]
 
 

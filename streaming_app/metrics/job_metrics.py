@@ -58,7 +58,6 @@ def _record_name(number: int) -> str:
 
 
 def _of_streams(value: Callable[[StreamStatus], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each stream."""
     return lambda job: (
         Sample(value(status), (name,))
         for name, status in (("groups", job.status), ("offsets", job.status.offsets))
@@ -91,7 +90,6 @@ def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Alert], int]:
 
 
 def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each open alert."""
     return lambda job: (
         Sample(value(one), (one.group_id or "", one.rule, one.severity, "true" if job.is_muted(one) else "false"))
         for one in job.alerts

@@ -125,7 +125,6 @@ class CommitsBatchWriter:
         return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _type_changes(self, rows: Sequence[Row]) -> list[Row]:
-        """Return an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
             new[row["group_id"]].append(row)

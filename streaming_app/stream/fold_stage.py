@@ -250,8 +250,6 @@ class GroupFold:
 
 
 class _FoldedGroup:
-    """One group while its records of a batch are folded."""
-
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
         self._group: GroupFold | None = None  # until the first record

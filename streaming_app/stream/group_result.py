@@ -186,7 +186,6 @@ class GroupResult:
         return {"groups": [row | marks], QUARANTINE: self.undecodable}
 
     def _of_group(self, group: Group, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of the group's history with the columns that are the same for each."""
         partition = group.source_partition
         return {
             "cluster": self._options.cluster,

@@ -183,7 +183,6 @@ class GroupsBatchWriter:
         return halves
 
     def _set_aside(self, records: BatchRecords, part: Part, reason: str, batch: BatchId) -> Mapping[str, int]:
-        """Set the group of a part's single record aside."""
         partition, offset = part.first
         size = part.records["size"][0].as_py()
         text = f"offset {offset} of partition {partition}, {count(size, 'byte')}, cannot be folded alone: {reason}"
@@ -247,7 +246,6 @@ class GroupsBatchWriter:
             self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
     def _write_many(self, raw: DataFrame, count: int, batch: BatchId) -> Mapping[str, int]:
-        """Write the records `raw`, approximately `count` of them."""
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:

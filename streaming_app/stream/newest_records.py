@@ -291,7 +291,6 @@ def _read_of_member(member: Mapping[str, Any]) -> Row:
 
 
 def _assigned(data: bytes) -> list[Row]:
-    """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes."""
     assignment = decode_consumer_assignment(data)
     if assignment is None:
         return []  # another client library may use another format

@@ -80,7 +80,6 @@ class Progress:
                 self._note(one)
 
     def _note(self, trigger: _Trigger) -> None:
-        """Note and report a trigger."""
         began_at = datetime.fromisoformat(trigger["timestamp"].replace("Z", "+00:00"))  # then it asked for the end
         self.has_ended_trigger = True
         if "addBatch" not in trigger.get("durationMs", ()):  # it found nothing to read

@@ -305,7 +305,6 @@ class BatchPlans:
         return replace(plan, slices=tuple(chain.from_iterable(halved)), halvings=plan.halvings + 1)
 
     def _failures(self, part: Part) -> int:
-        """Return how often a part has failed as a single record."""
         alone = self._plan.alone
         return alone[2] if alone and part.records.num_rows == 1 and part.first == alone[:2] else 0
 

@@ -60,7 +60,6 @@ def commit_without_links() -> None:
 
 
 def _commits_at_once(place: Location, number: int) -> int:
-    """Make some commits that exclude each other; return how many succeed."""
     together = Barrier(_COMMITS)
     own = CommitProperties(max_commit_retries=0, app_transactions=[Transaction("check", number)])
 

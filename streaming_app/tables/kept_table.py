@@ -239,11 +239,9 @@ def _digest(content: bytes | None) -> bytes | None:
 
 
 def _transactions(commit: bytes) -> dict[str, int | None]:
-    """Return the versions of the transactions in the content of a commit, by application."""
     return {one["appId"]: one["version"] for one in _actions(commit, "txn")}
 
 
 def _actions(commit: bytes, name: str) -> list[dict[str, Any]]:
-    """Return the actions of one kind in the content of a commit."""
     lines = (line for line in commit.splitlines() if f'"{name}"'.encode() in line)
     return [action[name] for action in map(json.loads, lines) if name in action]

@@ -87,7 +87,6 @@ def are_set_back(kept: KeptTable, cluster: str, known: OwnFiles, now: OwnFiles) 
 
 
 def _actions(kept: KeptTable, version: int) -> list[dict[str, Any]]:
-    """Return what a commit says; empty if its file is gone."""
     return [json.loads(line) for line in (kept.commit(version) or b"").splitlines()]
 
 

@@ -74,7 +74,6 @@ def lacks_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> b
 
 
 def _fields(kind: pa.DataType, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the type of each column, and of each field of nested ones."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _fields(field.type, f"{path}.{field.name}".removeprefix("."))
@@ -163,7 +162,6 @@ def _copy(own: RustTable, table: DeltaTable, file: RootFile) -> None:
 
 
 def _replace(files: list[RootFile], table: DeltaTable, commit: CommitOptions) -> None:
-    """Commit the copies of the files that the table still has."""
     still, now = {file.name for file in root_files(table)}, int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = []
     for one in files:

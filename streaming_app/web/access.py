@@ -78,7 +78,6 @@ class Access:
 
     @cached_property
     def _hosts(self) -> frozenset[str]:
-        """The accepted names, in lower case."""
         own, (listens, _) = socket.gethostname(), split_address(self.listen)
         names = {"localhost", *self.allowed_hosts, own, own.partition(".")[0], listens}
         return frozenset(name.lower() for name in names)

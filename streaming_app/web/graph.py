@@ -147,7 +147,6 @@ class Graph:
         return result
 
     def _gathered(self) -> Mapping[str, str | None]:
-        """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
         for edge in self.edges:

@@ -144,7 +144,6 @@ def _events(
 def _listed(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> list[Row]:
-    """Return the newest events of all kinds, the newest first. `found` of each is the number of all events."""
     columns = f"{_COLUMNS}, topic, partition, places"
     sql = f"SELECT {columns}, count(*) OVER () AS found FROM {FOLDED} {_NEWEST}"  # noqa: S608 - quoted
     where = f"{of_group(cluster, group_id)} AND {_within(begin, end)}"
@@ -207,7 +206,6 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window, gaps: Sequenc
 
 
 def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime | None) -> dict[str, Any]:
-    """Return what the first screen of a group shows; `since` is when what it is in began."""
     return {
         "one": one,
         **_to_do(snapshot, one),
@@ -338,7 +336,6 @@ def _members(row: Row) -> Iterator[Row]:
 
 
 def _place(member: Row) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what the client says about the place of a member."""
     tags = dict(member.get("client_tags") or ())
     known = {
         "rack": member.get("rack_id"),

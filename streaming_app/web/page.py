@@ -328,7 +328,6 @@ def _group_id(request: Request, snapshot: Snapshot) -> str:
 
 
 def _linked(graph: Graph, cluster: str | None, group_id: str) -> Graph:
-    """Let each node of the picture of a group lead to its rows."""
     for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
         table, column = _ROWS_OF.get(node.kind, (None, ""))
         if table and (sql := rows_of(table, group_id, **{column: node.name})):

@@ -263,6 +263,5 @@ class SnapshotSource:
         return self._snapshot if heartbeat == self._snapshot.heartbeat else replace(self._snapshot, heartbeat=heartbeat)
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:
-        """Return the id and the version of each of these tables. Raises WarehouseError."""
         opened = [(name, open_table(self.location / name)) for name in names]
         return tuple((name, str(one.metadata().id), one.version()) for name, one in opened)

@@ -286,7 +286,6 @@ def event_tracks(
 def _members(
     scale: Scale, events: Sequence[Row], number: int, known_from: datetime | None
 ) -> Iterator[tuple[datetime, datetime, int]]:
-    """Yield from when to when there were how many members, counted back from the end."""
     end = scale.end
     for event in reversed([one for one in events if one["kind"] in _OF_MEMBERS]):
         if event["at"] < end:

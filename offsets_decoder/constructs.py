@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import base64
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from construct import Construct, FormatField, Subconstruct
 
 from offsets_decoder.java_text import decode_chars, decode_utf, encode_chars, encode_utf
-from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES
+from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES, FieldLayout, StructLayout
 from offsets_decoder.record import EncodeError, MalformedRecord, UnknownTag
-
-if TYPE_CHECKING:
-    from offsets_decoder.layout import FieldLayout, StructLayout
 
 _CONTINUATION_BIT = 0x80
 _UVARINT_SHIFTS = (0, 7, 14, 21, 28)

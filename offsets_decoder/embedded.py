@@ -8,17 +8,14 @@ no error is worded.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsets_decoder.definitions import embedded
 from offsets_decoder.generator import compile_reader
 from offsets_decoder.layout import SIZES, embedded_layout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from offsets_decoder.record import UnknownTag
+from offsets_decoder.record import UnknownTag
 
 _READ_ERRORS = (IndexError, ValueError, struct.error)  # all that a reader raises for bytes
 

@@ -10,19 +10,15 @@ position past the end, which the check at the end rejects.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct, calcsize, unpack_from
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsets_decoder import generated_runtime
 from offsets_decoder.generated_runtime import ONE_BYTE
-from offsets_decoder.layout import CODES, MAX_STRING, SIZES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from offsets_decoder.layout import FieldLayout, StructLayout
-    from offsets_decoder.record import UnknownTag
+from offsets_decoder.layout import CODES, MAX_STRING, SIZES, FieldLayout, StructLayout
+from offsets_decoder.record import UnknownTag
 
 _PREFIX = "int16"  # before the fields: a key's record type, a value's version
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cache
 from struct import calcsize
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from offsets_decoder.definitions import Field, embedded, record
+from offsets_decoder.definitions import Body, EmbeddedDefinition, Field, RecordDefinition, embedded, record
 from offsets_decoder.record import UnknownEmbeddedVersion, UnknownRecordType, UnknownValueVersion
-
-if TYPE_CHECKING:
-    from offsets_decoder.definitions import Body, EmbeddedDefinition, RecordDefinition
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""

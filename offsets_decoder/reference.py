@@ -13,17 +13,14 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from construct import ConstructError
 
 from offsets_decoder.constructs import Struct
-from offsets_decoder.definitions import embedded, records
+from offsets_decoder.definitions import RecordDefinition, embedded, records
 from offsets_decoder.layout import SIZES, embedded_layout, key_layout, older_layouts, released_definition, value_layout
 from offsets_decoder.record import DecodeError, EncodeError, MalformedRecord, Record, UnknownTag
-
-if TYPE_CHECKING:
-    from offsets_decoder.definitions import RecordDefinition
 
 _PREFIX = "int16"  # a key's record type, a value's version
 

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import platformdirs
@@ -43,6 +43,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, StorageError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
@@ -53,9 +54,6 @@ from streaming_app.tables.kept_table import ConflictError, KeptTable, repeating,
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.table_creation import create_table
-
-if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
 
 SIGN_SECONDS = 15.0
 """The time between two heartbeats of an owner."""

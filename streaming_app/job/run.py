@@ -21,14 +21,13 @@ from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
 from streaming_app.tables.definitions import tables
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.log_damage import repair_logs
 from streaming_app.tables.table_creation import existing_tables
 from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from streaming_app.tables.fence import Fence
 
 
 def run(config: JobConfig, report: Callable[[str], None]) -> None:

@@ -56,12 +56,11 @@ from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_loc
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.rust_table import BatchId
+from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
 _UNKNOWN = UnknownRecordType.__name__

@@ -15,12 +15,11 @@ from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.job_state import CommittedBatch, JobState
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from streaming_app.stream.batch_rows import BatchRows
 
 _Trigger = Mapping[str, Any]
 """The report of a trigger, as in `StreamingQueryProgress.json` of Spark 4."""

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
 from streaming_app.stream.slices import batch_of
@@ -31,9 +30,7 @@ from streaming_app.stream.stream_state import StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.writer import TableWriter
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:

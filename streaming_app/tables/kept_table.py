@@ -36,18 +36,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_when_event_set, wait_random
 from tenacity.nap import sleep_using_event
 
+from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import read_file
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.location import Location
 
 KNOWN_SECONDS = 120.0
 """For how long a job reads from a handle that was up to date: each check is two requests."""

@@ -19,16 +19,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+from deltalake import DeltaTable
 
 from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.group_files import stored_files
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.kept_table import KeptTable
+from streaming_app.tables.kept_table import KeptTable
 
 _MOST_COMMITS = 200
 """That are read: each is a request."""

@@ -18,13 +18,11 @@ CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "
 """The `struct` format code of each fixed-size type; all are big-endian."""
 
 SIZES = {kind: calcsize(f">{code}") for kind, code in CODES.items()}
-"""The size in bytes of each fixed-size type."""
 
 MAX_STRING = 0x7FFF
 """The longest string in bytes: Kafka rejects longer ones on reading, even if the length is a varint."""
 
 MAX_UVARINT = 0xFFFFFFFF
-"""The largest unsigned varint."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,6 @@ class EngineSettings:
     cluster: str
     rule_settings_of: RuleSettingsLookup
     sinks: tuple[str, ...] = ()
-    """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
     of_classic_groups: bool = False
     """Whether rules apply to Kafka Streams with the classic protocol. These groups get verdicts all the same."""
@@ -49,7 +48,6 @@ class EngineSettings:
     """Group -> the group that takes over from it (`alerts.successors`)."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     is_muted: Callable[[Alert], object] = lambda _one: False
-    """Whether an alert is muted now."""
     first_started_at: datetime | None = None
     """When the job first started on the cluster; None: not known, and no alert is old."""
 
@@ -185,7 +183,6 @@ class EngineFacts:
     """Aware, UTC."""
     observed: Observed
     open: Mapping[AlertKey, Alert] = field(default_factory=dict)
-    """The pending and open alerts."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
     not_judged: Mapping[str, str] = field(default_factory=dict)
     """Group whose verdict could not be decided -> the error."""

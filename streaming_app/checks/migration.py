@@ -40,7 +40,6 @@ class Facts(NamedTuple):
     configs: Mapping[int, Mapping[str, str]] = {}
     """The configs of the brokers that could be read, by broker."""
     states: Mapping[str, str] = {}
-    """The groups that the brokers list, with their states."""
     group_configs: Mapping[str, Mapping[str, str]] = {}
     """Group -> its configs as a streams group, as far as they could be read."""
 

@@ -28,7 +28,6 @@ STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
 
 _Node = tuple[str, str, str | None]
 _NODE = ("node", "kind", "subtopology_id")
-"""The columns of `description_nodes`."""
 _EDGE = ("from_node", "from_kind", "to_node", "to_kind", "subtopology_id")
 
 

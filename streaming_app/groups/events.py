@@ -202,18 +202,14 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         cause = group.causes_since_assignment or UNKNOWN_CAUSE
         moves = any(old["target"] != new["target"] for one, (old, new) in changes.items() if one is not None)
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
-            cause = WARMUP if _has_warmups(group) else NO_TASK_MOVED
+            has = (*group.targets.values(), *(member.current for member in group.members.values()))
+            cause = WARMUP if any(role == WARMUP for tasks in has for role, *_ in tasks) else NO_TASK_MOVED
             if cause == WARMUP and "group_epoch" in causes:
                 causes["group_epoch"] = cause
         causes["assignment_epoch"] = cause
     if group.is_classic or group.assignment_epoch_or_first >= (group.group_epoch or 0):
         group.causes_since_assignment = None
     return causes
-
-
-def _has_warmups(group: Group) -> bool:
-    has = (*group.targets.values(), *(member.current for member in group.members.values()))
-    return any(role == WARMUP for tasks in has for role, *_ in tasks)
 
 
 def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:

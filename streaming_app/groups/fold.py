@@ -86,7 +86,6 @@ class Fold:
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
-    """The steps so far, see `count_steps`."""
     passed_not_ready: list[tuple[GroupEvent, Group]] = field(default_factory=list)
     """One entry for each time that the group was NotReady and is no more: an event that still needs the reason, and a
     shallow copy of the group at the time when it became NotReady."""
@@ -329,15 +328,12 @@ class Fold:
             group = self._create(group.created(classic.created_at(value, at), CLASSIC), **is_new)
         if classic.apply(group, value, at):
             self._keep_topology(at, record.offset)
-        self._end_alone(record)
-        if group.state == EMPTY:
-            group.state_since = classic.entered_at(value) or at
-
-    def _end_alone(self, record: LogRecord) -> None:
-        self.group.updated_at = record.timestamp
+        group.updated_at = at
         self._take(record)
         self._close()
-        self.group.last_changes, self._values = [], None
+        group.last_changes, self._values = [], None
+        if group.state == EMPTY:
+            group.state_since = classic.entered_at(value) or at
 
     def _delete_classic(self, record: LogRecord) -> None:
         """Delete a classic group. If it is converted, records of the streams group follow in this operation."""

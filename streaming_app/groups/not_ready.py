@@ -33,7 +33,6 @@ from streaming_app.groups.topology import INTERNAL_TOPICS
 Subtopology = Mapping[str, Any]
 """An element of the column `subtopologies` of `groups`."""
 PartitionCounts = Mapping[str, int]
-"""Topic to number of partitions."""
 TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
 """Topics -> partition counts of those that exist; None if they are not known."""
 

@@ -73,7 +73,6 @@ class UnsettledMember(NamedTuple):
     process_id: str | None
     instance_id: str | None
     updated_at: datetime | None
-    """The time of its newest record."""
     rebalance_timeout_ms: int | None
     tasks: tuple[str, ...]
     """Tasks in the notation of Kafka's logs, such as 0_3; at most 50."""

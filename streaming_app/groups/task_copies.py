@@ -32,7 +32,6 @@ from streaming_app.text import host_of
 
 RESTORING, DORMANT = "restoring", "dormant"
 ROLE_ORDER = (ACTIVE, RESTORING, STANDBY, WARMUP, DORMANT)
-"""All roles of copies, the most important first."""
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
 
@@ -336,7 +335,6 @@ class TooFew(NamedTuple):
 
     since: datetime
     processes: int
-    """How many processes have a copy."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,6 @@ class Known:
     work: Mapping[str, GroupWork] | None = field(default_factory=dict)
     """Group -> its work; None: not known now. The work of a group that is missing here is not known."""
     retention: Mapping[str, float] = field(default_factory=dict)
-    """Topic -> its retention in seconds."""
     away: Away = field(default_factory=dict)
     """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)

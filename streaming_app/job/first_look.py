@@ -67,7 +67,6 @@ class LogTables:
         self._commits: dict[CommitKey, Commit] = {}
         self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
         self.rows: dict[str, dict[str, Any]] = {}
-        """The rows of the groups."""
         self.histories = GroupHistories()
 
     def add(self, record: Any) -> None:  # noqa: ANN401 - kafka-python's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -19,7 +20,7 @@ from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.job_state import JobState
-from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
+from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.fence import Fence
 from streaming_app.tables.log_damage import repair_logs
@@ -87,7 +88,7 @@ def _check_commits(config: JobConfig, report: Callable[[str], None]) -> None:
     if reason:
         report(f"Warning: {reason}. No second job may write it, since single_writer is true")
         if config.warehouse.is_local:
-            commit_without_links()
+            os.environ["MOUNT_ALLOW_UNSAFE_RENAME"] = "true"  # lets delta-rs commit without hard links
 
 
 def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:

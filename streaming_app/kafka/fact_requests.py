@@ -82,7 +82,6 @@ class BrokerFact(NamedTuple):
     source: str | None = None
     group_id: str | None = None
     value_before: str | None = None
-    """The earlier value, if the job has seen another one."""
     changed_at: datetime | None = None
     """When the job first saw the current value, if there was an earlier one."""
 

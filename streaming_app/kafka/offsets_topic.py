@@ -63,9 +63,7 @@ class OffsetsTopic(NamedTuple):
     topic_id: str
     cluster_id: str
     end_offsets: Mapping[int, int]
-    """End offsets by partition."""
     start_offsets: Mapping[int, int] = MappingProxyType({})
-    """Start offsets by partition."""
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     group_id: str = GROUP_PREFIX

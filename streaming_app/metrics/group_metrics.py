@@ -21,7 +21,6 @@ class GroupScrape(NamedTuple):
     copies: Mapping[str, CopiesSum] | None = None
     """Role -> the sums of its copies; None if not known."""
     verdict: Verdict | None = None
-    """None before the first verdict."""
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:

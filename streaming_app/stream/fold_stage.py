@@ -173,7 +173,6 @@ class Folded(NamedTuple):
     counts: Counter[str]
     """As in `GroupResult`."""
     size: int
-    """The approximate size of the rows in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
     """Called with an error if Arrow cannot hold the rows; returns the rows to write instead."""
 

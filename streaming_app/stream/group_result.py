@@ -75,7 +75,6 @@ class FoldOptions:
     chains: Mapping[int, Chain] = field(default_factory=dict)
     """By partition, the leader epochs of its log (see `log_positions`); the caller may change it later."""
     budget: Budget = DEFAULT
-    """The limits for one group."""
     classic_streams: bool = True
     """Whether groups of Kafka Streams with the classic protocol have rows."""
     sampled: set[int] = field(default_factory=set)

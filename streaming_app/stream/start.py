@@ -68,9 +68,7 @@ class StartPosition(NamedTuple):
     """Where a query starts."""
 
     message: str
-    """For users."""
     state: StreamState
-    """As it is then."""
     from_beginning: bool = False
     """Everything is read again, and no record has been read yet."""
     read_again: frozenset[int] = frozenset()

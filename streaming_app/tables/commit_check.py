@@ -5,7 +5,6 @@ have (SMB, blobfuse, rclone, s3fs). In a store it sends a conditional put (`If-N
 the condition. This module tries both with files of its own, which it removes.
 """
 
-import os
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,11 +51,6 @@ def why_unsafe(warehouse: Location) -> str | None:
     finally:
         place.remove_directory()
     return f"{warehouse} lets a commit overwrite another one: it ignores If-None-Match" if most > 1 else None
-
-
-def commit_without_links() -> None:
-    """Let delta-rs commit in a directory without hard links: a commit may overwrite another one."""
-    os.environ["MOUNT_ALLOW_UNSAFE_RENAME"] = "true"
 
 
 def _commits_at_once(place: Location, number: int) -> int:

@@ -77,7 +77,7 @@ class KeptTable:
         self._transactions: dict[str, int | None] = {}
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
-        self._checked_at = monotonic()
+        self.checked_at = monotonic()
         if is_kept:
             with suppress(Exception):  # without the hash the table is usable, but each use opens it again
                 self._content = _digest(self.commit(self._version))
@@ -101,13 +101,9 @@ class KeptTable:
         """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
-    def was_checked(self, seconds: float) -> bool:
-        """Return whether the handle was up to date within the last seconds."""
-        return monotonic() - self._checked_at < seconds
-
     def doubt(self) -> None:
         """Let the next use check the handle."""
-        self._checked_at = -math.inf
+        self.checked_at = -math.inf
 
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
@@ -116,7 +112,7 @@ class KeptTable:
             if _digest(self.commit(self._version)) != self._content:
                 return False
             if self.commit(self._version + 1, 1) is None:
-                self._checked_at = now
+                self.checked_at = now
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
@@ -152,7 +148,7 @@ class KeptTable:
             for app, number in known.items()
             if is_whole
         }
-        self._version, self._checked_at = version, monotonic()
+        self._version, self.checked_at = version, monotonic()
         return self.can_be_kept
 
     def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
@@ -178,7 +174,8 @@ def newest_table(location: Location, known_for: float = 0.0) -> DeltaTable:
         return location.delta_table()
     with _LOCKS[key]:
         kept = _KEPT.get(key)
-        if kept is not None and ((not location.is_local and kept.was_checked(known_for)) or kept.is_up_to_date()):
+        is_known = kept is not None and not location.is_local and monotonic() - kept.checked_at < known_for
+        if kept is not None and (is_known or kept.is_up_to_date()):
             return kept.table
         _KEPT.pop(key, None)
         if key not in _OPENED and not location.is_local:

@@ -34,7 +34,6 @@ class Work(NamedTuple):
     tables: int = 0
     files: int = 0
     size: int = 0
-    """Bytes of the files."""
 
     def __str__(self) -> str:
         """Return the work for users: `812 files (210 MB) of 16 tables`."""

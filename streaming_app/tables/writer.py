@@ -86,7 +86,7 @@ class TableWriter:
         # Spark must expand no characters of a path as patterns.
         paths = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(location / file.path)) for file in files]
         if not paths:
-            return self._spark.createDataFrame([], definition.ddl)
+            return self._spark.createDataFrame([], definition.struct)
         in_files = ", ".join(f"{column.name} {column.type}" for column in definition.columns if column.name != CLUSTER)
         rows = self._spark.read.schema(in_files).parquet(*paths)
         return rows.withColumn(CLUSTER, F.lit(self.cluster)).select(*definition.names)

@@ -34,7 +34,6 @@ class Node:
     `box` for a box around nodes, `folded` for a closed box."""
     name: str
     title: str
-    """The name as it is shown."""
     lines: list[str] = field(default_factory=list)
     """More lines in the node. They may change without a new layout."""
     box: str | None = None

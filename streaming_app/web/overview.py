@@ -100,7 +100,6 @@ class Query:
     show: str = ""
     sort: str = "trouble"
     without: frozenset[str] = frozenset()
-    """Columns that are not shown."""
     page: int = 1
 
     @classmethod

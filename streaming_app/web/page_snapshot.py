@@ -74,7 +74,6 @@ class Snapshot:
     mutes: tuple[Mute, ...] = ()
     """Mutes that have not ended, or ended in the last 30 days."""
     clusters: tuple[str, ...] = ()
-    """All clusters of the warehouse."""
     _kept: dict[Hashable, Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -163,9 +162,7 @@ class Reading(Generic[_Result]):
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         self.error: Exception | None = None
-        """Why the last reading failed."""
         self.count = 0
-        """How often it has changed."""
 
     def newest(self, versions: object, wait: float | None = None) -> tuple[_Result, int]:
         """Return what was read last, and how often it has changed until then. Other versions start a new reading.

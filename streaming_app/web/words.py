@@ -151,7 +151,6 @@ def number(value: float | None) -> str:
 # --- Labels of groups, such as `team: payments`, as the configuration declares them ---------------
 
 Label = tuple[str, str]
-"""Name and value."""
 
 
 def label_text(label: Label) -> str:

@@ -5,8 +5,6 @@ reject bytes that Kafka does not write, and raise `MalformedRecord`, which has b
 in our errors, such as `value.activeTasks[0]`. The `context` of parsing is a list, to which unknown tags are appended.
 """
 
-from __future__ import annotations
-
 import base64
 from io import BytesIO
 from typing import Any

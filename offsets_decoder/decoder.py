@@ -5,8 +5,6 @@ A reader is generated per record type and version when a record first needs it. 
 errors.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ choose these bytes, and other client libraries have other formats: what does not
 no error is worded.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from functools import cache

@@ -5,8 +5,6 @@ after it. They do not check that a slice is complete: if the position is past th
 at the end.
 """
 
-from __future__ import annotations
-
 from binascii import b2a_base64
 from collections.abc import Callable
 from struct import Struct

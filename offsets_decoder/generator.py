@@ -8,8 +8,6 @@ It needs few checks. Positions only grow. An index or `unpack_from` past the end
 position past the end, which the check at the end rejects.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct, calcsize, unpack_from

@@ -21,8 +21,6 @@ has a key and a value in one of three forms:
 them: such lines cannot be decoded. With a formatter these tools print JSON that is already decoded.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -8,8 +8,6 @@ wrote. Both cannot fit: type 11 has 5 bytes after the version in 4.0 and at leas
 always reads the end of a 4.0 struct, a zero byte, as the length of an array, and zero means null.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from io import BytesIO

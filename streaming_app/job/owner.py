@@ -23,8 +23,6 @@ was about to make, since the new owner commits its term to them before it reads 
 The heartbeat file (`tables.heartbeat_file`) is another one, for commands and the page.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

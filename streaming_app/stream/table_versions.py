@@ -19,8 +19,6 @@ While the job runs, the next write to a deleted or restored table fails. At inte
 created again is recognized by the id in its log, and a restored one by its files.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

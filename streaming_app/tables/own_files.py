@@ -14,8 +14,6 @@ RESTORE, if one is gone, or if there are too many, the table counts as set back.
 loses nothing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b

@@ -9,8 +9,6 @@ Content-Security-Policy allows only files of this server. The worker that lays o
 it alone compiles WebAssembly.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Mapping

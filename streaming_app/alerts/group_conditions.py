@@ -58,8 +58,6 @@ def not_judged(group_id: str, why: str) -> Holds:
     )
 
 
-# --- Topology descriptions --------------------------------------------------------------------------------------------
-
 _PUSH_SHOWN = timedelta(hours=1)  # how long the rule fires after an unsolicited push
 _ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
 _OF_PLUGIN = frozenset({"FAILED", "UNCERTAIN"})
@@ -138,8 +136,6 @@ def _stale_members(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
         {"stale_members": stale, "members": group.member_count, "topology_epoch": epoch},
     )
 
-
-# --- Topics, copies of tasks, offsets ---------------------------------------------------------------------------------
 
 _LOSES_STATE = frozenset({"cleanup.policy", "partitions"})
 """A difference in one of these can lose state, or keep the group from starting."""
@@ -243,9 +239,6 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
     changes = history.states
     is_empty = bool(changes) and changes[-1].new == EMPTY
     return is_empty or any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
-
-
-# --- Rules and their conditions ---------------------------------------------------------------------------------------
 
 
 class Condition(NamedTuple):

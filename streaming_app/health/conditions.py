@@ -363,9 +363,6 @@ def behind(facts: Facts) -> Verdict | None:
     return Verdict(BEHIND, since, due, why, WARNING, evidence)
 
 
-# --- Texts and evidence: how many offsets wait, and where. Numbers in texts are rounded: they must not change often ---
-
-
 def _at_least(offsets: int) -> str:
     return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
 

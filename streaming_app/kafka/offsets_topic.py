@@ -234,9 +234,6 @@ def _first_answering(admin: Admin, group_ids: Collection[str]) -> str | None:
         time.sleep(_PAUSE_SECONDS)
 
 
-# --- Kafka's own client, for properties that kafka-python does not support --------------------------------------------
-
-
 def _read_in_java(
     spark: SparkSession, properties: Mapping[str, str], topic: str, refused: SecurityError
 ) -> tuple[DescribedTopic, list[dict[int, int]]]:

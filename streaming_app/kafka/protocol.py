@@ -42,8 +42,6 @@ def raise_for_code(code: int, message: str | None = None) -> None:
         raise GroupError(code, message)
 
 
-# --- Messages ---------------------------------------------------------------------------------------------------------
-
 Fields = dict[str, Any]
 """A message or a part of one: a dict from field names in snake_case to values, nested in the same way."""
 

@@ -52,9 +52,6 @@ class UpgradeStep(NamedTuple):
     """Does it, and calls a function with the number and bytes of the files that are done."""
 
 
-# --- Columns that come ------------------------------------------------------------------------------------------------
-
-
 def lacks_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> bool:
     """Return whether a table lacks columns of `schema`, or fields of its nested columns.
 
@@ -98,7 +95,6 @@ def add_columns(own: RustTable, schema: pa.Schema) -> None:
     own.change(write)
 
 
-# --- Files of 0.3 in the root of a table ------------------------------------------------------------------------------
 #
 # Every reader finds a file by its path in the log, but some (polars for one) take the cluster from that path. A file
 # cannot be renamed in a store, so it is copied, and a commit replaces it by its copy: the same rows (`dataChange` is
@@ -182,7 +178,6 @@ def _stats(row: Mapping[str, Any]) -> str:
     return json.dumps({"numRecords": row["num_records"], **known}, ensure_ascii=False)
 
 
-# --- Columns of `lag` that this release replaces ----------------------------------------------------------------------
 #
 # The new rows and the new columns are one commit, so a process that dies leaves the old table.
 
@@ -223,7 +218,6 @@ def _reshape(own: RustTable, _moved: Callable[[int, int], None]) -> None:
     own.change(write)
 
 
-# --- Verdicts of 0.3, which had a table of their own ------------------------------------------------------------------
 #
 # There `group_health` was a table with the newest verdict of each group, and the history had less columns. Now it is a
 # view of the newest row of each group. So each of its rows becomes the newest one in the history; a group without such

@@ -65,9 +65,6 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 """
 
 
-# --- Queries, whose results `Snapshot.ask` keeps ----------------------------------------------------------------------
-
-
 def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[str, Any] | None:
     """Return what page and picture show of a group of Kafka Streams now; None if `groups` has no such row.
 
@@ -159,9 +156,6 @@ def _within(begin: datetime | None, end: datetime | None) -> str:
 def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
     where = f"since <= {time_literal(end)} AND (ended_at IS NULL OR ended_at >= {time_literal(begin)})"
     return read_alerts(reader, f"{of_group(cluster, group_id)} AND {where}")
-
-
-# --- Values for the templates -----------------------------------------------------------------------------------------
 
 
 def gaps_of(snapshot: Snapshot, now: datetime) -> tuple[Gap, ...]:
@@ -345,9 +339,6 @@ def _place(member: Row) -> Iterator[tuple[str, str]]:
         "missing client tags": member["missing"],
     }
     yield from ((name, value) for name, value in known.items() if value)
-
-
-# --- Alerts -----------------------------------------------------------------------------------------------------------
 
 
 def runbook(alert: Alert) -> Row | None:

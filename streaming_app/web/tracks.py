@@ -133,9 +133,6 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
     return found
 
 
-# --- Verdicts, alerts, mutes ------------------------------------------------------------------------------------------
-
-
 def verdict_track(
     scale: Scale, judged: Sequence[Row], alerts: Iterable[Alert] = (), mutes: Iterable[Mute] = ()
 ) -> Track:
@@ -208,9 +205,6 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
             yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "span mute", text)
 
 
-# --- Time behind ------------------------------------------------------------------------------------------------------
-
-
 def behind_track(scale: Scale, series: Mapping[int, Row], times: Gap) -> Track:
     """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`.
 
@@ -252,9 +246,6 @@ def behind_text(measured: float | None, at_most: float | None, is_lower: bool) -
         return known
     limit = f"at most {duration(at_most)} behind" + (", where it is known" if is_lower else "")
     return f"{known} when measured, {limit}" if known else limit
-
-
-# --- Members, assignments, topology -----------------------------------------------------------------------------------
 
 
 def event_tracks(
@@ -305,9 +296,6 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
         yield from scale.span(begin, event["at"], "span deployment", text, 4, 14)
     elif event["kind"] in _OF_ASSIGNMENTS:
         yield from scale.marks([event], {event["kind"]: "e-assignment"}, 3, 16)
-
-
-# --- The axis ---------------------------------------------------------------------------------------------------------
 
 
 def ticks(scale: Scale) -> Iterator[tuple[float, str]]:

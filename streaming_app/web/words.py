@@ -148,8 +148,6 @@ def number(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value):,}"
 
 
-# --- Labels of groups, such as `team: payments`, as the configuration declares them ---------------
-
 Label = tuple[str, str]
 
 

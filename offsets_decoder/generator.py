@@ -111,14 +111,11 @@ class _SourceWriter:
             return
         codes = "".join(CODES[field.element] for field in fields)
         names = [self.new_name("v") for _ in fields]
-        self.line(f"{', '.join(names)}, = {self._unpacker(codes)}(buf, p)")
+        self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
+        self.line(f"{', '.join(names)}, = unpack_{codes}(buf, p)")
         self.line(f"p += {calcsize('>' + codes)}")
         for field, name in zip(fields, names, strict=True):
             variables[field.snake] = f"uuid({name})" if field.element == "uuid" else name
-
-    def _unpacker(self, codes: str) -> str:
-        self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
-        return f"unpack_{codes}"
 
     def field(self, field: FieldLayout, path: str, *, flexible: bool) -> str:
         """Read a single field of any type."""

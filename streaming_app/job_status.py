@@ -228,15 +228,11 @@ def time_away(status: JobStatus, now: datetime) -> timedelta | None:
     return None if at is None or at > now + _CLOCK_SLACK else max(now - at, timedelta())
 
 
-def is_too_long(away: timedelta | None, retention: timedelta) -> bool:
-    """Return whether tombstones may have been missed; `retention` is the topic's `delete.retention.ms`."""
-    return away is None or away > retention
-
-
 def is_gap_too_long(status: JobStatus, at: datetime, retention: timedelta) -> bool:
-    """Return the same for a running job that has read up to the end of the topic by `at`.
+    """Return whether a running job that has read up to the end of the topic by `at` may have missed tombstones.
 
-    The end of reading from the beginning is no gap, even if it took too long: reading again would take as long.
+    `retention` is the topic's `delete.retention.ms`. The end of reading from the beginning is no gap, even if it took
+    too long: reading again would take as long.
     """
     began, caught_up_at = status.read_from_beginning_at, status.caught_up_at
     if caught_up_at is None or (began is not None and began > caught_up_at):

@@ -52,15 +52,8 @@ _APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch 
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
 
-def batch_of(version: int) -> int:
-    """Return the batch of an append's version; -1 for -1, which means that there is none."""
-    return version // POSITIONS
-
-
 WHOLE = (Slice(None, POSITIONS - 1),)
 """The slices of a batch that is not divided."""
-
-
 _START = Slice((-1, 0), 0)
 """Ends before every record."""
 

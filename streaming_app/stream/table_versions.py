@@ -23,8 +23,7 @@ import json
 from collections.abc import Sequence
 
 from streaming_app.errors import StreamChangedError
-from streaming_app.stream.slices import batch_of
-from streaming_app.stream.stream_state import StateFile, TableVersion
+from streaming_app.stream.stream_state import POSITIONS, StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.location import Location
@@ -123,7 +122,7 @@ class TableVersions:
         metadata = json.loads((self._checkpoint / "metadata").find_text() or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
         newest = self._writer.last_append(name, writers)
-        return batch_of(newest) if self._has_slices else newest
+        return newest // POSITIONS if self._has_slices else newest
 
     def _is_restored(self, name: str, known: TableVersion) -> bool:
         own = self._writer.table(name)

@@ -30,7 +30,6 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.text import digest
-from streaming_app.web.words import group_key
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
@@ -76,14 +75,6 @@ class Snapshot:
     clusters: tuple[str, ...] = ()
     _kept: dict[Hashable, Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def job_problem(self, now: datetime) -> str | None:
-        """Return why the tables are not up to date; None if they are."""
-        return find_staleness(self.heartbeat, self.cluster, now, MAX_AGE)
-
-    def id_of(self, key: str) -> str | None:
-        """Return the id of the group with this `group_key`; None if there is none."""
-        return next((one for one in self.groups if group_key(one) == key), None)
 
     def ask(self, query: Callable[..., _Result], *arguments: Hashable) -> _Result:
         """Return the result of a query for the reader, the cluster and these arguments. Raises WarehouseError."""

@@ -106,11 +106,7 @@ def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
 
 
 def _struct_layout(
-    of_struct: tuple[Field, ...],
-    definition: RecordDefinition | EmbeddedDefinition,
-    version: int,
-    *,
-    flexible: bool,
+    of_struct: tuple[Field, ...], definition: RecordDefinition | EmbeddedDefinition, version: int, *, flexible: bool
 ) -> StructLayout:
     layouts = (_field_layout(field, definition, version, flexible=flexible) for field in of_struct)
     return StructLayout(tuple(layouts), flexible)

@@ -45,14 +45,8 @@ _TASKS_IN_TEXT = 5
 _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     NOT_REVOKING: ("has not revoked {}", lambda task: task["pending_revocation"]),
     AWAY: ("left temporarily and still owns {}", lambda task: task["current"]),
-    BEHIND: (
-        "has not taken the newest assignment, which concerns {}",
-        lambda task: task["current"] != task["target"],
-    ),
-    WAITING: (
-        "waits for {}, which no other member still owns",
-        lambda task: task["target"] and not task["current"],
-    ),
+    BEHIND: ("has not taken the newest assignment, which concerns {}", lambda task: task["current"] != task["target"]),
+    WAITING: ("waits for {}, which no other member still owns", lambda task: task["target"] and not task["current"]),
 }
 """State of an unsettled member -> what it has not done, and whether a task is one that it delays or waits for.
 

@@ -26,7 +26,7 @@ _NOTES = [
 ]
 _CLASSIC_NOTES = [
     "With the classic protocol the log has the topics that tasks read, as of the last rebalance. Topics that they "
-    "write, changelog topics, patterns, processors and stores are not known.",
+    "write, changelog topics, patterns, processors and stores are not known."
 ]
 _KINDS = {TOPIC: "topic", "repartition": "repartition topic", "changelog": "changelog topic"}
 _STATUSES = {

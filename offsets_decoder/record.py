@@ -1,4 +1,4 @@
-"""The results of decoding: a record, or an error that says why the bytes are not one; and the error of encoding.
+"""The results of decoding: a record, or an error that says why the bytes are not one.
 
 Data only: neither reading nor writing may live here.
 """
@@ -93,7 +93,3 @@ class MalformedRecord(DecodeError):  # noqa: N818
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} (byte {self.offset})"
-
-
-class EncodeError(ValueError):
-    """Values that cannot be encoded as a record: an unknown field or record, or a value that does not fit its field."""

@@ -1,6 +1,6 @@
-"""Decoding and encoding with Construct: `reference_decode` defines which results and errors are correct.
+"""Decoding with Construct: `reference_decode` defines which results and errors are correct.
 
-It is slow, and only reads what the fast path rejects. `encode` is for tests, benchmarks and generated topics.
+It is slow, and only reads what the fast path rejects.
 
 Two layouts can have the same type and version (types 11 and 15 in Kafka 4.0 and since 4.1). The newer layout is used if
 it fits to the last byte; else the older one if it fits to the last byte and has no unknown tag, which no 4.0 broker
@@ -13,12 +13,10 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
-from construct import ConstructError
-
 from offsets_decoder.constructs import Struct
-from offsets_decoder.definitions import RecordDefinition, embedded, records
+from offsets_decoder.definitions import embedded
 from offsets_decoder.layout import SIZES, embedded_layout, key_layout, older_layouts, released_definition, value_layout
-from offsets_decoder.record import DecodeError, EncodeError, MalformedRecord, Record, UnknownTag
+from offsets_decoder.record import MalformedRecord, Record, UnknownTag
 
 _PREFIX = "int16"  # a key's record type, a value's version
 
@@ -57,15 +55,6 @@ def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, An
     return version, _parse(embedded_construct(name, version), data, name, prefix)[0]
 
 
-def encode_embedded(name: str, version: int, fields: dict[str, Any]) -> bytes:
-    """Return bytes within a record. Raises `EncodeError`."""
-    try:
-        construct = embedded_construct(name, version)
-    except DecodeError as error:
-        raise EncodeError(str(error)) from None
-    return _build(version, construct, fields, name, embedded(name).prefix)
-
-
 def _read_prefix(data: bytes | None, part: str, meaning: str, prefix: str = _PREFIX) -> int:
     if data is None:
         raise MalformedRecord("null", part, 0)
@@ -84,53 +73,6 @@ def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> 
     if stream.tell() != len(data):
         raise MalformedRecord(f"{len(data) - stream.tell()} trailing bytes", part, stream.tell())
     return fields, unknown
-
-
-def encode(
-    record_type: int | str,
-    key: dict[str, Any],
-    value: dict[str, Any] | None,
-    *,
-    version: int | None = None,
-    layout: str | None = None,
-) -> tuple[bytes, bytes | None]:
-    """Return the key and value of a record, as `decode` takes them; a None value is a tombstone.
-
-    `record_type` is the number or Kafka's name ("StreamsGroupMetadata"). Omitted fields get their defaults. `version`
-    is the version of the value, by default the newest; `layout` is the name of an older layout. Raises `EncodeError`
-    for anything that cannot be encoded.
-    """
-    try:
-        definition = _find_definition(record_type)
-        key_bytes = _build(definition.type, key_construct(definition.type), key, "key")
-        if value is None:
-            return key_bytes, None
-        number = definition.value.versions.last if version is None else version
-        construct = value_construct(definition.type, number, layout)
-    except DecodeError as error:
-        raise EncodeError(str(error)) from None
-    except KeyError:
-        raise EncodeError(f"{record_type} has no layout {layout!r}") from None
-    return key_bytes, _build(number, construct, value, "value")
-
-
-def _find_definition(record_type: int | str) -> RecordDefinition:
-    if isinstance(record_type, int):
-        return released_definition(record_type)
-    for number, definition in records().items():
-        if definition.name == record_type:
-            return released_definition(number)
-    raise EncodeError(f"no record is called {record_type!r}")
-
-
-def _build(number: int, construct: Struct, fields: dict[str, Any], part: str, prefix: str = _PREFIX) -> bytes:
-    stream = BytesIO()
-    stream.write(number.to_bytes(SIZES[prefix], "big", signed=True))
-    try:
-        construct._build(fields, stream, None, part)  # noqa: SLF001
-    except ConstructError as error:  # of a number that does not fit
-        raise EncodeError(f"{part}: {error}") from None
-    return stream.getvalue()
 
 
 @cache

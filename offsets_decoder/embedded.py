@@ -1,8 +1,7 @@
 """Decodes what clients put into bytes of records, by the definitions in `schemas/embedded`.
 
-As for records, readers are generated, and `reference.reference_decode_embedded` defines what is correct. But clients
-choose these bytes, and other client libraries have other formats: what does not parse to the last byte is None, and
-no error is worded.
+As for records, readers are generated, and tests compare them with Construct. But clients choose these bytes, and other
+client libraries have other formats: what does not parse to the last byte is None, and no error is worded.
 """
 
 import struct

@@ -12,7 +12,7 @@ from struct import calcsize
 from typing import Any
 
 from offsets_decoder.definitions import Body, EmbeddedDefinition, Field, RecordDefinition, embedded, record
-from offsets_decoder.record import UnknownEmbeddedVersion, UnknownRecordType, UnknownValueVersion
+from offsets_decoder.record import MalformedRecord, UnknownRecordType, UnknownValueVersion
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""
@@ -93,10 +93,10 @@ def value_layout(record_type: int, version: int, older: str | None = None) -> St
 
 @cache
 def embedded_layout(name: str, version: int) -> StructLayout:
-    """Return the layout of bytes within records; raises `UnknownEmbeddedVersion`."""
+    """Return the layout of bytes within records; raises `MalformedRecord`."""
     definition = embedded(name)
     if version not in definition.body.versions:
-        raise UnknownEmbeddedVersion(name, version, str(definition.body.versions))
+        raise MalformedRecord(f"version {version} is unknown, known: {definition.body.versions}", name, 0)
     return _struct_layout(definition.body.fields, definition, version, flexible=version in definition.body.flexible)
 
 

@@ -68,18 +68,6 @@ class UnknownValueVersion(DecodeError):  # noqa: N818
 
 
 @dataclass(eq=False, repr=False)
-class UnknownEmbeddedVersion(DecodeError):  # noqa: N818
-    """Bytes within a record are of a version that is not known: of a newer client, or not in this format at all."""
-
-    name: str
-    version: int
-    known: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: version {self.version} is unknown, known: {self.known}"
-
-
-@dataclass(eq=False, repr=False)
 class MalformedRecord(DecodeError):  # noqa: N818
     """Bytes that violate the layout.
 

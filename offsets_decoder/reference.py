@@ -14,18 +14,17 @@ from io import BytesIO
 from typing import Any
 
 from offsets_decoder.constructs import Struct
-from offsets_decoder.definitions import embedded
-from offsets_decoder.layout import SIZES, embedded_layout, key_layout, older_layouts, released_definition, value_layout
+from offsets_decoder.layout import SIZES, key_layout, older_layouts, released_definition, value_layout
 from offsets_decoder.record import MalformedRecord, Record, UnknownTag
 
-_PREFIX = "int16"  # a key's record type, a value's version
+_PREFIX = SIZES["int16"]  # a key's record type, a value's version
 
 
 def reference_decode(key: bytes, value: bytes | None) -> Record:
     """Decode one record with Construct alone, with the same results and errors as `offsets_decoder.decode`."""
     record_type = _read_prefix(key, "key", "a record type")
     name = released_definition(record_type).name
-    key_fields, _ = _parse(key_construct(record_type), key, "key")
+    key_fields, _ = _parse(_key_construct(record_type), key, "key")
     if value is None:
         return Record(record_type, name, key_fields, None, None, [])
     version = _read_prefix(value, "value", "a version")
@@ -35,39 +34,29 @@ def reference_decode(key: bytes, value: bytes | None) -> Record:
 
 def _parse_value(record_type: int, version: int, value: bytes) -> tuple[dict[str, Any], list[UnknownTag], str | None]:
     try:
-        return (*_parse(value_construct(record_type, version), value, "value"), None)
+        return (*_parse(_value_construct(record_type, version), value, "value"), None)
     except MalformedRecord:
         for layout in older_layouts(record_type, version):
             with suppress(MalformedRecord):
-                fields, unknown = _parse(value_construct(record_type, version, layout), value, "value")
+                fields, unknown = _parse(_value_construct(record_type, version, layout), value, "value")
                 if not unknown:
                     return fields, [], layout
         raise
 
 
-def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, Any]]:
-    """Return the version and the fields of bytes within a record.
-
-    Raises `MalformedRecord` or `UnknownEmbeddedVersion` where `embedded.decode_embedded` returns None.
-    """
-    prefix = embedded(name).prefix
-    version = _read_prefix(data, name, "a version", prefix)
-    return version, _parse(embedded_construct(name, version), data, name, prefix)[0]
-
-
-def _read_prefix(data: bytes | None, part: str, meaning: str, prefix: str = _PREFIX) -> int:
+def _read_prefix(data: bytes | None, part: str, meaning: str) -> int:
     if data is None:
         raise MalformedRecord("null", part, 0)
     if not isinstance(data, bytes | bytearray | memoryview):
         raise MalformedRecord(f"{type(data).__name__}, not bytes", part, 0)
-    if len(data) < SIZES[prefix]:
-        raise MalformedRecord(f"{SIZES[prefix]} bytes expected for {meaning}, {len(data)} remaining", part, 0)
-    return int.from_bytes(data[: SIZES[prefix]], "big", signed=True)
+    if len(data) < _PREFIX:
+        raise MalformedRecord(f"{_PREFIX} bytes expected for {meaning}, {len(data)} remaining", part, 0)
+    return int.from_bytes(data[:_PREFIX], "big", signed=True)
 
 
-def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> tuple[dict[str, Any], list[UnknownTag]]:
+def _parse(construct: Struct, data: bytes, part: str) -> tuple[dict[str, Any], list[UnknownTag]]:
     stream = BytesIO(data)
-    stream.seek(SIZES[prefix])
+    stream.seek(_PREFIX)
     unknown: list[UnknownTag] = []
     fields: dict[str, Any] = construct._parsereport(stream, unknown, part)  # noqa: SLF001
     if stream.tell() != len(data):
@@ -76,18 +65,10 @@ def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> 
 
 
 @cache
-def key_construct(record_type: int) -> Struct:
-    """Return the Construct for the fields of a key, which follow the record type."""
+def _key_construct(record_type: int) -> Struct:
     return Struct(key_layout(record_type))
 
 
 @cache
-def value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
-    """Return the Construct for the fields of a value, which follow the version."""
+def _value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
     return Struct(value_layout(record_type, version, older))
-
-
-@cache
-def embedded_construct(name: str, version: int) -> Struct:
-    """Return the Construct for the fields of bytes within a record, which follow the version."""
-    return Struct(embedded_layout(name, version))

@@ -25,7 +25,6 @@ _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 _NEARLY_ALL = 0.9  # of the groups
 _UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
 
-
 RuleSettingsLookup = Callable[[str | None], Mapping[str, Rule]]
 """Group id, or None for the job -> its enabled rules by name, with the settings for this group."""
 
@@ -121,7 +120,6 @@ class DescriptionSupport:
     def __init__(
         self, mode: DescriptionMode, *, known_since: datetime | None = None, removed_at: datetime | None = None
     ) -> None:
-        """Begin with the values of an earlier run."""
         self._mode, self.known_since = mode, known_since
         self.removed_at = removed_at
         """When the brokers were first seen without a plugin; None: they have one, or it is not known."""

@@ -186,7 +186,6 @@ class Versions(dict[str, T]):
     __slots__ = ("number", "steps")
 
     def __init__(self, values: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
-        """Begin with values of which nothing is known."""
         super().__init__(values)
         self.number = object()
         self.steps: tuple[tuple[object, Collection[str]], ...] = ()

@@ -364,6 +364,7 @@ def behind(facts: Facts) -> Verdict | None:
 
 
 def _at_least(offsets: int) -> str:
+    """Return a number of offsets, rounded: numbers in texts must not change often."""
     return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
 
 

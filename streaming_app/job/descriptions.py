@@ -39,7 +39,6 @@ _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: th
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
 
-
 _Asked = dict[str, Any]
 """When and about what a group was last asked: the columns topology_epoch, stored_at, asked_at, status, status_since.
 

@@ -55,7 +55,6 @@ _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target",
 _SCHEMA = pa.schema([schema_of("groups").field(name) for name in (*COLUMNS, "members", "assignments")])
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in group_history.COLUMNS)
 
-
 _Batch = tuple[Mapping[str, Any], WrittenBetween]
 """Rows that the stream passed, by table, and when their records were written."""
 
@@ -78,7 +77,9 @@ class GroupCache:
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
-        self._is_read = self._is_complete = False
+        self._is_read = False
+        self.is_complete = False
+        """Whether a `refresh` is done that began after the job had read everything: then no group is missing."""
 
     def on_rows(self, rows: BatchRows) -> None:
         """Queue the rows of a small batch: those of groups, and their events."""
@@ -111,7 +112,7 @@ class GroupCache:
         except BaseException:
             self.on_bulk_change()  # the queued rows are in the tables
             raise
-        self._is_complete |= had_read_all
+        self.is_complete |= had_read_all
         self._histories.prune(self._groups, now)
         for group_id in changed(before, self._groups):
             if group_id not in self._groups:
@@ -156,10 +157,6 @@ class GroupCache:
     def groups(self) -> Mapping[str, GroupSnapshot]:
         """Return the groups by id, as of the last `refresh`; the same object until something changes."""
         return self._groups
-
-    def is_complete(self) -> bool:
-        """Return whether a `refresh` is done that began after the job had read everything: then no group is missing."""
-        return self._is_complete
 
     def histories(self) -> Mapping[str, GroupHistory]:
         """Return the recent events by group, until the next `refresh`, whose thread alone may call this."""

@@ -96,7 +96,6 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
 
 class _AliveFile:
     def __init__(self, owners: Location) -> None:
-        """Take the file next to the table of the owners."""
         self._owners, self._file = owners.name, owners.parent / f"{owners.name.removesuffix('.owner')}.alive"
 
     def write(self, version: int) -> None:

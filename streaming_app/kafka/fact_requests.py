@@ -68,7 +68,6 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
 """Transactional ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
 
-
 Row = Mapping[str, Any]
 
 

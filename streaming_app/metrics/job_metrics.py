@@ -106,7 +106,6 @@ ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
     ),
 )
 
-
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
         "streams_groups",

@@ -47,7 +47,6 @@ OWN_ROWS = {"group_events": f"kind IN ({', '.join(map(quote, OF_COMMITS))})", "q
 SHARED = tuple(OWN_ROWS)
 """The history tables to which both this query and the query of the streams groups append."""
 
-
 _METADATA = pa.schema(
     [
         schema_of(RECORDS).field(name)

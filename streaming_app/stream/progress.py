@@ -42,7 +42,6 @@ class Progress:
     """When the end of the topic up to which all batches read was determined; None if each batch determines it."""
 
     def __init__(self, write: Callable[[str], None], health: JobState) -> None:
-        """Report the queries of one stream, one after the other."""
         self._write = write
         self._health = health
         self._has_caught_up = False

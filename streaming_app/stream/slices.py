@@ -51,7 +51,6 @@ _END = (1 << 31, 0)  # a place after every record
 _APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch may be written after all others
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
-
 WHOLE = (Slice(None, POSITIONS - 1),)
 """The slices of a batch that is not divided."""
 _START = Slice((-1, 0), 0)

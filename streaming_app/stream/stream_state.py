@@ -107,7 +107,6 @@ class StateFile:
     """The stored state of one stream. The start of the stream and its batches use it, which never run together."""
 
     def __init__(self, checkpoint: Location) -> None:
-        """Take the checkpoint of the stream."""
         self._checkpoint = checkpoint
         self._copies = [Location(f"{checkpoint}.state{number}.json") for number in (0, 1)]
         self._number = 0  # of the last write

@@ -50,7 +50,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 

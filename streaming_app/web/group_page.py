@@ -245,12 +245,8 @@ def _history(
     snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap], members: int | None = None
 ) -> dict[str, Any]:
     """Return the tracks of a group in a window, and its verdict at the instant; `members` of a streams group."""
-    scale, ask, group_id, until = (
-        tracks.Scale(window.begin, window.end, gaps),
-        snapshot.ask,
-        one["group_id"],
-        window.until,
-    )
+    scale, until = tracks.Scale(window.begin, window.end, gaps), window.until
+    ask, group_id = snapshot.ask, one["group_id"]
     begin, end = bounds(window)
     verdicts = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
     judged = tracks.merged_verdicts(verdicts)

@@ -3,6 +3,7 @@
 # ruff: noqa: S311 - a seeded Random is what makes a failure reproducible
 
 import tracemalloc
+from io import BytesIO
 from random import Random
 from struct import pack
 from typing import Any
@@ -12,10 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offsets_decoder import DecodeError, definitions
+from offsets_decoder.constructs import Struct
 from offsets_decoder.embedded import decode_embedded
 from offsets_decoder.java_text import decode_chars, decode_utf, encode_chars
-from offsets_decoder.layout import embedded_layout
-from offsets_decoder.reference import reference_decode_embedded
+from offsets_decoder.layout import SIZES, embedded_layout
+from offsets_decoder.record import MalformedRecord
 from offsets_decoder.streams_protocol import (
     Assignment,
     ConsumerAssignment,
@@ -27,6 +29,19 @@ from offsets_decoder.streams_protocol import (
 )
 from tests.decoder.random_records import RecordGenerator, corrupt
 from tests.support.encode import encode_embedded, encode_utf
+
+
+def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, Any]]:
+    """Return version and fields with Construct. Raises DecodeError where `decode_embedded` returns None."""
+    size = SIZES[definitions.embedded(name).prefix]
+    if not isinstance(data, bytes) or len(data) < size:
+        raise MalformedRecord("no version", name, 0)
+    version, stream = int.from_bytes(data[:size], "big", signed=True), BytesIO(data[size:])
+    fields: dict[str, Any] = Struct(embedded_layout(name, version))._parsereport(stream, [], name)
+    if stream.read(1):
+        raise MalformedRecord("trailing bytes", name, stream.tell())
+    return version, fields
+
 
 Kind = tuple[str, int]
 """The name of a definition, and a version of it."""

@@ -14,13 +14,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from bench.rounds import print_table
-from offsets_decoder import encode
 from streaming_app.stream.batch_rows import join, schema_of
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.tables.data_files import decode_file, encode_file
 from tests.groups.classic_records import assignment, generation, subscription, thread
 from tests.stream.test_fold_stage import RAW, Pair, group, records
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 
 THREADS, TASKS, SUBTOPOLOGIES = 200, 2_000, 4

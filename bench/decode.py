@@ -10,7 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.rounds import print_table
-from offsets_decoder import decode, encode, reference_decode
+from offsets_decoder import decode
+from offsets_decoder.reference import reference_decode
+from tests.support.encode import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ import time
 
 from bench.bench_harness import PARTITIONS, Harness
 from bench.memory import format_megabytes, run_and_sample
-from offsets_decoder import encode
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.encode import encode
 
 PARTITIONS_OF_TOPIC, TOPICS = 10, 10
 KEYS_OF_GROUP = PARTITIONS_OF_TOPIC * TOPICS

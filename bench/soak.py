@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.bench_harness import PARTITIONS, Harness, is_caught_up, process, repeating
 from bench.freshness import append, await_commit, await_groups, is_visible, percentile_95
 from bench.memory import file_sizes, format_megabytes, processor_seconds, proportional_by_process
-from offsets_decoder import encode
+from tests.support.encode import encode
 from tests.support.waiting import wait_until
 
 GROUPS, COMMITS_PER_SECOND, KEYS = 10_000, 5_000, 50_000

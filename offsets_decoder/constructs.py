@@ -5,20 +5,15 @@ reject bytes that Kafka does not write, and raise `MalformedRecord`, which has b
 in our errors, such as `value.activeTasks[0]`. The `context` of parsing is a list, to which unknown tags are appended.
 """
 
-from __future__ import annotations
-
 import base64
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from construct import Construct, FormatField, Subconstruct
+from construct import Construct, Subconstruct
 
-from offsets_decoder.java_text import decode_chars, decode_utf, encode_chars, encode_utf
-from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES
-from offsets_decoder.record import EncodeError, MalformedRecord, UnknownTag
-
-if TYPE_CHECKING:
-    from offsets_decoder.layout import FieldLayout, StructLayout
+from offsets_decoder.java_text import decode_chars, decode_utf
+from offsets_decoder.layout import CODES, MAX_STRING, MAX_UVARINT, SIZES, FieldLayout, StructLayout
+from offsets_decoder.record import MalformedRecord, UnknownTag
 
 _CONTINUATION_BIT = 0x80
 _UVARINT_SHIFTS = (0, 7, 14, 21, 28)
@@ -71,35 +66,15 @@ def read_length(stream: BytesIO, path: str, prefix: str, *, nullable: bool) -> i
     raise MalformedRecord(reason, path, start)
 
 
-def write_uvarint(stream: BytesIO, value: int) -> None:
-    """Write an unsigned varint in its shortest form."""
-    while value >= _CONTINUATION_BIT:
-        stream.write(bytes((value & 0x7F | _CONTINUATION_BIT,)))
-        value >>= 7
-    stream.write(bytes((value,)))
-
-
-def write_length(stream: BytesIO, length: int, prefix: str) -> None:
-    """Write a length in the form that `read_length` reads; -1 is null."""
-    if prefix == "compact":
-        write_uvarint(stream, length + 1)
-    else:
-        stream.write(length.to_bytes(SIZES[prefix], "big", signed=CODES[prefix].islower()))
-
-
-class Integer(FormatField):  # type: ignore[misc]
+class Integer(Construct):  # type: ignore[misc]
     """A big-endian integer."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(">", CODES[kind])
+        super().__init__()
+        self.size, self.is_signed = SIZES[kind], CODES[kind].islower()
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        return int.from_bytes(read_exactly(stream, self.length, path), "big", signed=self.fmtstr[1].islower())
-
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        if type(obj) is not int:  # bool is a subclass of int
-            raise EncodeError(f"{path}: not an integer: {obj!r}")
-        return super()._build(obj, stream, context, path)
+        return int.from_bytes(read_exactly(stream, self.size, path), "big", signed=self.is_signed)
 
 
 class _LengthPrefixed(Construct):  # type: ignore[misc]
@@ -109,12 +84,6 @@ class _LengthPrefixed(Construct):  # type: ignore[misc]
         super().__init__()
         self.prefix = prefix
         self.nullable = nullable
-
-    def _write(self, stream: BytesIO, data: bytes | None, path: str) -> None:
-        if data is None and not self.nullable:
-            raise EncodeError(f"{path}: null in a field that is not nullable")
-        write_length(stream, -1 if data is None else len(data), self.prefix)
-        stream.write(data or b"")
 
 
 class String(_LengthPrefixed):
@@ -133,18 +102,6 @@ class String(_LengthPrefixed):
         except UnicodeDecodeError as error:
             raise MalformedRecord("not UTF-8", path, start + error.start) from None
 
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        if not isinstance(obj, str | None):
-            raise EncodeError(f"{path}: not a string: {obj!r}")
-        try:
-            data = None if obj is None else obj.encode()
-        except UnicodeEncodeError as error:
-            raise EncodeError(f"{path}: not UTF-8: {error.reason}") from None
-        if data is not None and len(data) > MAX_STRING:
-            raise EncodeError(f"{path}: a string of {len(data)} bytes, the maximum is {MAX_STRING}")
-        self._write(stream, data, path)
-        return obj
-
 
 class JavaText(_LengthPrefixed):
     """What Java's `writeUTF` writes, or `writeChars` after the number of characters. See `java_text`."""
@@ -153,8 +110,7 @@ class JavaText(_LengthPrefixed):
         is_utf = kind == "utf"
         super().__init__("uint16" if is_utf else "int32", nullable=False)
         self.unit = 1 if is_utf else 2  # bytes that the length counts as one
-        self.most = 0xFFFF if is_utf else 0x7FFFFFFF
-        self.decode_text, self.encode_text = (decode_utf, encode_utf) if is_utf else (decode_chars, encode_chars)
+        self.decode_text = decode_utf if is_utf else decode_chars
 
     def _parse(self, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
         length = read_length(stream, path, self.prefix, nullable=False) or 0
@@ -164,16 +120,6 @@ class JavaText(_LengthPrefixed):
         except UnicodeDecodeError as error:
             raise MalformedRecord("not modified UTF-8", path, start + error.start) from None
 
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        if not isinstance(obj, str):
-            raise EncodeError(f"{path}: not a string: {obj!r}")
-        data = self.encode_text(obj)
-        if len(data) > self.most * self.unit:
-            raise EncodeError(f"{path}: a string of {len(data)} bytes, the maximum is {self.most}")
-        write_length(stream, len(data) // self.unit, self.prefix)
-        stream.write(data)
-        return obj
-
 
 class Bytes(_LengthPrefixed):
     """Bytes whose content is not decoded further."""
@@ -182,12 +128,6 @@ class Bytes(_LengthPrefixed):
         length = read_length(stream, path, self.prefix, nullable=self.nullable)
         return None if length is None else read_exactly(stream, length, path)
 
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        if not isinstance(obj, bytes | None):
-            raise EncodeError(f"{path}: not bytes: {obj!r}")
-        self._write(stream, obj, path)
-        return obj
-
 
 class Uuid(Construct):  # type: ignore[misc]
     """A uuid, as text."""
@@ -195,16 +135,6 @@ class Uuid(Construct):  # type: ignore[misc]
     def _parse(self, stream: BytesIO, context: Any, path: str) -> str:  # noqa: ANN401, ARG002
         data = read_exactly(stream, SIZES["uuid"], path)
         return base64.urlsafe_b64encode(data)[:22].decode()  # as Kafka prints a uuid: without padding
-
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401, ARG002
-        try:
-            data = base64.b64decode(obj + "==", altchars=b"-_", validate=True)
-        except (TypeError, ValueError):
-            data = b""
-        if len(data) != SIZES["uuid"]:
-            raise EncodeError(f"{path}: not a uuid: {obj!r}")
-        stream.write(data)
-        return obj
 
 
 class Array(Subconstruct):  # type: ignore[misc]
@@ -224,14 +154,6 @@ class Array(Subconstruct):  # type: ignore[misc]
             raise MalformedRecord(f"{count} elements expected, {remaining(stream)} bytes remaining", path, start)
         return [self.subcon._parsereport(stream, context, f"{path}[{i}]") for i in range(count)]  # noqa: SLF001
 
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        if not (isinstance(obj, list | tuple) or (obj is None and self.nullable)):
-            raise EncodeError(f"{path}: not a list: {obj!r}")
-        write_length(stream, -1 if obj is None else len(obj), self.prefix)
-        for i, element in enumerate(obj or ()):
-            self.subcon._build(element, stream, context, f"{path}[{i}]")  # noqa: SLF001
-        return obj
-
 
 class NullableStruct(Subconstruct):  # type: ignore[misc]
     """A struct after a byte that says whether it is present; `null` is the byte for null.
@@ -249,10 +171,6 @@ class NullableStruct(Subconstruct):  # type: ignore[misc]
         if byte not in {self.null, _PRESENT}:
             raise MalformedRecord(f"a byte that means neither null nor present: {byte:#04x}", path, start)
         return self.subcon._parsereport(stream, context, path) if byte == _PRESENT else None  # noqa: SLF001
-
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        stream.write(bytes((self.null if obj is None else _PRESENT,)))
-        return None if obj is None else self.subcon._build(obj, stream, context, path)  # noqa: SLF001
 
 
 class Struct(Construct):  # type: ignore[misc]
@@ -301,29 +219,6 @@ class Struct(Construct):  # type: ignore[misc]
             if actual != size:
                 reason = f"tag {tag} has {size} bytes, its field {actual}"
                 raise MalformedRecord(reason, f"{path}.{field.camel}", start)
-
-    def _build(self, obj: Any, stream: BytesIO, context: Any, path: str) -> Any:  # noqa: ANN401
-        if not isinstance(obj, dict):
-            raise EncodeError(f"{path}: not a dict: {obj!r}")
-        if unknown := obj.keys() - {field.snake for field in self.layout.fields}:
-            raise EncodeError(f"{path}: no such field: {', '.join(sorted(map(str, unknown)))}")
-        given = {field.snake: obj.get(field.snake, field.default_value()) for field in self.layout.fields}
-        for field in self.layout.fields:
-            if not field.present and not field.ignorable and given[field.snake] != field.default_value():
-                text = f"not in this version, and not at its default: {given[field.snake]!r}"
-                raise EncodeError(f"{path}.{field.camel}: {text}")
-        for field in self.layout.untagged:
-            self.constructs[field.snake]._build(given[field.snake], stream, context, f"{path}.{field.camel}")  # noqa: SLF001
-        if self.layout.flexible:
-            written = [one for one in self.layout.tagged if given[one.snake] != one.default_value()]
-            write_uvarint(stream, len(written))
-            for field in written:
-                inner = BytesIO()
-                self.constructs[field.snake]._build(given[field.snake], inner, context, f"{path}.{field.camel}")  # noqa: SLF001
-                write_uvarint(stream, field.tag or 0)
-                write_uvarint(stream, len(inner.getvalue()))
-                stream.write(inner.getvalue())
-        return obj
 
 
 def _field_construct(field: FieldLayout, *, flexible: bool) -> Construct:

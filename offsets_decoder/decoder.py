@@ -5,11 +5,10 @@ A reader is generated per record type and version when a record first needs it. 
 errors.
 """
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from offsets_decoder.generator import compile_reader
 from offsets_decoder.layout import key_layout, released_definition, value_layout
@@ -18,10 +17,7 @@ from offsets_decoder.record import Record, UnknownTag
 K = TypeVar("K")
 V = TypeVar("V")
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Reader = Callable[[bytes, list[UnknownTag]], dict[str, Any]]
+Reader = Callable[[bytes, list[UnknownTag]], dict[str, Any]]
 
 # All errors that invalid bytes, or objects that are not bytes, can raise here. DecodeError is a ValueError.
 _READ_ERRORS = (IndexError, ValueError, TypeError, AttributeError, struct.error)
@@ -69,8 +65,6 @@ class _Made(dict[K, V]):
 
 
 class _RecordReaders(NamedTuple):
-    """The readers of one record type."""
-
     record_type: int
     name: str
     read_key: Reader

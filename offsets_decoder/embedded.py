@@ -1,24 +1,18 @@
 """Decodes what clients put into bytes of records, by the definitions in `schemas/embedded`.
 
-As for records, readers are generated, and `reference.reference_decode_embedded` defines what is correct. But clients
-choose these bytes, and other client libraries have other formats: what does not parse to the last byte is None, and
-no error is worded.
+As for records, readers are generated, and tests compare them with Construct. But clients choose these bytes, and other
+client libraries have other formats: what does not parse to the last byte is None, and no error is worded.
 """
 
-from __future__ import annotations
-
 import struct
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsets_decoder.definitions import embedded
 from offsets_decoder.generator import compile_reader
 from offsets_decoder.layout import SIZES, embedded_layout
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from offsets_decoder.record import UnknownTag
+from offsets_decoder.record import UnknownTag
 
 _READ_ERRORS = (IndexError, ValueError, struct.error)  # all that a reader raises for bytes
 

@@ -5,18 +5,14 @@ after it. They do not check that a slice is complete: if the position is past th
 at the end.
 """
 
-from __future__ import annotations
-
 from binascii import b2a_base64
+from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsets_decoder.java_text import decode_chars, decode_utf
 from offsets_decoder.layout import MAX_STRING, MAX_UVARINT
 from offsets_decoder.record import UnknownTag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ONE_BYTE = 0x7F  # the largest varint of one byte
 _UVARINT_BYTES = 5

@@ -8,21 +8,15 @@ It needs few checks. Positions only grow. An index or `unpack_from` past the end
 position past the end, which the check at the end rejects.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct, calcsize, unpack_from
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offsets_decoder import generated_runtime
 from offsets_decoder.generated_runtime import ONE_BYTE
-from offsets_decoder.layout import CODES, MAX_STRING, SIZES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from offsets_decoder.layout import FieldLayout, StructLayout
-    from offsets_decoder.record import UnknownTag
+from offsets_decoder.layout import CODES, MAX_STRING, SIZES, FieldLayout, StructLayout
+from offsets_decoder.record import UnknownTag
 
 _PREFIX = "int16"  # before the fields: a key's record type, a value's version
 
@@ -117,14 +111,11 @@ class _SourceWriter:
             return
         codes = "".join(CODES[field.element] for field in fields)
         names = [self.new_name("v") for _ in fields]
-        self.line(f"{', '.join(names)}, = {self._unpacker(codes)}(buf, p)")
+        self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
+        self.line(f"{', '.join(names)}, = unpack_{codes}(buf, p)")
         self.line(f"p += {calcsize('>' + codes)}")
         for field, name in zip(fields, names, strict=True):
             variables[field.snake] = f"uuid({name})" if field.element == "uuid" else name
-
-    def _unpacker(self, codes: str) -> str:
-        self.unpackers[f"unpack_{codes}"] = Struct(">" + codes).unpack_from
-        return f"unpack_{codes}"
 
     def field(self, field: FieldLayout, path: str, *, flexible: bool) -> str:
         """Read a single field of any type."""

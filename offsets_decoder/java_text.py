@@ -18,13 +18,6 @@ def decode_utf(data: bytes) -> str:
     return decode_chars(encode_chars(text))
 
 
-def encode_utf(text: str) -> bytes:
-    """Return text as `writeUTF` writes it, without its length."""
-    data = encode_chars(text)
-    halves = "".join(chr(data[i] << 8 | data[i + 1]) for i in range(0, len(data), 2))
-    return halves.encode("utf-8", "surrogatepass").replace(b"\0", _ZERO)
-
-
 def decode_chars(data: bytes) -> str:
     """Return the text of `writeChars`, two bytes a character."""
     return data.decode("utf-16-be", "replace")

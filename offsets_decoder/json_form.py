@@ -21,21 +21,17 @@ has a key and a value in one of three forms:
 them: such lines cannot be decoded. With a formatter these tools print JSON that is already decoded.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re
 import string
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from offsets_decoder.decoder import decode
 from offsets_decoder.embedded import decode_embedded
 from offsets_decoder.layout import FieldLayout, StructLayout, embedded_layout, key_layout, value_layout
 from offsets_decoder.record import DecodeError, MalformedRecord, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _TOMBSTONE = "null"
 _ESCAPED = re.compile(r"(?:[ -\[\]-~]|\\x[0-9A-Fa-f]{2})*")  # a backslash is also escaped

@@ -9,25 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from functools import cache
 from struct import calcsize
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from offsets_decoder.definitions import Field, embedded, record
-from offsets_decoder.record import UnknownEmbeddedVersion, UnknownRecordType, UnknownValueVersion
-
-if TYPE_CHECKING:
-    from offsets_decoder.definitions import Body, EmbeddedDefinition, RecordDefinition
+from offsets_decoder.definitions import Body, EmbeddedDefinition, Field, RecordDefinition, embedded, record
+from offsets_decoder.record import MalformedRecord, UnknownRecordType, UnknownValueVersion
 
 CODES = {"int8": "b", "int16": "h", "uint16": "H", "int32": "l", "int64": "q", "uuid": "16s"}
 """The `struct` format code of each fixed-size type; all are big-endian."""
 
 SIZES = {kind: calcsize(f">{code}") for kind, code in CODES.items()}
-"""The size in bytes of each fixed-size type."""
 
 MAX_STRING = 0x7FFF
 """The longest string in bytes: Kafka rejects longer ones on reading, even if the length is a varint."""
 
 MAX_UVARINT = 0xFFFFFFFF
-"""The largest unsigned varint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +93,10 @@ def value_layout(record_type: int, version: int, older: str | None = None) -> St
 
 @cache
 def embedded_layout(name: str, version: int) -> StructLayout:
-    """Return the layout of bytes within records; raises `UnknownEmbeddedVersion`."""
+    """Return the layout of bytes within records; raises `MalformedRecord`."""
     definition = embedded(name)
     if version not in definition.body.versions:
-        raise UnknownEmbeddedVersion(name, version, str(definition.body.versions))
+        raise MalformedRecord(f"version {version} is unknown, known: {definition.body.versions}", name, 0)
     return _struct_layout(definition.body.fields, definition, version, flexible=version in definition.body.flexible)
 
 
@@ -111,11 +106,7 @@ def older_layouts(record_type: int, version: int) -> tuple[str, ...]:
 
 
 def _struct_layout(
-    of_struct: tuple[Field, ...],
-    definition: RecordDefinition | EmbeddedDefinition,
-    version: int,
-    *,
-    flexible: bool,
+    of_struct: tuple[Field, ...], definition: RecordDefinition | EmbeddedDefinition, version: int, *, flexible: bool
 ) -> StructLayout:
     layouts = (_field_layout(field, definition, version, flexible=flexible) for field in of_struct)
     return StructLayout(tuple(layouts), flexible)

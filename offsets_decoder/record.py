@@ -1,4 +1,4 @@
-"""The results of decoding: a record, or an error that says why the bytes are not one; and the error of encoding.
+"""The results of decoding: a record, or an error that says why the bytes are not one.
 
 Data only: neither reading nor writing may live here.
 """
@@ -68,18 +68,6 @@ class UnknownValueVersion(DecodeError):  # noqa: N818
 
 
 @dataclass(eq=False, repr=False)
-class UnknownEmbeddedVersion(DecodeError):  # noqa: N818
-    """Bytes within a record are of a version that is not known: of a newer client, or not in this format at all."""
-
-    name: str
-    version: int
-    known: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: version {self.version} is unknown, known: {self.known}"
-
-
-@dataclass(eq=False, repr=False)
 class MalformedRecord(DecodeError):  # noqa: N818
     """Bytes that violate the layout.
 
@@ -93,7 +81,3 @@ class MalformedRecord(DecodeError):  # noqa: N818
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} (byte {self.offset})"
-
-
-class EncodeError(ValueError):
-    """Values that cannot be encoded as a record: an unknown field or record, or a value that does not fit its field."""

@@ -1,6 +1,6 @@
-"""Decoding and encoding with Construct: `reference_decode` defines which results and errors are correct.
+"""Decoding with Construct: `reference_decode` defines which results and errors are correct.
 
-It is slow, and only reads what the fast path rejects. `encode` is for tests, benchmarks and generated topics.
+It is slow, and only reads what the fast path rejects.
 
 Two layouts can have the same type and version (types 11 and 15 in Kafka 4.0 and since 4.1). The newer layout is used if
 it fits to the last byte; else the older one if it fits to the last byte and has no unknown tag, which no 4.0 broker
@@ -8,31 +8,23 @@ wrote. Both cannot fit: type 11 has 5 bytes after the version in 4.0 and at leas
 always reads the end of a 4.0 struct, a zero byte, as the length of an array, and zero means null.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
-
-from construct import ConstructError
+from typing import Any
 
 from offsets_decoder.constructs import Struct
-from offsets_decoder.definitions import embedded, records
-from offsets_decoder.layout import SIZES, embedded_layout, key_layout, older_layouts, released_definition, value_layout
-from offsets_decoder.record import DecodeError, EncodeError, MalformedRecord, Record, UnknownTag
+from offsets_decoder.layout import SIZES, key_layout, older_layouts, released_definition, value_layout
+from offsets_decoder.record import MalformedRecord, Record, UnknownTag
 
-if TYPE_CHECKING:
-    from offsets_decoder.definitions import RecordDefinition
-
-_PREFIX = "int16"  # a key's record type, a value's version
+_PREFIX = SIZES["int16"]  # a key's record type, a value's version
 
 
 def reference_decode(key: bytes, value: bytes | None) -> Record:
     """Decode one record with Construct alone, with the same results and errors as `offsets_decoder.decode`."""
     record_type = _read_prefix(key, "key", "a record type")
     name = released_definition(record_type).name
-    key_fields, _ = _parse(key_construct(record_type), key, "key")
+    key_fields, _ = _parse(_key_construct(record_type), key, "key")
     if value is None:
         return Record(record_type, name, key_fields, None, None, [])
     version = _read_prefix(value, "value", "a version")
@@ -42,48 +34,29 @@ def reference_decode(key: bytes, value: bytes | None) -> Record:
 
 def _parse_value(record_type: int, version: int, value: bytes) -> tuple[dict[str, Any], list[UnknownTag], str | None]:
     try:
-        return (*_parse(value_construct(record_type, version), value, "value"), None)
+        return (*_parse(_value_construct(record_type, version), value, "value"), None)
     except MalformedRecord:
         for layout in older_layouts(record_type, version):
             with suppress(MalformedRecord):
-                fields, unknown = _parse(value_construct(record_type, version, layout), value, "value")
+                fields, unknown = _parse(_value_construct(record_type, version, layout), value, "value")
                 if not unknown:
                     return fields, [], layout
         raise
 
 
-def reference_decode_embedded(name: str, data: bytes) -> tuple[int, dict[str, Any]]:
-    """Return the version and the fields of bytes within a record.
-
-    Raises `MalformedRecord` or `UnknownEmbeddedVersion` where `embedded.decode_embedded` returns None.
-    """
-    prefix = embedded(name).prefix
-    version = _read_prefix(data, name, "a version", prefix)
-    return version, _parse(embedded_construct(name, version), data, name, prefix)[0]
-
-
-def encode_embedded(name: str, version: int, fields: dict[str, Any]) -> bytes:
-    """Return bytes within a record. Raises `EncodeError`."""
-    try:
-        construct = embedded_construct(name, version)
-    except DecodeError as error:
-        raise EncodeError(str(error)) from None
-    return _build(version, construct, fields, name, embedded(name).prefix)
-
-
-def _read_prefix(data: bytes | None, part: str, meaning: str, prefix: str = _PREFIX) -> int:
+def _read_prefix(data: bytes | None, part: str, meaning: str) -> int:
     if data is None:
         raise MalformedRecord("null", part, 0)
     if not isinstance(data, bytes | bytearray | memoryview):
         raise MalformedRecord(f"{type(data).__name__}, not bytes", part, 0)
-    if len(data) < SIZES[prefix]:
-        raise MalformedRecord(f"{SIZES[prefix]} bytes expected for {meaning}, {len(data)} remaining", part, 0)
-    return int.from_bytes(data[: SIZES[prefix]], "big", signed=True)
+    if len(data) < _PREFIX:
+        raise MalformedRecord(f"{_PREFIX} bytes expected for {meaning}, {len(data)} remaining", part, 0)
+    return int.from_bytes(data[:_PREFIX], "big", signed=True)
 
 
-def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> tuple[dict[str, Any], list[UnknownTag]]:
+def _parse(construct: Struct, data: bytes, part: str) -> tuple[dict[str, Any], list[UnknownTag]]:
     stream = BytesIO(data)
-    stream.seek(SIZES[prefix])
+    stream.seek(_PREFIX)
     unknown: list[UnknownTag] = []
     fields: dict[str, Any] = construct._parsereport(stream, unknown, part)  # noqa: SLF001
     if stream.tell() != len(data):
@@ -91,66 +64,11 @@ def _parse(construct: Struct, data: bytes, part: str, prefix: str = _PREFIX) -> 
     return fields, unknown
 
 
-def encode(
-    record_type: int | str,
-    key: dict[str, Any],
-    value: dict[str, Any] | None,
-    *,
-    version: int | None = None,
-    layout: str | None = None,
-) -> tuple[bytes, bytes | None]:
-    """Return the key and value of a record, as `decode` takes them; a None value is a tombstone.
-
-    `record_type` is the number or Kafka's name ("StreamsGroupMetadata"). Omitted fields get their defaults. `version`
-    is the version of the value, by default the newest; `layout` is the name of an older layout. Raises `EncodeError`
-    for anything that cannot be encoded.
-    """
-    try:
-        definition = _find_definition(record_type)
-        key_bytes = _build(definition.type, key_construct(definition.type), key, "key")
-        if value is None:
-            return key_bytes, None
-        number = definition.value.versions.last if version is None else version
-        construct = value_construct(definition.type, number, layout)
-    except DecodeError as error:
-        raise EncodeError(str(error)) from None
-    except KeyError:
-        raise EncodeError(f"{record_type} has no layout {layout!r}") from None
-    return key_bytes, _build(number, construct, value, "value")
-
-
-def _find_definition(record_type: int | str) -> RecordDefinition:
-    if isinstance(record_type, int):
-        return released_definition(record_type)
-    for number, definition in records().items():
-        if definition.name == record_type:
-            return released_definition(number)
-    raise EncodeError(f"no record is called {record_type!r}")
-
-
-def _build(number: int, construct: Struct, fields: dict[str, Any], part: str, prefix: str = _PREFIX) -> bytes:
-    stream = BytesIO()
-    stream.write(number.to_bytes(SIZES[prefix], "big", signed=True))
-    try:
-        construct._build(fields, stream, None, part)  # noqa: SLF001
-    except ConstructError as error:  # of a number that does not fit
-        raise EncodeError(f"{part}: {error}") from None
-    return stream.getvalue()
-
-
 @cache
-def key_construct(record_type: int) -> Struct:
-    """Return the Construct for the fields of a key, which follow the record type."""
+def _key_construct(record_type: int) -> Struct:
     return Struct(key_layout(record_type))
 
 
 @cache
-def value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
-    """Return the Construct for the fields of a value, which follow the version."""
+def _value_construct(record_type: int, version: int, older: str | None = None) -> Struct:
     return Struct(value_layout(record_type, version, older))
-
-
-@cache
-def embedded_construct(name: str, version: int) -> Struct:
-    """Return the Construct for the fields of bytes within a record, which follow the version."""
-    return Struct(embedded_layout(name, version))

@@ -24,19 +24,15 @@ _NEVER = 2**63 - 1  # the time of the next rebalance if there is none
 class ConsumerSubscription:
     """The subscription of a consumer; `user_data` is what its assignor adds, `rack_id` is null before version 3."""
 
-    version: int
     topics: tuple[str, ...]
     user_data: bytes | None
-    owned: tuple[TopicPartition, ...] = ()
-    generation: int | None = None
-    rack_id: str | None = None
+    rack_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAssignment:
     """The assignment of a consumer: its partitions by topic, in the order of the bytes."""
 
-    version: int
     partitions: dict[str, list[int]]
     user_data: bytes | None
 
@@ -70,14 +66,12 @@ class Subscription:
 class Assignment:
     """The tasks of a thread of a Kafka Streams application.
 
-    `version` is the used version of AssignmentInfo, `common_version` the newest that all members support (None before
-    version 3). `active` and `standby` map each task to its source partitions. `error_code` is 0 for none, 1 for missing
-    source topics, 3 for an error of the assignor, 4 for a requested shutdown. `next_rebalance_ms` is the time of the
-    next rebalance in ms since 1970: 0 for at once, as tasks change hands; None for none.
+    `version` is the used version of AssignmentInfo. `active` and `standby` map each task to its source partitions.
+    `error_code` is 0 for none, 1 for missing source topics, 3 for an error of the assignor, 4 for a requested shutdown.
+    `next_rebalance_ms` is the time of the next rebalance in ms since 1970: 0 for at once, as tasks change hands.
     """
 
     version: int
-    common_version: int | None
     active: dict[Task, list[TopicPartition]]
     standby: dict[Task, list[TopicPartition]]
     error_code: int = 0
@@ -89,16 +83,8 @@ def decode_consumer_subscription(metadata: bytes) -> ConsumerSubscription | None
     decoded = decode_embedded("ConsumerProtocolSubscription", metadata)
     if decoded is None:
         return None
-    version, fields = decoded
-    generation = fields["generation_id"]
-    return ConsumerSubscription(
-        version=version,
-        topics=tuple(fields["topics"]),
-        user_data=fields["user_data"],
-        owned=tuple((one["topic"], number) for one in fields["owned_partitions"] for number in one["partitions"]),
-        generation=None if generation < 0 else generation,
-        rack_id=fields["rack_id"] or None,
-    )
+    _, fields = decoded
+    return ConsumerSubscription(tuple(fields["topics"]), fields["user_data"], fields["rack_id"] or None)
 
 
 def decode_consumer_assignment(assignment: bytes) -> ConsumerAssignment | None:
@@ -106,11 +92,11 @@ def decode_consumer_assignment(assignment: bytes) -> ConsumerAssignment | None:
     decoded = decode_embedded("ConsumerProtocolAssignment", assignment)
     if decoded is None:
         return None
-    version, fields = decoded
+    _, fields = decoded
     partitions = dict[str, list[int]]()
     for one in fields["assigned_partitions"]:
         partitions.setdefault(one["topic"], []).extend(one["partitions"])
-    return ConsumerAssignment(version, partitions, fields["user_data"])
+    return ConsumerAssignment(partitions, fields["user_data"])
 
 
 def decode_subscription(metadata: bytes) -> Subscription | None:
@@ -154,10 +140,9 @@ def decode_assignment(assignment: bytes) -> Assignment | None:
     active = dict[Task, list[TopicPartition]]()
     for task, partition in zip(fields["active_tasks"], partitions, strict=True):
         active.setdefault(_task(task), []).append(partition)
-    common, next_rebalance = fields["commonly_supported_version"], fields["next_rebalance_ms"]
+    next_rebalance = fields["next_rebalance_ms"]
     return Assignment(
         version=version,
-        common_version=None if common < 0 else common,
         active=active,
         standby={
             _task(task): [(one["topic"], one["partition"]) for one in task["partitions"]]

@@ -62,11 +62,9 @@ class SinkStatus:
 
     name: str
     sent: int = 0
-    """Notifications that it accepted."""
     failed: int = 0
     """Attempts that failed, including those to resend."""
     waiting: int = 0
-    """Notifications that are not sent yet."""
     failing_since: datetime | None = None
     """Since when no attempt has succeeded; None after one that has, and before the first one."""
     failure: str | None = None
@@ -97,7 +95,6 @@ class JobStatus(StreamStatus):
 
     started_at: datetime
     brokers_away_since: datetime | None = None
-    """Since when no broker has responded; None while one does."""
     topic_missing_since: datetime | None = None
     """Since when the brokers have had no such topic; None while they have it."""
     progress_at: datetime | None = None
@@ -123,9 +120,7 @@ class JobStatus(StreamStatus):
     lag_failing_since: datetime | None = None
     """Since when no pass over the lag has succeeded; None after one that has, and before the first one."""
     lag_failure: str | None = None
-    """Why, in one line."""
     evaluated_at: datetime | None = None
-    """When the rules were last evaluated."""
     failing_sinks: Sequence[SinkStatus] = ()
     disks: Sequence[DiskSpace] = ()
     """Those of the warehouse and of the state directory, as far as they are local."""
@@ -233,15 +228,11 @@ def time_away(status: JobStatus, now: datetime) -> timedelta | None:
     return None if at is None or at > now + _CLOCK_SLACK else max(now - at, timedelta())
 
 
-def is_too_long(away: timedelta | None, retention: timedelta) -> bool:
-    """Return whether tombstones may have been missed; `retention` is the topic's `delete.retention.ms`."""
-    return away is None or away > retention
-
-
 def is_gap_too_long(status: JobStatus, at: datetime, retention: timedelta) -> bool:
-    """Return the same for a running job that has read up to the end of the topic by `at`.
+    """Return whether a running job that has read up to the end of the topic by `at` may have missed tombstones.
 
-    The end of reading from the beginning is no gap, even if it took too long: reading again would take as long.
+    `retention` is the topic's `delete.retention.ms`. The end of reading from the beginning is no gap, even if it took
+    too long: reading again would take as long.
     """
     began, caught_up_at = status.read_from_beginning_at, status.caught_up_at
     if caught_up_at is None or (began is not None and began > caught_up_at):

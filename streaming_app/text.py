@@ -21,7 +21,6 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
 """Before every time of a record: what stands for one that is not known, where such are the first."""
 
-# --- Escapes ----------------------------------------------------------------------------------------------------------
 
 # Invisible, but printable for `str.isprintable`: fillers, variation selectors and a blank. The other characters with
 # the property Default_Ignorable_Code_Point of Unicode 16 (DerivedCoreProperties.txt) are of category Cf or Cn.
@@ -58,8 +57,6 @@ def json_units(text: str) -> str:
     units = text.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
-
-# --- Names, which become parts of paths, and addresses ----------------------------------------------------------------
 
 MAX_NAME_CHARACTERS = 200  # a file name may have 255 bytes, and suffixes such as `.running.json` are added
 # Next to the checkpoint of cluster `X` are `X.state0.json` and `X.state1.json`, and `.new` while one is written.
@@ -101,9 +98,6 @@ def host_of(client_host: str | None) -> str | None:
     return client_host and client_host.lstrip("/")
 
 
-# --- Counts and lists -------------------------------------------------------------------------------------------------
-
-
 def count(number: int, noun: str, several: str | None = None) -> str:
     """Return a number with its noun, in the plural unless it is one: `1 row`, `2,000 rows`."""
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
@@ -141,9 +135,6 @@ def shorten(text: str, most: int, end: str = "…") -> str:
     return text if len(text) <= most else text[: most - len(end)] + end
 
 
-# --- Times ------------------------------------------------------------------------------------------------------------
-
-
 def utc(time: datetime) -> str:
     """Return a time in UTC, to the second: `2026-11-21 18:11:25Z`."""
     return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%SZ}"
@@ -175,8 +166,6 @@ def parse_instant(text: str, now: datetime) -> datetime:
             ) from None
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
-
-# --- Durations --------------------------------------------------------------------------------------------------------
 
 _UNITS = {"w": 7 * DAY, "d": DAY, "h": HOUR, "m": MINUTE, "s": 1.0, "ms": 0.001}
 _AS_PROMETHEUS = re.compile("".join(rf"(?:(\d+){unit})?" for unit in _UNITS))  # each unit once, largest first
@@ -254,8 +243,6 @@ def ago(then: datetime, now: datetime) -> str:
     """Return how long ago a time is, in its largest unit: `5 min ago`."""
     return f"{duration((now - then).total_seconds(), units=1)} ago"
 
-
-# --- Sizes ------------------------------------------------------------------------------------------------------------
 
 MIB, GIB = 1 << 20, 1 << 30
 _SIZE_UNITS = {"b": 1, "k": 1 << 10, "m": MIB, "g": GIB, "t": 1 << 40, "p": 1 << 50}

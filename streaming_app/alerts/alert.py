@@ -62,7 +62,6 @@ class Holds:
     severity: str | None = None
     """The severity of this case; None: that of the rule."""
     verdict: str | None = None
-    """The verdict, if it comes from one."""
     causes: Sequence[str] = ()
     """Proven causes, which other alerts may share: `missing_topic:orders`, `broker_away:3`."""
 

@@ -44,7 +44,6 @@ class Rule:
     for_seconds: float
     """How long, in seconds, the condition must hold before an alert opens."""
     summary: str
-    """What is wrong, in a sentence."""
     impact: str
     """What this means for the business."""
     meaning: str
@@ -56,7 +55,6 @@ class Rule:
     steps: tuple[Step, ...]
     """What to do, the most likely step first."""
     avoid: tuple[str, ...] = ()
-    """What not to do, and why."""
 
     def queries_for(self, group_id: str) -> dict[str, str]:
         """Return `queries` for this group."""

@@ -101,7 +101,6 @@ class AlertEngine:
         self.lifecycle.ranks = ranks(observed.groups, alerted, now)
 
     def _judge(self, observed: Observed, now: datetime) -> None:
-        """Update the verdicts, and the alerts from them."""
         stored = {} if self._has_judged else self.board.verdicts()
         changes = self.board.step(observed, now)
         self.unsaved_changes += changes
@@ -155,7 +154,6 @@ class AlertEngine:
         return self._health_rules_of(group_id)
 
     def _severity_of(self, group_id: str, verdict: Verdict) -> str | None:
-        """Return the severity of a verdict by the configuration."""
         rule = RULE_OF_VERDICT.get(verdict.verdict)
         return severity_by(self._settings.rule_settings_of(group_id).get(rule or ""), verdict.severity)
 

@@ -25,7 +25,6 @@ _PUSHED = frozenset({"CURRENT", "UNCERTAIN", "FAILED"})
 _NEARLY_ALL = 0.9  # of the groups
 _UPGRADED_FOR = timedelta(days=7)  # since a group of the cluster got its first description
 
-
 RuleSettingsLookup = Callable[[str | None], Mapping[str, Rule]]
 """Group id, or None for the job -> its enabled rules by name, with the settings for this group."""
 
@@ -37,7 +36,6 @@ class EngineSettings:
     cluster: str
     rule_settings_of: RuleSettingsLookup
     sinks: tuple[str, ...] = ()
-    """The names of the sinks that get alerts."""
     lag_of_all_groups: bool = False
     of_classic_groups: bool = False
     """Whether rules apply to Kafka Streams with the classic protocol. These groups get verdicts all the same."""
@@ -49,7 +47,6 @@ class EngineSettings:
     """Group -> the group that takes over from it (`alerts.successors`)."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
     is_muted: Callable[[Alert], object] = lambda _one: False
-    """Whether an alert is muted now."""
     first_started_at: datetime | None = None
     """When the job first started on the cluster; None: not known, and no alert is old."""
 
@@ -123,7 +120,6 @@ class DescriptionSupport:
     def __init__(
         self, mode: DescriptionMode, *, known_since: datetime | None = None, removed_at: datetime | None = None
     ) -> None:
-        """Begin with the values of an earlier run."""
         self._mode, self.known_since = mode, known_since
         self.removed_at = removed_at
         """When the brokers were first seen without a plugin; None: they have one, or it is not known."""
@@ -185,7 +181,6 @@ class EngineFacts:
     """Aware, UTC."""
     observed: Observed
     open: Mapping[AlertKey, Alert] = field(default_factory=dict)
-    """The pending and open alerts."""
     descriptions: DescriptionSupport = field(default_factory=lambda: DescriptionSupport("never"))
     not_judged: Mapping[str, str] = field(default_factory=dict)
     """Group whose verdict could not be decided -> the error."""

@@ -39,7 +39,6 @@ _REASON = 300  # characters
 
 
 def _set_aside(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
-    """The group is set aside: its records are not folded any more."""
     reason = shorten(group.set_aside_reason or "", _REASON)
     text = f"{group.group_id} is set aside, and its row stays as it was: {reason}"
     return Holds(group.set_aside_at, text, {"reason": reason})
@@ -58,8 +57,6 @@ def not_judged(group_id: str, why: str) -> Holds:
         None, f"{group_id} is set aside for its verdict, which stays Unknown or as it was: {reason}", {"reason": reason}
     )
 
-
-# --- Topology descriptions --------------------------------------------------------------------------------------------
 
 _PUSH_SHOWN = timedelta(hours=1)  # how long the rule fires after an unsolicited push
 _ASKED_TWICE = timedelta(minutes=70)  # the plugin is asked again once an hour
@@ -131,7 +128,6 @@ def _lost(group_id: str, facts: EngineFacts) -> Truth:
 
 
 def _stale_members(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
-    """Members run a topology that is older than the group's."""
     epoch, stale = group.topology_epoch or 0, group.stale_member_count
     return Holds(
         group.stale_members_since,
@@ -141,15 +137,12 @@ def _stale_members(group: GroupSnapshot, _facts: EngineFacts) -> Holds:
     )
 
 
-# --- Topics, copies of tasks, offsets ---------------------------------------------------------------------------------
-
 _LOSES_STATE = frozenset({"cleanup.policy", "partitions"})
 """A difference in one of these can lose state, or keep the group from starting."""
 _RESET_MINUTES = timedelta(minutes=10)  # from when a group has members again until its first commit
 
 
 def _owner(one: TaskCopy | LagRow) -> dict[str, str]:
-    """Return the owner of the task, as evidence."""
     return {"member_id": one.member_id or "", "process_id": one.process_id or "", "host": one.client_host or ""}
 
 
@@ -206,7 +199,6 @@ def _standbys(group_id: str, facts: EngineFacts) -> Truth:
 
 
 def _rewound(group_id: str, facts: EngineFacts) -> Truth:
-    """Offsets went back while the group had members."""
     if facts.observed.work is None:
         return None
     work = facts.observed.work.get(group_id)
@@ -247,9 +239,6 @@ def _was_reset(history: GroupHistory, at: datetime) -> bool:
     changes = history.states
     is_empty = bool(changes) and changes[-1].new == EMPTY
     return is_empty or any(change.old == EMPTY and at - change.at <= _RESET_MINUTES for change in changes)
-
-
-# --- Rules and their conditions ---------------------------------------------------------------------------------------
 
 
 class Condition(NamedTuple):

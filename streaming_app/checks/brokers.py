@@ -2,14 +2,14 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest
 
-from streaming_app.checks.result import Result, failed, ok, skipped, warning
+from streaming_app.checks.result import FAILED, Result, failed, ok, skipped, warning
 from streaming_app.errors import error_line
 from streaming_app.groups.partition import OFFSETS_TOPIC
 from streaming_app.kafka import AUTHORIZATION_CODES, GROUP_PREFIX, diagnose, fact_requests, releases
@@ -66,14 +66,17 @@ _OPTIONS = {"Group": "group", "Topic": "topic", "Cluster": "cluster", "Transacti
 """Type of a resource -> the option of kafka-acls.sh."""
 
 
-def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]:
-    """Yield the results about a cluster. The Kafka client properties must contain `bootstrap.servers`."""
+def check_brokers(properties: Mapping[str, str], topic: str) -> Generator[Result, None, tuple[bool, int | None]]:
+    """Yield the results about a cluster; return whether none failed, and how many groups the principal may see.
+
+    The Kafka client properties must contain `bootstrap.servers`. The number is None if it is not known.
+    """
     servers = properties["bootstrap.servers"]
     try:
         security_settings(properties)
     except SecurityError as error:
         yield skipped("brokers", f"{error}; brokers, topic and ACLs can only be checked by the job itself")
-        return
+        return True, None
     cause = diagnose.find_cause(servers, properties)  # faster than the time-out of a client
     if cause is None:
         try:
@@ -83,7 +86,8 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
     if cause is not None:
         yield failed("brokers", cause)
         yield from (skipped(name, "no broker answers") for name in ("topic", "ACLs"))
-        return
+        return False, None
+    none_failed = True
     with client:
         checks = {
             "brokers": _check_listeners(client, properties),
@@ -92,16 +96,15 @@ def check_brokers(properties: Mapping[str, str], topic: str) -> Iterator[Result]
         }
         for name, results in checks.items():
             try:
-                yield from results
+                for one in results:
+                    none_failed &= one.status != FAILED
+                    yield one
             except REQUEST_ERRORS as error:  # noqa: PERF203 - the other checks still run
+                none_failed = False
                 yield failed(name, f"{servers}: {error_line(error)}")
-
-
-def count_groups(properties: Mapping[str, str]) -> int | None:
-    """Return how many groups of any type the principal may see; None if no broker says so."""
-    with suppress(SecurityError, *REQUEST_ERRORS), StreamsGroupClient.of(properties) as client:
-        return len(client.list_groups())
-    return None
+        with suppress(*REQUEST_ERRORS):
+            return none_failed, len(client.list_groups())
+    return none_failed, None
 
 
 def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Result]:

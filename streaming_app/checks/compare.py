@@ -147,7 +147,6 @@ def _to_dict(entries: Any) -> dict[str, str]:  # noqa: ANN401 - a dict, pairs, o
 
 
 def _name(path: Path) -> str:
-    """Return a path as text, such as `members[m].client_id`."""
     return "".join(f"[{part}]" if number % 2 else f".{part}" for number, part in enumerate(path)).removeprefix(".")
 
 

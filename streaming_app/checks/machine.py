@@ -16,7 +16,7 @@ from streaming_app.section import is_open_to_all
 from streaming_app.text import GIB, count, first_of, gibibytes, parse_size
 from streaming_app.web.server import bind
 
-_DRIVER_MEMORY, _DEFAULT_HEAP = "spark.driver.memory", "2g"
+DRIVER_MEMORY, DEFAULT_HEAP = "spark.driver.memory", "2g"
 _OUTSIDE_HEAP = 1 * GIB  # needed by the JVM, the job and its Python workers with few groups; see deploy/README.md
 ADVISED = ((1_000, 2 * GIB), (10_000, 3 * GIB), (100_000, 5 * GIB), (1_000_000, 8 * GIB))
 """Up to so many groups of any type -> the memory to give the job: at least half as much again as was measured, see
@@ -74,24 +74,19 @@ def total_memory() -> int:
     return min(limits)
 
 
-def check_memory(conf: Mapping[str, str], groups: int | None) -> Result:
-    """Return whether this machine has the memory to advise for so many groups; None: the number is not known."""
-    return judge_memory(total_memory(), conf.get(_DRIVER_MEMORY, _DEFAULT_HEAP), groups)
-
-
 def judge_memory(total: int, setting: str, groups: int | None) -> Result:
-    """Return whether `total` bytes are enough for the groups, and for the heap in Spark's `setting`."""
+    """Return whether `total` bytes are enough for the groups (None: how many is not known), and for Spark's heap."""
     try:
         heap = parse_size(setting, unit="m")
     except ValueError:  # Spark would not understand it either
-        return failed("memory", f"{_DRIVER_MEMORY} is not a size", f"set it to one such as {_DEFAULT_HEAP}")
+        return failed("memory", f"{DRIVER_MEMORY} is not a size", f"set it to one such as {DEFAULT_HEAP}")
     most = _ADVISED_FOR if groups is None else groups
     table = next((size for number, size in ADVISED if most <= number), ADVISED[-1][1])
     advised = max(table, heap + _OUTSIDE_HEAP)
     whom = f"up to {count(most, 'group')}; their number is not known" if groups is None else count(groups, "group")
     text = f"{gibibytes(total)}; advised are {gibibytes(advised)} for {whom}, with {gibibytes(heap)} of heap"
     if total < heap + _OUTSIDE_HEAP:
-        return failed("memory", text, f"give it more, or set {_DRIVER_MEMORY} to less")
+        return failed("memory", text, f"give it more, or set {DRIVER_MEMORY} to less")
     if total < advised:
         return warning("memory", text, "the first catch-up may not have enough")
     return ok("memory", text)

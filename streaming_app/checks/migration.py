@@ -40,7 +40,6 @@ class Facts(NamedTuple):
     configs: Mapping[int, Mapping[str, str]] = {}
     """The configs of the brokers that could be read, by broker."""
     states: Mapping[str, str] = {}
-    """The groups that the brokers list, with their states."""
     group_configs: Mapping[str, Mapping[str, str]] = {}
     """Group -> its configs as a streams group, as far as they could be read."""
 
@@ -209,7 +208,6 @@ def ways(facts: Facts, server: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _shown(facts: Facts) -> dict[str, Any]:
-    """Return the values of the placeholders in texts about a group."""
     row, members, wanted = facts.row, facts.members, facts.wanted
     processes = {one["process_id"] or one["member_id"] for one in members}
     tags = sorted({name for one in members for name in dict(one["client_tags"] or ())})

@@ -14,7 +14,6 @@ class Result(NamedTuple):
     neither the log nor the brokers show it, and the remedy says how to find out."""
     check: str
     text: str
-    """The result."""
     remedy: str = ""
     """What to do; empty if there is nothing to do."""
 

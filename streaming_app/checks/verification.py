@@ -117,7 +117,6 @@ class Verification:
     timeout_seconds: float
     """How long to wait for the job. The time in which the brokers describe all groups once does not count."""
     progress: Callable[[str], None]
-    """Shows a line of progress."""
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     report: Comparison = field(default_factory=Comparison, init=False)

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import click
 
-from streaming_app.checks.brokers import check_brokers, count_groups
+from streaming_app.checks.brokers import check_brokers
 from streaming_app.checks.first_configuration import first_configuration
-from streaming_app.checks.machine import check_client_properties, check_machine, check_memory
-from streaming_app.checks.result import FAILED, Result, failed, skipped
+from streaming_app.checks.machine import (
+    DEFAULT_HEAP,
+    DRIVER_MEMORY,
+    check_client_properties,
+    check_machine,
+    judge_memory,
+    total_memory,
+)
+from streaming_app.checks.result import Result, failed, skipped
 from streaming_app.checks.sinks import check_sinks
 from streaming_app.checks.warehouse import check_warehouse
 from streaming_app.cli.options import job_options, require_server
@@ -132,15 +139,11 @@ def _results(settings: Settings, *, send_test: bool) -> Iterator[Result]:
     yield from (failed("configuration", one) for one in without_effect(settings))
     yield from check_machine(settings.metrics.listen, echo_error)
     yield from check_client_properties(settings.command_config, properties)
-    of_brokers = []
-    for one in check_brokers(properties, settings.topic):
-        of_brokers.append(one.status)
-        yield one
-    groups = None if FAILED in of_brokers else count_groups(properties)
-    yield check_memory(settings.conf, groups)
+    none_failed, groups = yield from check_brokers(properties, settings.topic)
+    yield judge_memory(total_memory(), settings.conf.get(DRIVER_MEMORY, DEFAULT_HEAP), groups)
     yield from check_warehouse(settings.warehouse.absolute(), settings.cluster, single_writer=settings.single_writer)
     yield from check_sinks(settings.sinks, settings.cluster, send_test=send_test)
-    if FAILED in of_brokers:
-        yield skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")
-    else:
+    if none_failed:
         yield first_look.look(properties, JobConfig(**dict(settings)), echo_error)
+    else:
+        yield skipped(first_look.CHECK, "a check of the brokers, the topic or the ACLs has failed")

@@ -121,7 +121,6 @@ def _others(reader: WarehouseReader, cluster: str, group_ids: Collection[str], a
 
 
 def _print_others(reader: WarehouseReader, cluster: str, others: list[Row], aspect: str, *, as_json: bool) -> None:
-    """Print states or members of groups of other types."""
     if aspect == "members":
         types = [(row["group_id"], row["group_type"]) for row in others]
         others = table = described.other_members(reader, cluster, types)
@@ -133,7 +132,6 @@ def _print_others(reader: WarehouseReader, cluster: str, others: list[Row], aspe
 
 
 def _print_overview(reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None, *, verbose: bool) -> None:
-    """Print the verdicts on groups, and what kafka-streams-groups.sh --describe prints: offsets and lag."""
     ids = group_ids or [row["group_id"] for row in described.find_groups(reader, cluster, None)]
     offsets = find_offsets(reader, cluster, ids) if ids else []
     for group_id in sorted({*ids} - _print_verdicts(reader, cluster, ids) - {row["group_id"] for row in offsets}):
@@ -150,14 +148,12 @@ def _print_verdicts(reader: WarehouseReader, cluster: str, group_ids: Collection
 
 
 def _print_members(reader: WarehouseReader, cluster: str, rows: list[Row], *, verbose: bool, **_: bool) -> None:
-    """Print the members of groups, given as rows of `groups`."""
     echo_rows(members := described.member_rows(rows, verbose=verbose))
     if members and verbose:
         echo_more(topics.endpoint_rows(rows, topics.read_topics(reader, cluster, rows)))
 
 
 def _print_topology(reader: WarehouseReader, cluster: str, rows: list[Row], *, verbose: bool, **_: bool) -> None:
-    """Print the topologies of groups."""
     echo_rows(parts := described.topology_rows(rows, verbose=verbose))
     if parts and verbose:
         echo_more(topics.topic_rows(topics.read_topics(reader, cluster, rows)))
@@ -183,7 +179,6 @@ def _print_copies(reader: WarehouseReader, cluster: str, rows: list[Row], *, as_
 def _print_stores(
     reader: WarehouseReader, cluster: str, group_ids: Collection[str] | None, name: str, *, as_json: bool
 ) -> None:
-    """Print the stores of groups, and who has which partition of them."""
     groups = described.find_groups(reader, cluster, group_ids, with_classic=True)
     found = stores.read_stores(reader, cluster, groups, name)
     echo_either(found, stores.store_rows(found), as_json=as_json)
@@ -192,7 +187,6 @@ def _print_stores(
 
 
 def _print_json(reader: WarehouseReader, cluster: str, rows: list[Row]) -> None:
-    """Print everything that is known about the groups, as JSON."""
     ids = [row["group_id"] for row in rows]
     known, verdicts = group_facts.read_group_facts(reader, cluster, ids), health.read_verdicts(reader, cluster, ids)
     of_topologies = topics.read_topics(reader, cluster, rows)

@@ -52,8 +52,6 @@ class _Commands(Mapping[str, click.Command]):
 
 
 class _Program(click.Group):
-    """The program: its commands are listed in blocks."""
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Prepare the process, before it loads a command, and parse the arguments."""
         process.open_standard_streams()

@@ -15,15 +15,7 @@ from streaming_app.cli.process import abandon_threads
 from streaming_app.config import defaults, environment
 from streaming_app.errors import ConfigError, FlagError, UserError, reason_of
 from streaming_app.tables.location import Location
-from streaming_app.text import (
-    escape,
-    format_duration,
-    gibibytes,
-    is_name,
-    parse_duration,
-    parse_instant,
-    parse_size,
-)
+from streaming_app.text import escape, format_duration, gibibytes, is_name, parse_duration, parse_instant, parse_size
 
 if TYPE_CHECKING:
     from streaming_app.config.load import LoadedConfig

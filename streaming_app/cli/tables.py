@@ -20,7 +20,6 @@ from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.text import GIB
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "summary")
-"""What is printed of an alert."""
 
 
 @click.command

@@ -26,7 +26,6 @@ class RuleSection(Section):
     severity: Literal["info", "warning", "critical"] | None = None
     """The severity of its alerts, apart from milder cases."""
     for_: Duration | None = Field(None, validation_alias=AliasChoices("for", "for_"), serialization_alias="for")
-    """How long the condition must hold."""
 
 
 def _check_rule(name: str) -> str:
@@ -49,7 +48,6 @@ class AlertSettings(Section):
     """The keys below `alerts:`."""
 
     interval: PositiveDuration = 5.0
-    """Time between two evaluations."""
     groups: Pattern | None = None
     """Only groups whose whole id matches have alerts; default: all."""
     ignore_groups: Annotated[tuple[Pattern, ...], BeforeValidator(as_list)] = ()
@@ -61,7 +59,6 @@ class AlertSettings(Section):
     successors: Mapping[str, str] = Field(default_factory=dict)
     """Group -> the group that takes over from it, with any topology, once its commits have passed the last offsets."""
     rules: RuleSections = Field(default_factory=dict)
-    """Name of a rule -> its settings."""
     overrides: tuple[Override, ...] = ()
 
     @model_validator(mode="before")

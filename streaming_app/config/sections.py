@@ -34,7 +34,6 @@ class LagSettings(SwitchSettings):
     """The section `lag`: the job asks the brokers for the ends of the logs, and writes the lag."""
 
     interval: PositiveDuration = 30.0
-    """Time between two passes."""
     history_days: Days = 7.0
     """How many days `lag_history` is kept."""
 

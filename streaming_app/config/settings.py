@@ -95,11 +95,9 @@ class Settings(Section):
     max_offsets_per_trigger: Annotated[int, Field(gt=0)] = 10_000_000
     retention_days: Days = 30.0
     conf: Mapping[str, _SparkValue] = {}
-    """Spark settings."""
     alerts: AlertSettings = AlertSettings()
     sinks: SinkList = ()
     time_intervals: Annotated[tuple[NamedIntervals, ...], _unique_names("time intervals")] = ()
-    """Recurring times, by name."""
     running_hours: tuple[GroupTimesSettings, ...] = ()
     """When groups have to run; default: always."""
     mute_times: tuple[GroupTimesSettings, ...] = ()

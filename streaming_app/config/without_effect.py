@@ -34,7 +34,6 @@ _Found = Iterator[tuple[str, str]]
 
 
 def _of_rules(settings: Settings) -> _Found:
-    """Yield what a rule does not use."""
     for key, sections, is_override in _layers(settings):
         for rule, section in sections.items():
             at, of_all, of_catalog = f"{key}.{rule}", settings.alerts.rules.get(rule), rules()[rule]

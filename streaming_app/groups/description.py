@@ -25,10 +25,8 @@ AVAILABLE = "AVAILABLE"
 STATUSES = {1: "NOT_STORED", 2: "ERROR", 3: AVAILABLE}
 """`TopologyDescriptionStatus` of a StreamsGroupDescribe response that includes descriptions (Kafka 4.4 or later)."""
 
-
 _Node = tuple[str, str, str | None]
 _NODE = ("node", "kind", "subtopology_id")
-"""The columns of `description_nodes`."""
 _EDGE = ("from_node", "from_kind", "to_node", "to_kind", "subtopology_id")
 
 

@@ -202,18 +202,14 @@ def collect_causes(group: Group, changes: Changes) -> dict[str, str | None]:
         cause = group.causes_since_assignment or UNKNOWN_CAUSE
         moves = any(old["target"] != new["target"] for one, (old, new) in changes.items() if one is not None)
         if group.causes_since_assignment == UNKNOWN_CAUSE and not moves:
-            cause = WARMUP if _has_warmups(group) else NO_TASK_MOVED
+            has = (*group.targets.values(), *(member.current for member in group.members.values()))
+            cause = WARMUP if any(role == WARMUP for tasks in has for role, *_ in tasks) else NO_TASK_MOVED
             if cause == WARMUP and "group_epoch" in causes:
                 causes["group_epoch"] = cause
         causes["assignment_epoch"] = cause
     if group.is_classic or group.assignment_epoch_or_first >= (group.group_epoch or 0):
         group.causes_since_assignment = None
     return causes
-
-
-def _has_warmups(group: Group) -> bool:
-    has = (*group.targets.values(), *(member.current for member in group.members.values()))
-    return any(role == WARMUP for tasks in has for role, *_ in tasks)
 
 
 def note_deployment(group: Group, changes: Changes) -> GroupEvent | None:
@@ -304,7 +300,6 @@ def _event_kind(what: str, old: str | None) -> str:
 
 
 def _causes_of(changes: Changes) -> set[str]:
-    """Return the causes that the changes of one operation prove."""
     pairs = [pair for member_id, pair in changes.items() if member_id is not None]
     # A member has joined once its record 19 was read, which always has a host.
     joined = [new for old, new in pairs if new["client_host"] is not None and old["member"] is None]
@@ -326,6 +321,5 @@ def _causes_of(changes: Changes) -> set[str]:
 
 
 def _join_causes(causes: Iterable[str]) -> str | None:
-    """Return the causes as a column has them; None if there are none."""
     known = set(causes)
     return ",".join(cause for cause in _CAUSES if cause in known) or None

@@ -86,7 +86,6 @@ class Fold:
     size: int = 0
     """Bytes of the group, roughly, as of the last `close`."""
     steps: int = 0
-    """The steps so far, see `count_steps`."""
     passed_not_ready: list[tuple[GroupEvent, Group]] = field(default_factory=list)
     """One entry for each time that the group was NotReady and is no more: an event that still needs the reason, and a
     shallow copy of the group at the time when it became NotReady."""
@@ -244,7 +243,6 @@ class Fold:
         group.updated_at = at
 
     def _start_alone(self) -> None:
-        """Start an operation that continues no other one."""
         if self._before:
             self._end()
         group = self.group
@@ -274,7 +272,6 @@ class Fold:
                 self._before[member_id] = member_values(self.group, member_id)
 
     def _create(self, new: Group, **before: None) -> Group:
-        """Replace the group by a new one with the same id."""
         of_topology = {TOPOLOGY_CONTENT: new.topology_hash}  # None if that of the former group cannot be compared
         self._before[None] = {**self._before[None], **dict.fromkeys(OF_OPERATION), **of_topology, **before}
         self.group = new
@@ -331,16 +328,12 @@ class Fold:
             group = self._create(group.created(classic.created_at(value, at), CLASSIC), **is_new)
         if classic.apply(group, value, at):
             self._keep_topology(at, record.offset)
-        self._end_alone(record)
-        if group.state == EMPTY:
-            group.state_since = classic.entered_at(value) or at
-
-    def _end_alone(self, record: LogRecord) -> None:
-        """End an operation that no other record continues."""
-        self.group.updated_at = record.timestamp
+        group.updated_at = at
         self._take(record)
         self._close()
-        self.group.last_changes, self._values = [], None
+        group.last_changes, self._values = [], None
+        if group.state == EMPTY:
+            group.state_since = classic.entered_at(value) or at
 
     def _delete_classic(self, record: LogRecord) -> None:
         """Delete a classic group. If it is converted, records of the streams group follow in this operation."""

@@ -33,7 +33,6 @@ from streaming_app.groups.topology import INTERNAL_TOPICS
 Subtopology = Mapping[str, Any]
 """An element of the column `subtopologies` of `groups`."""
 PartitionCounts = Mapping[str, int]
-"""Topic to number of partitions."""
 TopicLookup = Callable[[Sequence[str]], PartitionCounts | None]
 """Topics -> partition counts of those that exist; None if they are not known."""
 
@@ -177,7 +176,6 @@ def _check_internal_topics(
 
 
 def _counts_read(part: Subtopology, internal: PartitionCounts, topics: PartitionCounts) -> list[int]:
-    """Return the known partition counts of the topics that a subtopology reads."""
     named = ((internal, "repartition_source_topics"), (topics, "source_topics"))
     return [counts[name] for counts, column in named for name in _names([part], column) if name in counts]
 

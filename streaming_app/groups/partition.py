@@ -1,7 +1,6 @@
 """The partition of the offsets topic that holds a group's records, by Kafka's own rule: Java's hash of the group id."""
 
 OFFSETS_TOPIC = "__consumer_offsets"
-"""The topic of groups and their committed offsets."""
 _BITS = 1 << 32
 _SIGN = 1 << 31
 

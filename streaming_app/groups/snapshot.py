@@ -45,14 +45,8 @@ _TASKS_IN_TEXT = 5
 _OBLIGATIONS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     NOT_REVOKING: ("has not revoked {}", lambda task: task["pending_revocation"]),
     AWAY: ("left temporarily and still owns {}", lambda task: task["current"]),
-    BEHIND: (
-        "has not taken the newest assignment, which concerns {}",
-        lambda task: task["current"] != task["target"],
-    ),
-    WAITING: (
-        "waits for {}, which no other member still owns",
-        lambda task: task["target"] and not task["current"],
-    ),
+    BEHIND: ("has not taken the newest assignment, which concerns {}", lambda task: task["current"] != task["target"]),
+    WAITING: ("waits for {}, which no other member still owns", lambda task: task["target"] and not task["current"]),
 }
 """State of an unsettled member -> what it has not done, and whether a task is one that it delays or waits for.
 
@@ -73,7 +67,6 @@ class UnsettledMember(NamedTuple):
     process_id: str | None
     instance_id: str | None
     updated_at: datetime | None
-    """The time of its newest record."""
     rebalance_timeout_ms: int | None
     tasks: tuple[str, ...]
     """Tasks in the notation of Kafka's logs, such as 0_3; at most 50."""
@@ -193,7 +186,6 @@ class Versions(dict[str, T]):
     __slots__ = ("number", "steps")
 
     def __init__(self, values: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
-        """Begin with values of which nothing is known."""
         super().__init__(values)
         self.number = object()
         self.steps: tuple[tuple[object, Collection[str]], ...] = ()

@@ -22,7 +22,6 @@ STABLE_MEMBER = "STABLE"
 EMPTY, NOT_READY, ASSIGNING, STABLE, DEAD = "Empty", "NotReady", "Assigning", "Stable", "Dead"
 MEMBER_STATES = {1: STABLE_MEMBER, 2: "UNREVOKED_TASKS", 3: "UNRELEASED_TASKS"}  # any other byte: UNKNOWN
 
-
 Rules = tuple[tuple[str, Callable[[Any], bool]], ...]
 """Pairs of a value and the condition of a `group.Group` that has it. The first condition that holds decides."""
 

@@ -32,7 +32,6 @@ from streaming_app.text import host_of
 
 RESTORING, DORMANT = "restoring", "dormant"
 ROLE_ORDER = (ACTIVE, RESTORING, STANDBY, WARMUP, DORMANT)
-"""All roles of copies, the most important first."""
 DEFAULT_ACCEPTABLE_LAG = 10_000
 """Kafka's default of `acceptable.recovery.lag`."""
 
@@ -336,7 +335,6 @@ class TooFew(NamedTuple):
 
     since: datetime
     processes: int
-    """How many processes have a copy."""
 
 
 @dataclass(frozen=True)
@@ -375,7 +373,6 @@ def next_status(
 
 
 def _next_progress(copy: TaskCopy, old: CopyProgress | None, now: datetime) -> CopyProgress | None:
-    """Return the progress of a copy; None if it neither restores nor is a standby behind."""
     if copy.lag is None:
         return old  # the client has not reported since the coordinator moved
     if copy.role != RESTORING and not (copy.role == STANDBY and copy.is_behind):
@@ -407,7 +404,6 @@ def _next_threads(
 
 
 def _with_thread(one: CopyProgress, threads: Mapping[str, tuple[LagReport, ...]]) -> CopyProgress:
-    """Return the progress of a task, with an end that is not later than the end for its whole thread."""
     ends = one.ends_at, _ends_at(threads[one.copy.member_id])
     return one._replace(ends_at=min(filter(None, ends), default=None))
 

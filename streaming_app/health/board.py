@@ -72,7 +72,6 @@ class Known:
     work: Mapping[str, GroupWork] | None = field(default_factory=dict)
     """Group -> its work; None: not known now. The work of a group that is missing here is not known."""
     retention: Mapping[str, float] = field(default_factory=dict)
-    """Topic -> its retention in seconds."""
     away: Away = field(default_factory=dict)
     """Broker -> partitions without a leader that it led before."""
     copies: Mapping[str, GroupCopies] | None = field(default_factory=dict)
@@ -192,7 +191,6 @@ class Board:
         return sorted(changes, key=lambda change: change.at)
 
     def _update(self, before: Known, now: datetime) -> None:
-        """Judge the groups that changed since `before`, and those that are due."""
         self._successors = Successors(self._known.groups, self._known.work or NONE)
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
         due = [group_id for group_id, at in self._wakes.items() if at <= now]
@@ -289,7 +287,6 @@ class Board:
             self._changes.append(Change(group_id, gone, now))
 
     def _configured(self, group_id: str, verdict: Verdict) -> Verdict:
-        """Return a verdict with the severity that the configuration gives it."""
         severity = self._severity_of(group_id, verdict)
         return verdict if severity == verdict.severity else replace(verdict, severity=severity)
 

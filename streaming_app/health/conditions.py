@@ -286,7 +286,6 @@ def _late_since(member: UnsettledMember, facts: Facts) -> datetime:
 
 
 def _describe(member: UnsettledMember) -> str:
-    """Return a text: the member, where it runs, what it has not done, and since when."""
     since = f" since {utc(member.updated_at)}" if member.updated_at else ""
     where = f"{member.client_host or 'unknown host'}, process {member.process_id}"
     return f"{member.client_id or member.member_id} ({where}) {describe_obligation(member)}{since}"
@@ -364,10 +363,8 @@ def behind(facts: Facts) -> Verdict | None:
     return Verdict(BEHIND, since, due, why, WARNING, evidence)
 
 
-# --- Texts and evidence: how many offsets wait, and where. Numbers in texts are rounded: they must not change often ---
-
-
 def _at_least(offsets: int) -> str:
+    """Return a number of offsets, rounded: numbers in texts must not change often."""
     return count(offsets, "offset") if offsets < _FEW else f"more than {round_down(offsets):,} offsets"
 
 
@@ -377,7 +374,6 @@ def _work_of(one: Partitions) -> str:
 
 
 def _waits(work: GroupWork) -> str:
-    """Return how much waits for the group, as text."""
     if not work.waiting:
         return "nothing waits"
     least = "at least " if work.unknown and work.offsets < _FEW else ""
@@ -385,7 +381,6 @@ def _waits(work: GroupWork) -> str:
 
 
 def _work_numbers(facts: Facts) -> dict[str, Any]:
-    """Return how much waits, as evidence; empty if nothing waits."""
     work = facts.work
     return {WAITING: work.waiting, **_offsets_of(work)} if work.waiting else {}
 
@@ -397,7 +392,6 @@ def _offsets_of(work: GroupWork) -> dict[str, int]:
 
 
 def _places(one: Partitions) -> str:
-    """Return the first partitions as text: the committed offset of each, and the host of its task."""
     return first_of([_place(row) for row in islice(one.named, _IN_TEXT)], _IN_TEXT, one.count, separator="; ")
 
 
@@ -410,7 +404,6 @@ def _place(row: LagRow) -> str:
 
 
 def _rows_of(rows: Sequence[LagRow]) -> list[Mapping[str, Any]]:
-    """Return partitions as evidence."""
     return [
         {_KEYS.get(name, name): value for name in _SHOWN if (value := getattr(row, name)) is not None} for row in rows
     ]

@@ -40,7 +40,6 @@ _LISTS: Mapping[str, str] = {
 KINDS = (*_LISTS, _GENERATION)
 """The kinds of events that are kept; generations only of classic groups."""
 COLUMNS = ("at", "kind", "member_id", "old", "new", "offset", "cause", "client_host", "instance_id", "protocol")
-"""The columns of `group_events` that a `Row` needs."""
 
 Row = Mapping[str, Any]
 """An event with the columns `COLUMNS`."""
@@ -80,11 +79,9 @@ class GroupHistory(NamedTuple):
     assignments: Sequence[Event] = ()
     members: Sequence[Event] = ()
     reasons: Sequence[Event] = ()
-    """Why the group was NotReady."""
 
 
 NO_HISTORY = GroupHistory()
-"""The history of a group without recent events."""
 
 
 def _event(row: Row) -> Event | None:
@@ -145,7 +142,6 @@ class GroupHistories:
             self._set(group_id, event, (*events[:position], *events[position + 1 :]))
 
     def _find(self, group_id: str, event: Event) -> tuple[Sequence[Event], int]:
-        """Return the list that an event belongs to, and its position there."""
         events = getattr(self._groups.get(group_id, NO_HISTORY), _LISTS[event.kind])
         return events, bisect_left(events, event.key, key=lambda one: one.key)
 

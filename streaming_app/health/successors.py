@@ -63,7 +63,6 @@ class Successors:
         return group_id in self._groups and self._groups[group_id].member_count > 0
 
     def _stayed(self, group_id: str, until: datetime) -> bool:
-        """Return whether a successor had members until this time."""
         group = self._groups.get(group_id)
         if group is None or group.state != EMPTY:
             return True

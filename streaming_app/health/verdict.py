@@ -90,7 +90,6 @@ SINKS, NO_TOPIC, HAS_NO_LEADER = "sinks", "does not exist", "has no leader"
 BROKER_AWAY = "broker_away"
 """Key of evidence: the broker that led partitions of the group that have no leader now."""
 
-
 PENDING, _PENDING_AT, _PENDING_SINCE, _PENDING_WHY = "pending_verdict", "pending_at", "pending_since", "pending_why"
 PENDING_SEVERITY = "pending_severity"
 """Keys of evidence: what the verdict will be, when, since when that counts, and why if it will be so once the group is

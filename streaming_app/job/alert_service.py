@@ -133,7 +133,6 @@ class AlertService(Service):
         self._report_error_of(self._save)
 
     def _evaluate(self) -> None:
-        """Observe, step, store and send."""
         failing = tuple(sink for sink in self._sender.status() if sink.failing_since)
         observed = replace(self._observe(failing), ended=self._ended.reasons())
         self._mutes.refresh()

@@ -39,7 +39,6 @@ _MOST_CHARACTERS = 10_000_000  # of the texts of a pass, after which it ends: th
 _CONFIRMED, _RETRIED = timedelta(days=1), timedelta(hours=1)
 _STORED = "CURRENT"
 
-
 _Asked = dict[str, Any]
 """When and about what a group was last asked: the columns topology_epoch, stored_at, asked_at, status, status_since.
 
@@ -134,7 +133,6 @@ class DescriptionsService(Poller):
         return asked
 
     def _write(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the rows of these groups by their new ones, in one commit."""
         if not found or self.stopping.is_set():
             return
         condition = f"group_id IN ({', '.join(map(quote, sorted(found)))})"
@@ -159,7 +157,6 @@ def _is_due(group: GroupSnapshot, asked: _Asked | None, now: datetime) -> bool:
 
 
 def _order(group: GroupSnapshot, asked: _Asked | None) -> tuple[bool, datetime, str]:
-    """Return the sort key of a group to ask for: new ones first, then the longest unasked ones."""
     return asked is not None, asked["asked_at"] if asked else group.first_seen_at or EPOCH, group.group_id
 
 

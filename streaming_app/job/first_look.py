@@ -67,7 +67,6 @@ class LogTables:
         self._commits: dict[CommitKey, Commit] = {}
         self._records_of_commits: dict[CommitKey, tuple[int, int]] = {}
         self.rows: dict[str, dict[str, Any]] = {}
-        """The rows of the groups."""
         self.histories = GroupHistories()
 
     def add(self, record: Any) -> None:  # noqa: ANN401 - kafka-python's
@@ -161,7 +160,6 @@ def look(properties: Mapping[str, str], config: JobConfig, report: Report, secon
 
 
 def _transactions(client: StreamsGroupClient, work: Mapping[str, GroupWork]) -> Transactions:
-    """Return the open transactions for which groups have waited for long."""
     held, longest = held_for_long(work.values()), None
     if not held:
         return NO_TRANSACTIONS
@@ -201,7 +199,6 @@ def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
 
 
 def _time(milliseconds: int) -> datetime | None:
-    """Return the time of a record; None if it has none, or one that is no date."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None
     except (ValueError, OverflowError, OSError):

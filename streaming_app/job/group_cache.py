@@ -55,7 +55,6 @@ _TASK_FIELDS = ("member_id", "subtopology_id", "partition", "current", "target",
 _SCHEMA = pa.schema([schema_of("groups").field(name) for name in (*COLUMNS, "members", "assignments")])
 _EVENT_COLUMNS = ", ".join(f'"{name}"' for name in group_history.COLUMNS)
 
-
 _Batch = tuple[Mapping[str, Any], WrittenBetween]
 """Rows that the stream passed, by table, and when their records were written."""
 
@@ -78,7 +77,9 @@ class GroupCache:
         self._histories = GroupHistories()
         self._rebalances: dict[str, int] = {}
         self._started_at = self._now()
-        self._is_read = self._is_complete = False
+        self._is_read = False
+        self.is_complete = False
+        """Whether a `refresh` is done that began after the job had read everything: then no group is missing."""
 
     def on_rows(self, rows: BatchRows) -> None:
         """Queue the rows of a small batch: those of groups, and their events."""
@@ -111,7 +112,7 @@ class GroupCache:
         except BaseException:
             self.on_bulk_change()  # the queued rows are in the tables
             raise
-        self._is_complete |= had_read_all
+        self.is_complete |= had_read_all
         self._histories.prune(self._groups, now)
         for group_id in changed(before, self._groups):
             if group_id not in self._groups:
@@ -157,10 +158,6 @@ class GroupCache:
         """Return the groups by id, as of the last `refresh`; the same object until something changes."""
         return self._groups
 
-    def is_complete(self) -> bool:
-        """Return whether a `refresh` is done that began after the job had read everything: then no group is missing."""
-        return self._is_complete
-
     def histories(self) -> Mapping[str, GroupHistory]:
         """Return the recent events by group, until the next `refresh`, whose thread alone may call this."""
         return self._histories.groups()
@@ -170,7 +167,6 @@ class GroupCache:
         return self._rebalances.get(group_id, 0)
 
     def _stored(self) -> Iterator[str]:
-        """Yield the groups with a stored verdict."""
         mine = f"cluster = {quote(self._cluster)}"
         for rows in WarehouseReader(self._warehouse).slices(f"SELECT group_id FROM group_health WHERE {mine}"):  # noqa: S608 - our own names
             yield from to_values(rows["group_id"])
@@ -190,7 +186,6 @@ class GroupCache:
             yield from _snapshots(rows.filter(wanted), members)
 
     def _read_events(self, now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Read from the tables the events that the histories keep."""
         since, reasons_since = (
             quote((now - kept).isoformat()) for kept in (group_history.WINDOW, group_history.REASONS_KEPT_FOR)
         )
@@ -238,7 +233,6 @@ def _rows(rows: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _events(events: pa.Table | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the group and the event, for the events that the histories keep."""
     if events is not None:
         yield from _with_group_ids(events.filter(_is_in(events["kind"], group_history.KINDS)))
 
@@ -272,7 +266,6 @@ def _rebalancing_members(rows: pa.Table) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _table(structs: pa.StructArray, names: Iterable[str]) -> pa.Table:
-    """Return these fields as a table."""
     return with_plain_types(pa.table({name: structs.field(name) for name in names}))
 
 

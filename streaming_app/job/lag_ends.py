@@ -173,7 +173,6 @@ class LogEndsReader:
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
     def _read_starts(self, admin: Admin, answered: Collection[TopicPartition]) -> None:
-        """Ask for the log starts that are due."""
         now = self._clock()
         if due := answered if self._is_slow else set(answered) - self._starts.keys():
             starts = self.reader.offsets(admin, due, EARLIEST)

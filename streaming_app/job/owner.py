@@ -23,8 +23,6 @@ was about to make, since the new owner commits its term to them before it reads 
 The heartbeat file (`tables.heartbeat_file`) is another one, for commands and the page.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading
@@ -34,7 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import platformdirs
@@ -43,6 +41,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 from filelock import FileLock, Timeout
 
+from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError, StorageError, reason_of
 from streaming_app.job.service import Service
 from streaming_app.job.stopping import StopRequestedError
@@ -53,9 +52,6 @@ from streaming_app.tables.kept_table import ConflictError, KeptTable, repeating,
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import describe_error
 from streaming_app.tables.table_creation import create_table
-
-if TYPE_CHECKING:
-    from streaming_app.config.settings import JobConfig
 
 SIGN_SECONDS = 15.0
 """The time between two heartbeats of an owner."""
@@ -99,10 +95,7 @@ def owner_location(warehouse: Location, cluster: str) -> Location:
 
 
 class _AliveFile:
-    """The file that an owner writes for each heartbeat."""
-
     def __init__(self, owners: Location) -> None:
-        """Take the file next to the table of the owners."""
         self._owners, self._file = owners.name, owners.parent / f"{owners.name.removesuffix('.owner')}.alive"
 
     def write(self, version: int) -> None:
@@ -210,8 +203,6 @@ def owning(
 
 
 class _WaitingJob:
-    """A job that waits until it owns a cluster."""
-
     def __init__(self, config: JobConfig, stop: threading.Event, monotonic: Callable[[], float]) -> None:
         self._warehouse, self._cluster, self._once = config.warehouse, config.cluster, config.once
         self._stop, self._monotonic, self._place = stop, monotonic, owner_location(config.warehouse, config.cluster)
@@ -286,7 +277,6 @@ class _WaitingJob:
         return True
 
     def _held_lock(self, record: OwnerRecord | None) -> bool:
-        """Return whether this owner held the lock that this job has now."""
         if record is None or record.host != socket.gethostname():
             return False
         return self._last_holder.is_file() and self._last_holder.read_text("utf-8") == record.run_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,16 +22,15 @@ from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.fold_stage import COLLECTED_AFTER
 from streaming_app.stream.job_state import JobState
-from streaming_app.tables.commit_check import ADVICE, commit_without_links, why_unsafe
+from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import tables
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.log_damage import repair_logs
 from streaming_app.tables.table_creation import existing_tables
 from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from streaming_app.tables.fence import Fence
 
 
 def run(config: JobConfig, report: Callable[[str], None]) -> None:
@@ -91,12 +91,10 @@ def _check_commits(config: JobConfig, report: Callable[[str], None]) -> None:
     if reason:
         report(f"Warning: {reason}. No second job may write it, since single_writer is true")
         if config.warehouse.is_local:
-            commit_without_links()
+            os.environ["MOUNT_ALLOW_UNSAFE_RENAME"] = "true"  # lets delta-rs commit without hard links
 
 
 def _run_owned(config: JobConfig, report: Callable[[str], None], stop: threading.Event, jvm: SparkJvm) -> None:
-    """Run the job once it owns the cluster."""
-
     def poll() -> None:
         if stop.is_set():  # a download may take minutes
             raise StopRequestedError

@@ -69,8 +69,6 @@ class Sender:
 
 
 class _SinkService(Service):
-    """Sends the due notifications to one sink."""
-
     def __init__(self, outbox: Outbox, lock: threading.Lock, on_answer: Callable[[], None], report: Report) -> None:
         self.wakeable = WakeableEvent()
         name = f"alerts-{outbox.sink.name}"

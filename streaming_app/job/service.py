@@ -48,9 +48,7 @@ class Service:
     """A service, which is started once: it calls a function at intervals. Subclasses override what differs."""
 
     close_seconds: ClassVar[float] = CLOSE_SECONDS
-    """How long `close` waits."""
     poll_seconds: ClassVar[float] = 1.0
-    """How often `is_ready` is called."""
 
     def __init__(  # noqa: PLR0913 - each may be otherwise with a service
         self,
@@ -169,12 +167,9 @@ class Job:
 
     config: JobConfig
     connection: SharedConnection[StreamsGroupClient]
-    """The connection of the services to the brokers."""
     health: JobState
     report: Report
-    """Gets lines for the operator."""
     fence: Fence | None = None
-    """The fence with the job's term."""
     groups: Callable[[], Mapping[str, GroupSnapshot]] = dict
     """Returns the groups by id. Nobody changes the mapping: it is replaced."""
     may_ask: Callable[[], bool] = lambda: True

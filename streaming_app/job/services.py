@@ -79,11 +79,7 @@ def background_services(job: Job) -> Iterator[BackgroundServices]:
     config, health = job.config, job.health
     earlier = _restore(job)
     group_cache = GroupCache(job)
-    job = replace(
-        job,
-        groups=group_cache.groups,
-        may_ask=lambda: health.status.caught_up and group_cache.is_complete(),
-    )
+    job = replace(job, groups=group_cache.groups, may_ask=lambda: health.status.caught_up and group_cache.is_complete)
     descriptions = DescriptionSupport(
         config.alerts.descriptions,
         known_since=earlier.descriptions_since if earlier else None,

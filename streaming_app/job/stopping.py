@@ -75,7 +75,6 @@ def _say(line: str, report: Callable[[str], None]) -> None:
 
 
 def _next(events: _Events, seconds: float) -> str | None:
-    """Return the next event; None if there is none within this time."""
     try:
         return events.get(timeout=max(0.0, seconds))
     except queue.Empty:

@@ -52,8 +52,8 @@ class StreamQuery:
         self.start_description = f"start of the query of {checkpoint}"
         """Spark's description of the Spark jobs that start this query."""
         self._id: str | None = None
-        self._no_batch = threading.Event()
-        self._no_batch.set()
+        self.no_batch = threading.Event()  # cleared while one is being written
+        self.no_batch.set()
         self.unreachable: UnreachableError | None = None
         """Why the last batch failed, if it did because no leader answered."""
         self.lock = threading.Lock()
@@ -62,11 +62,7 @@ class StreamQuery:
     @property
     def is_writing(self) -> bool:
         """Whether a batch is being written."""
-        return not self._no_batch.is_set()
-
-    def wait_for_batch(self) -> None:
-        """Wait until no batch is being written."""
-        self._no_batch.wait()
+        return not self.no_batch.is_set()
 
     def is_own(self, description: str) -> bool:
         """Return whether Spark gives this description to jobs of a batch of this query, or of its start."""
@@ -95,7 +91,7 @@ class StreamQuery:
             nonlocal due
             if self._stop.is_set():
                 raise StopRequestedError
-            self._no_batch.clear()
+            self.no_batch.clear()
             began, self.unreachable = time.monotonic(), None
             try:
                 with self.lock:
@@ -107,7 +103,7 @@ class StreamQuery:
                 self.unreachable = error
                 raise
             finally:
-                self._no_batch.set()
+                self.no_batch.set()
 
         conf = records.sparkSession.conf
         if self._checkpoint.is_local and not conf.get(_FILE_MANAGER, ""):

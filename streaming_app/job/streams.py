@@ -102,7 +102,7 @@ class TopicStream(ABC):
         may not be read, StopRequestedError when the job ends, and the errors of Spark and delta-rs.
         """
         self.health.is_reading = False
-        self.query.wait_for_batch()
+        self.query.no_batch.wait()
         self._writer.check_owner()
         context = self._spark.sparkContext
         context.setJobDescription(self.query.start_description)  # for the queries of this thread

@@ -169,7 +169,6 @@ class Supervisor(Service):
         return self._watch(query)
 
     def _start(self) -> StreamingQuery:
-        """Start the query as soon as there is something to read."""
         while not self.stopping.is_set():
             try:
                 query = self._ask(self._stream.start)
@@ -268,7 +267,6 @@ class Supervisor(Service):
             self._report_topic_error(f"{error} {_WAITING.get(type(error), 'Trying again.')}")
 
     def _ask(self, call: Callable[[], T]) -> T:
-        """Make a call that may wait for brokers."""
         self._is_asking = True
         try:
             return call()
@@ -280,7 +278,6 @@ class Supervisor(Service):
             raise StopRequestedError
 
     def _finish(self, query: StreamingQuery) -> None:
-        """Let a running batch end, and stop the query; no other batch begins."""
         deadline = time.monotonic() + FINISH_SECONDS
         while query.isActive and self._stream.query.is_writing and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS / 5)

@@ -61,13 +61,11 @@ class Heartbeat(Service):
             self._write(sinks, stopped=True, ended_by=error_text(error) if error and is_error else None)
 
     def _write(self, sinks: Iterable[SinkStatus], *, stopped: bool, ended_by: str | None = None) -> None:
-        totals, status = self._health.totals, self._health.status
+        status = self._health.status
         record = HeartbeatRecord(
             at=datetime.now(timezone.utc),
             every_seconds=self._every,
             facts=status,
-            records_seen=totals.records_seen,
-            last_batch_seconds=totals.last_batch_seconds,
             stopped=stopped,
             ended_by=ended_by,
             notifications_waiting=sum(sink.waiting for sink in sinks),

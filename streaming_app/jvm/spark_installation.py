@@ -32,7 +32,6 @@ done
 exec %s "$@"
 """
 
-
 TESTED = ("4.2.0", "4.1.1")
 """Versions of Spark. All tests run with the first one, which `pyproject.toml` pins. The tests that
 docs/getting-started.md names run with the others."""

@@ -214,7 +214,6 @@ def _settings(log_file: Path, conf: Mapping[str, str], jars: JarSet, files: Sequ
 
 
 def _local_cores(master: str) -> int:
-    """Return the number of cores that a master such as `local[2]` names; for other masters, the default."""
     cores = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
     if cores is None:
         return default_cores()

@@ -146,7 +146,6 @@ class StreamsGroupClient(Admin):
         self._retry(commit)
 
     def _send_once(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
-        """Send a request to the coordinator of a group, once."""
         ((_, response),) = self.send_to_coordinators([group_id], lambda _: request, 1)
         if isinstance(response, Exception):
             raise response
@@ -168,7 +167,6 @@ class StreamsGroupClient(Admin):
 
 
 def _failed(group_id: str, error: GroupError | KafkaError) -> Fields:
-    """Return the description of a group about which there was an error."""
     if isinstance(error, GroupError):
         message = "" if error.message == group_id else error.message
         return {"group_id": group_id, "error_code": error.code, "error_message": message}
@@ -181,7 +179,6 @@ def _failed(group_id: str, error: GroupError | KafkaError) -> Fields:
 
 
 def _is_retriable(error: BaseException) -> bool:
-    """Return whether the same request may succeed later."""
     if isinstance(error, GroupError):
         return error.code in COORDINATOR_CODES
     # While a broker starts, a partition without a leader has the broker id -1.

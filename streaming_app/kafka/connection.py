@@ -123,8 +123,6 @@ class BrokerGoneError(KafkaConnectionError):  # type: ignore[misc] # kafka-pytho
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc] # kafka-python is untyped
-    """The connections of one client."""
-
     has_failed = False
     """Whether a connection to one of the brokers failed."""
 
@@ -242,7 +240,6 @@ class Admin(KafkaAdminClient):  # type: ignore[misc] # kafka-python is untyped
         return cls(**connection_settings(properties, seconds), **settings)
 
     def _open(self, **configs: Any) -> KafkaNetClient:  # noqa: ANN401 - the same
-        """Return the object with which the parent sends requests."""
         network = NetworkSelector(**configs)
         self._connections = _Connections(network, **configs)
         self._opened = KafkaNetClient(network, self._connections, **configs)

@@ -196,7 +196,6 @@ def tls_cause(text: str) -> str:
 
 
 def _reason(line: str, server: str) -> str:
-    """Return the reason in a line about one of several servers."""
     return line.partition(": ")[2] if line.startswith(_NOBODY) else line.replace(server, "it")
 
 

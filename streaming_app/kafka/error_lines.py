@@ -24,7 +24,6 @@ def grant_command(operation: str, resources: Iterable[tuple[str, str]]) -> str:
 
 
 REQUEST_ERRORS = (GroupError, KafkaError, OSError, ValueError)
-"""The errors that kafka-python and `StreamsGroupClient` raise."""
 
 
 @contextmanager

@@ -68,7 +68,6 @@ _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _STREAMS_ID = re.compile(rf"(?s:(.+))-{_UUID}-\d+")
 """Transactional ids of Kafka Streams: `<application id>-<process id>-<thread>` (`StreamsProducer`, exactly_once_v2)."""
 
-
 Row = Mapping[str, Any]
 
 
@@ -82,7 +81,6 @@ class BrokerFact(NamedTuple):
     source: str | None = None
     group_id: str | None = None
     value_before: str | None = None
-    """The earlier value, if the job has seen another one."""
     changed_at: datetime | None = None
     """When the job first saw the current value, if there was an earlier one."""
 

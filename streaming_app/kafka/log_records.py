@@ -140,7 +140,6 @@ def are_committed(admin: Admin, topic: str, records: Iterable[tuple[int, int]]) 
 
 
 def _outcomes(_key: TopicPartition, answer: Any) -> dict[int, bool]:  # noqa: ANN401 - kafka-python is untyped
-    """Return for each offset of an answer with READ_COMMITTED whether its record is committed."""
     found: dict[int, bool] = {}
     for base, last, is_committed, _ in _batches(answer):
         found |= dict.fromkeys(range(base, last + 1), is_committed)

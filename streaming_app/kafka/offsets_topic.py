@@ -63,9 +63,7 @@ class OffsetsTopic(NamedTuple):
     topic_id: str
     cluster_id: str
     end_offsets: Mapping[int, int]
-    """End offsets by partition."""
     start_offsets: Mapping[int, int] = MappingProxyType({})
-    """Start offsets by partition."""
     delete_retention_ms: int = _DEFAULT_DELETE_RETENTION_MS
     """How long the brokers keep tombstones after compaction: `delete.retention.ms`."""
     group_id: str = GROUP_PREFIX
@@ -146,7 +144,6 @@ class OffsetsTopicClient:
         return found
 
     def _fetch_epoch_ends(self, epochs: Mapping[int, int], timeout_ms: int) -> dict[int, EpochEnd | str]:
-        """Return the answer about each partition, or why there is none."""
         try:
             with self._connection.use() as admin:
                 if not self._is_described:
@@ -177,7 +174,6 @@ class OffsetsTopicClient:
         return known._replace(delete_retention_ms=retention, group_id=group_id)
 
     def _check(self, read: Callable[[], tuple[DescribedTopic, list[dict[int, int]]]]) -> OffsetsTopic:
-        """Return what `read` finds, if the topic can be read."""
         topic, servers = self._topic, self.properties["bootstrap.servers"]
         try:
             described, (ends, starts) = read()
@@ -236,9 +232,6 @@ def _first_answering(admin: Admin, group_ids: Collection[str]) -> str | None:
             if time.monotonic() > deadline:
                 return None
         time.sleep(_PAUSE_SECONDS)
-
-
-# --- Kafka's own client, for properties that kafka-python does not support --------------------------------------------
 
 
 def _read_in_java(

@@ -42,14 +42,11 @@ def raise_for_code(code: int, message: str | None = None) -> None:
         raise GroupError(code, message)
 
 
-# --- Messages ---------------------------------------------------------------------------------------------------------
-
 Fields = dict[str, Any]
 """A message or a part of one: a dict from field names in snake_case to values, nested in the same way."""
 
 
 def _message(name: str) -> Any:  # noqa: ANN401 - kafka-python is untyped
-    """Return the class for a message of `schemas/messages`."""
     return type(ApiMessage)(name, (ApiMessage,), {}, load_json="offsets_decoder.schemas.messages")
 
 

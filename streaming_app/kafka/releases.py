@@ -23,7 +23,6 @@ REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 DESCRIPTION_PLUGIN = "group.streams.topology.description.plugin.class"
 OFFSETS_RETENTION, OFFSETS_SWEEP = "offsets.retention.minutes", "offsets.retention.check.interval.ms"
 FEATURES = (STREAMS_VERSION, "group.version", METADATA_VERSION)
-"""The features that are shown."""
 _SHARE_FETCH, _UPDATE_DESCRIPTION = 78, 93  # keys of requests
 _OLDER, _NEWER = "before 4.1", "after 4.4"
 _TIMEOUT_MS = 10_000

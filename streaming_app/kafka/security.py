@@ -142,9 +142,6 @@ def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
 
 
-# --- Tokens for SASL OAUTHBEARER, from the sources of Kafka's callback handler: an endpoint or a file ----------------
-
-
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python is untyped
     """Returns a token that has not expired; requests a new one after four fifths of its lifetime."""
 

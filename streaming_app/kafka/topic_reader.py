@@ -111,7 +111,6 @@ class TopicReader:
 
     def __init__(self) -> None:
         self.topics: dict[str, DescribedTopic] = {}
-        """The topics, as last described."""
 
     def describe(self, admin: Admin, names: Iterable[str], *, in_detail: bool = False) -> None:
         """Describe topics. One that may not be described any more keeps its partitions. Raises KafkaError."""

@@ -131,7 +131,6 @@ class CommittedOffsets:
             commits[key] = commits[key]._replace(is_known=False)
 
     def _commit(self, group_id: str, in_log: Commit | None, before: Commit | None, fetched: Commit) -> Commit:
-        """Return the commit that a coordinator has, with its time if that is known."""
         # If it is not the commit in the log but that of the pass before, the transaction of the one in the log aborted.
         for known in (in_log, before):
             if known is not None and known.offset == fetched.offset:  # the log's metadata may belong to another commit
@@ -144,7 +143,6 @@ class CommittedOffsets:
 
 
 def _differ(in_log: Commits, answer: _Answer) -> bool:
-    """Return whether the commits of a group in the log differ from those in the answer."""
     return in_log.keys() != answer.commits.keys() or any(
         (one.offset, one.partition_time) != (in_log[key].offset, in_log[key].partition_time)
         for key, one in answer.commits.items()

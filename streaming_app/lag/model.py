@@ -17,7 +17,6 @@ from streaming_app.lag.statuses import UNKNOWN, WAITS
 from streaming_app.text import host_of
 
 CommitKey = tuple[str, str, int]
-"""Group, topic and partition."""
 Row = Mapping[str, Any]
 MatchTopics = Callable[[str], Collection[str]]
 """Regular expression of a topology -> the topics whose whole name matches."""

@@ -24,7 +24,6 @@ class LagTracker:
         """Begin without knowledge. `patience` returns that of a group id; `GroupPass` describes both values."""
         self.late_seconds, self._patience = late_seconds, patience
         self.samples: dict[TopicPartition, EndSamples] = {}
-        """The samples of each partition."""
         self._standings: dict[CommitKey, Standing] = {}
         self.work: Mapping[str, GroupWork] = {}
         """Group -> its work at the newest pass. Each pass makes a new mapping."""

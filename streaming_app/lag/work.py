@@ -89,7 +89,6 @@ class GroupWork:
 
 
 NO_WORK = GroupWork("", 0.0)
-"""The work of a group about which nothing is known."""
 
 
 def group_work(

@@ -21,11 +21,9 @@ class GroupScrape(NamedTuple):
     copies: Mapping[str, CopiesSum] | None = None
     """Role -> the sums of its copies; None if not known."""
     verdict: Verdict | None = None
-    """None before the first verdict."""
 
 
 def _of_copies(value: Callable[[CopiesSum], float | None]) -> Callable[[GroupScrape], Iterable[Sample]]:
-    """Return a function that returns a sample of this value for each role."""
     return lambda group: [Sample(value(copies), (role,)) for role, copies in (group.copies or {}).items()]
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from importlib.metadata import version
 
 from offsets_decoder.definitions import record
 from streaming_app.alerts.alert import FIRING, Alert
@@ -28,28 +27,22 @@ class JobScrape:
 
     cluster: str
     groups: Mapping[str, GroupSnapshot]
-    """Group id -> the group."""
     status: JobStatus
     totals: Totals
     alerts: Iterable[Alert] = ()
-    """The pending and open alerts."""
     is_muted: Callable[[Alert], object] = lambda _one: None
-    """Returns whether an alert is muted now."""
     sinks: Sequence[SinkStatus] = ()
     lag: Sequence[LagRow] | None = None
     """The rows of the newest lag pass; None before the first one, or without `lag`."""
     copies: Mapping[str, Mapping[str, CopiesSum]] = field(default_factory=dict)
     """Group id -> role -> the sums over the copies of its tasks."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    """Group id -> its newest verdict."""
     types: Mapping[str, int] = field(default_factory=dict)
     """Type -> number of groups; empty while it is not known."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """What is omitted, such as `alerts` -> number of groups for which it is omitted."""
     rebalances_total: Callable[[str], int] = lambda _group_id: 0
-    """Returns the number of new target assignments of a group."""
     labels_of: Callable[[str], Mapping[str, str]] = lambda _group_id: {}
-    """Returns the labels that the configuration declares for a group."""
 
 
 def _record_name(number: int) -> str:
@@ -58,7 +51,6 @@ def _record_name(number: int) -> str:
 
 
 def _of_streams(value: Callable[[StreamStatus], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each stream."""
     return lambda job: (
         Sample(value(status), (name,))
         for name, status in (("groups", job.status), ("offsets", job.status.offsets))
@@ -91,7 +83,6 @@ def alerts_with_series(job: JobScrape, limit: int) -> tuple[list[Alert], int]:
 
 
 def _of_alerts(value: Callable[[Alert], float | None]) -> Callable[[JobScrape], Iterator[Sample]]:
-    """Return a function that yields a sample of this value for each open alert."""
     return lambda job: (
         Sample(value(one), (one.group_id or "", one.rule, one.severity, "true" if job.is_muted(one) else "false"))
         for one in job.alerts
@@ -114,7 +105,6 @@ ALERT_METRICS: tuple[Metric[JobScrape], ...] = (
         ("group", "rule", "severity", "muted"),
     ),
 )
-
 
 JOB_METRICS: tuple[Metric[JobScrape], ...] = (
     Metric(
@@ -222,11 +212,5 @@ JOB_METRICS: tuple[Metric[JobScrape], ...] = (
         "Notifications not sent yet, by sink.",
         lambda job: [Sample(sink.waiting, (sink.name,)) for sink in job.sinks],
         ("sink",),
-    ),
-    Metric(
-        "streams_groups_job_build_info",
-        "The running release.",
-        lambda _job: [Sample(1, (version("streams-groups"),))],
-        ("version",),
     ),
 )

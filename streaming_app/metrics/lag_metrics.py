@@ -80,7 +80,6 @@ _Samples = Callable[[LagScrape], Iterator[Sample]]
 
 
 def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
-    """Return a function that yields a sample of this value for each sum."""
     return lambda scrape: (
         Sample(value(one), (*key, "", "")[: len(_SUBJECT)])
         for group in scrape.groups.values()

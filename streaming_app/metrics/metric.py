@@ -12,7 +12,7 @@ from prometheus_client.core import Metric as MetricFamily
 
 ScrapeT = TypeVar("ScrapeT")
 _LONGEST_ID = 500
-_SUFFIXES = {"counter": "_total", "info": "_info"}  # suffixes of samples by type; names of families have none
+_COUNTER = "_total"  # the suffix of the samples of a counter; names of families have none
 
 
 class Sample(NamedTuple):
@@ -38,11 +38,11 @@ class Metric(Generic[ScrapeT]):
     @property
     def type(self) -> str:
         """The Prometheus type."""
-        return next((kind for kind, suffix in _SUFFIXES.items() if self.name.endswith(suffix)), "gauge")
+        return "counter" if self.name.endswith(_COUNTER) else "gauge"
 
     def family(self, scrapes: Iterable[tuple[dict[str, str], ScrapeT]] = ()) -> MetricFamily:
         """Return the family with the samples of these scrapes, each with its labels."""
-        family = MetricFamily(self.name.removesuffix(_SUFFIXES.get(self.type, "")), self.help, self.type)
+        family = MetricFamily(self.name.removesuffix(_COUNTER), self.help, self.type)
         for labels, scrape in scrapes:
             found = self.read(scrape)
             for value, own in (Sample(found),) if isinstance(found, int | float) else found or ():

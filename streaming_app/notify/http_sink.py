@@ -41,7 +41,6 @@ class HttpSink(Sink):
     """An HTTP receiver, which may require a client certificate, and a password or a token."""
 
     cert_file: FilePath | None = None
-    """The client certificate, a PEM file."""
     key_file: FilePath | None = None
     """The unencrypted key of the certificate; it may be in `cert_file` instead."""
     username: str | None = None

@@ -49,8 +49,6 @@ class Notification(NamedTuple):
 
 
 class _Due(NamedTuple):
-    """An alert with a due notification."""
-
     alert: Alert
     delivery: Delivery
     kind: tuple[str, str]
@@ -245,6 +243,5 @@ def _next_delivery(one: Alert, sink: str) -> Delivery | None:
 
 
 def _is_known(one: Alert, sink: str) -> bool:
-    """Return whether all deliveries of an alert to a sink are sent."""
     own = [delivery.sent_at for delivery in one.deliveries if delivery.sink == sink]
     return bool(own) and all(own)

@@ -52,7 +52,6 @@ class WebhookSink(HttpUrlSink):
     """`whsec_` and base64 of 24 to 64 random bytes. During a rotation there may be several, separated by spaces."""
     secret_file: FilePath | None = None
     headers: Mapping[str, SecretStr] = {}
-    """Additional headers."""
 
     def send(self, alerts: Sequence[Alert], event: str) -> None:
         """Post the notification of an alert. Raises SinkError if the response status is not 2xx."""

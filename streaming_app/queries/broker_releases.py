@@ -26,7 +26,6 @@ class Brokers(NamedTuple):
     releases: tuple[BrokerRelease, ...] = ()
     observed_at: datetime | None = None
     configs: Mapping[int, Mapping[str, str]] = {}
-    """The known configs, by broker."""
 
     @property
     def offsets_retention(self) -> timedelta:

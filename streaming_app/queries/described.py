@@ -14,7 +14,6 @@ from streaming_app.text import and_more, host_of
 
 _NONE = "-"
 
-
 _STREAMS_GROUP = "coalesce(protocol, 'streams') = 'streams'"
 _CLASSIC_STREAMS = "(protocol = 'classic' AND deleted_at IS NULL)"
 _OF_OTHERS = ("cluster", "group_id", "group_type", "protocol_type", "protocol", "state", "member_count", "group_epoch",

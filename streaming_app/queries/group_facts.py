@@ -115,8 +115,6 @@ def in_force_of(name: str, value: str, limits: Mapping[str, str]) -> str:
     return value
 
 
-# --- Topology descriptions -------------------------------------------------------------------------------------------
-
 _AVAILABLE, _CURRENT = "AVAILABLE", "CURRENT"
 _WHY_NONE = {
     _CURRENT: "the job has not fetched it yet, or needs Describe on the group and its topics",

@@ -143,14 +143,6 @@ def parse_tasks(tasks: str | None) -> Iterator[tuple[str, str, int]]:
                 yield role, subtopology_id, int(partition)
 
 
-def check_task(text: str) -> str:
-    """Return the id of a task. Raises ValueError unless it is SUBTOPOLOGY_PARTITION."""
-    subtopology_id, _, partition = text.partition("_")
-    if not (subtopology_id.isdecimal() and partition.isdecimal()):
-        raise ValueError(f"must be SUBTOPOLOGY_PARTITION, such as 0_3, not {text!r}")
-    return text
-
-
 def events_of_member(events: Sequence[Event], member: str) -> list[Event]:
     """Return the events of the members with this member id or instance id."""
     ids = {event["member_id"] for event in events if member in {event["member_id"], event["instance_id"]}}

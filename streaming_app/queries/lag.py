@@ -142,9 +142,6 @@ def _require_groups(warehouse: WarehouseReader, cluster: str, group_ids: Sequenc
         raise WarehouseError(f"No group {names} in cluster {cluster!r}: `streams-groups list` shows the streams groups")
 
 
-# --- Sums of sums, for what is drawn or listed as one -----------------------------------------------------------------
-
-
 class Lag(NamedTuple):
     """The lag of some partitions, with columns of `lag_sums`."""
 

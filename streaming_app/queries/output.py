@@ -29,7 +29,6 @@ _WIDEST = 10_000_000
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 """First characters of formulas, by OWASP's page on CSV injection: the last four are full-width forms of the first."""
 
-
 _TITLES = {
     "group_id": "GROUP",
     "subtopology_id": "SUBTOPOLOGY",

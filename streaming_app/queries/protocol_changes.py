@@ -84,7 +84,6 @@ def _active(events: Iterable[Event]) -> Iterator[tuple[datetime, frozenset[str]]
 
 
 def _offsets(changed_at: datetime, commits: Sequence[Row], sampled: Iterable[Row]) -> _Step:
-    """Compare the newest commits with the last samples before the change."""
     was = {(one["topic"], one["partition"]): one["committed_offset"] for one in sampled}
     since = [one for one in commits if one["committed_at"] and one["committed_at"] >= changed_at]
     at = max((one["committed_at"] for one in since), default=None)

@@ -129,7 +129,6 @@ def _format_job(job: dict[str, Any] | None, now: datetime) -> str:
 
 
 def _format_offsets(offsets: dict[str, Any] | None, now: datetime) -> str:
-    """Return the line about the stream of committed offsets."""
     if offsets is None:
         return "not read: offsets.enabled is false"
     parts = [

@@ -54,7 +54,6 @@ def read_stores(warehouse: WarehouseReader, cluster: str, groups: Sequence[Row],
 
 
 def _stores(group: Row, described: Collection[Row], topics: Collection[str]) -> Iterator[Row]:
-    """Yield the stores of a group, by name, with the subtopology and changelog of each."""
     parts = group["subtopologies"] or []
     if group.get("protocol") == CLASSIC:
         only = parts[0]["subtopology_id"] if len(parts) == 1 else None

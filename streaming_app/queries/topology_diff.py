@@ -106,7 +106,6 @@ def _is_stored_by(stored_at: datetime, since: datetime | None, begins: datetime 
 
 
 def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) -> Iterator[TopologyChange]:
-    """Yield the processors and stores that were added and removed; their topics are in the topologies."""
     old, new = (
         {(one["kind"], one["subtopology_id"], one["node"]) for one in nodes or () if one["kind"] != TOPIC}
         for nodes in (before, after)
@@ -116,7 +115,6 @@ def _changed_nodes(before: Sequence[Row] | None, after: Sequence[Row] | None) ->
 
 
 def _known_descriptions(warehouse: WarehouseReader, cluster: str, group_id: str) -> list[Row]:
-    """Return the stored descriptions of a group that the job has fetched, oldest first."""
     return warehouse.rows(
         "SELECT stored_at, description_nodes FROM descriptions "  # noqa: S608 - quoted
         f"WHERE {of_group(cluster, group_id)} AND content_hash IS NOT NULL "

@@ -115,7 +115,6 @@ class SecureListeners(NamedTuple):
     """The listeners of a broker in addition to PLAINTEXT, and their settings."""
 
     protocols: Mapping[str, str] = MappingProxyType({})
-    """The security protocol by listener."""
     scram: Sequence[str] = ()
     """Users, in the syntax of `kafka-storage format --add-scram`."""
     java_options: Sequence[str] = ()

@@ -130,7 +130,6 @@ def _topology_of(*topics: str) -> Fields:
 def _join_members(
     client: StreamsGroupClient, group_id: str, group_topology: Fields, count: int = 1
 ) -> list[SimulatedMember]:
-    """Create members with different processes and racks, and wait until the group is Stable."""
     members = [
         SimulatedMember(
             client,
@@ -157,7 +156,6 @@ def _produce(client: StreamsGroupClient, topic: str, records: int) -> None:
 
 
 def _commit_all(member: SimulatedMember, topic: str) -> None:
-    """Commit the end offset of each partition that the member owns."""
     ends = member.client.end_offsets(topic)
     offsets = {(topic, number): ends[number] for number in member.assignment["active"]["0"]}
     member.client.commit_offsets(member.group_id, offsets, member.member_id, member.epoch)

@@ -36,7 +36,6 @@ STATUSES = (
     "ASSIGNMENT_DELAYED",
     "MISSING_CLIENT_TAGS",
 )
-"""By status code."""
 _SOURCE, _PROCESSOR, _SINK = 1, 2, 3  # node types of KIP-1331
 _CHANGELOG = "-changelog"
 

@@ -11,7 +11,7 @@ records of the new type together. The only other way to another type is to delet
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from streaming_app.groups.events import OF_COMMITS, TYPE_CHANGED
 from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
+from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
@@ -32,25 +33,19 @@ from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.arrow import microseconds, to_table
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, commits_checkpoint_location
 from streaming_app.tables.driver_limits import NEWEST, fits_driver
-from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS
+from streaming_app.tables.newest_tables import COMMITS, NAMES, RECORDS, NewestTables
 from streaming_app.tables.reader import quote
 from streaming_app.tables.rust_table import BatchId
+from streaming_app.tables.writer import TableWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame
-
-    from streaming_app.stream.group_result import FoldOptions
-    from streaming_app.tables.newest_tables import NewestTables
-    from streaming_app.tables.writer import TableWriter
 
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 OWN_ROWS = {"group_events": f"kind IN ({', '.join(map(quote, OF_COMMITS))})", "quarantine": "true"}
 """SQL conditions for the history rows that this query wrote; in quarantine for the records of either query."""
 SHARED = tuple(OWN_ROWS)
 """The history tables to which both this query and the query of the streams groups append."""
-
 
 _METADATA = pa.schema(
     [
@@ -125,7 +120,6 @@ class CommitsBatchWriter:
         return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
 
     def _type_changes(self, rows: Sequence[Row]) -> list[Row]:
-        """Return an event for each group whose type these metadata records change."""
         new: dict[str, list[Row]] = defaultdict(list)
         for row in rows:
             new[row["group_id"]].append(row)

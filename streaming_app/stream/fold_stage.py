@@ -174,7 +174,6 @@ class Folded(NamedTuple):
     counts: Counter[str]
     """As in `GroupResult`."""
     size: int
-    """The approximate size of the rows in bytes."""
     refuse: Callable[[Exception], Folded] | None = None
     """Called with an error if Arrow cannot hold the rows; returns the rows to write instead."""
 
@@ -251,8 +250,6 @@ class GroupFold:
 
 
 class _FoldedGroup:
-    """One group while its records of a batch are folded."""
-
     def __init__(self, options: FoldOptions) -> None:
         self._options = options
         self._group: GroupFold | None = None  # until the first record

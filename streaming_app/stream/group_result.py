@@ -75,7 +75,6 @@ class FoldOptions:
     chains: Mapping[int, Chain] = field(default_factory=dict)
     """By partition, the leader epochs of its log (see `log_positions`); the caller may change it later."""
     budget: Budget = DEFAULT
-    """The limits for one group."""
     classic_streams: bool = True
     """Whether groups of Kafka Streams with the classic protocol have rows."""
     sampled: set[int] = field(default_factory=set)
@@ -187,7 +186,6 @@ class GroupResult:
         return {"groups": [row | marks], QUARANTINE: self.undecodable}
 
     def _of_group(self, group: Group, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a row of the group's history with the columns that are the same for each."""
         partition = group.source_partition
         return {
             "cluster": self._options.cluster,

@@ -56,12 +56,11 @@ from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_loc
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
 from streaming_app.tables.rust_table import BatchId
+from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from streaming_app.tables.writer import TableWriter
 
 _SORTED_RECORDS = 50_000  # records that Spark sorts at a time in each task
 _UNKNOWN = UnknownRecordType.__name__
@@ -183,7 +182,6 @@ class GroupsBatchWriter:
         return halves
 
     def _set_aside(self, records: BatchRecords, part: Part, reason: str, batch: BatchId) -> Mapping[str, int]:
-        """Set the group of a part's single record aside."""
         partition, offset = part.first
         size = part.records["size"][0].as_py()
         text = f"offset {offset} of partition {partition}, {count(size, 'byte')}, cannot be folded alone: {reason}"
@@ -247,7 +245,6 @@ class GroupsBatchWriter:
             self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
     def _write_many(self, raw: DataFrame, count: int, batch: BatchId) -> Mapping[str, int]:
-        """Write the records `raw`, approximately `count` of them."""
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:

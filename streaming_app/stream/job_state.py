@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals since the job started, and the newest batch."""
+    """Totals since the job started."""
 
     batches: int = 0
     records_seen: int = 0
@@ -30,7 +30,6 @@ class Totals:
     quarantined: int = 0
     drifted: int = 0
     batch_seconds_sum: float = 0.0
-    last_batch_seconds: float = 0.0
     behind: Mapping[int, int] = field(default_factory=dict)
     """Unread offsets, by partition of the topic; empty before the first batch."""
 
@@ -151,7 +150,6 @@ class JobState:
                 quarantined=totals.quarantined + batch.quarantined,
                 drifted=totals.drifted + batch.drifted,
                 batch_seconds_sum=totals.batch_seconds_sum + batch.seconds,
-                last_batch_seconds=batch.seconds,
                 behind=dict(batch.behind),
             )
             self.note(

@@ -255,11 +255,7 @@ def _decode(key: bytes, value: bytes | None) -> Record:
 
 
 def _group_record(record: Record, *, is_deleted: bool) -> Row:
-    row = {
-        "record_type": record.record_type,
-        "member_id": record.key.get("member_id", ""),
-        "deleted": is_deleted,
-    }
+    row = {"record_type": record.record_type, "member_id": record.key.get("member_id", ""), "deleted": is_deleted}
     return row if record.value is None else row | _VALUES[record.record_type](record.value)
 
 
@@ -291,7 +287,6 @@ def _read_of_member(member: Mapping[str, Any]) -> Row:
 
 
 def _assigned(data: bytes) -> list[Row]:
-    """Return the topics and partitions of an assignment of Kafka's consumers; empty for other bytes."""
     assignment = decode_consumer_assignment(data)
     if assignment is None:
         return []  # another client library may use another format

@@ -15,12 +15,11 @@ from datetime import datetime, timezone
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streaming_app.stream.batch_rows import BatchRows
 from streaming_app.stream.job_state import CommittedBatch, JobState
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from streaming_app.stream.batch_rows import BatchRows
 
 _Trigger = Mapping[str, Any]
 """The report of a trigger, as in `StreamingQueryProgress.json` of Spark 4."""
@@ -43,7 +42,6 @@ class Progress:
     """When the end of the topic up to which all batches read was determined; None if each batch determines it."""
 
     def __init__(self, write: Callable[[str], None], health: JobState) -> None:
-        """Report the queries of one stream, one after the other."""
         self._write = write
         self._health = health
         self._has_caught_up = False
@@ -80,7 +78,6 @@ class Progress:
                 self._note(one)
 
     def _note(self, trigger: _Trigger) -> None:
-        """Note and report a trigger."""
         began_at = datetime.fromisoformat(trigger["timestamp"].replace("Z", "+00:00"))  # then it asked for the end
         self.has_ended_trigger = True
         if "addBatch" not in trigger.get("durationMs", ()):  # it found nothing to read

@@ -51,16 +51,8 @@ _END = (1 << 31, 0)  # a place after every record
 _APART_RECORDS, _APART_BYTES = 2_000, 128 << 10  # a group with more in a batch may be written after all others
 _MOST_APART, _MOST_CUTS = 2_000, 20
 
-
-def batch_of(version: int) -> int:
-    """Return the batch of an append's version; -1 for -1, which means that there is none."""
-    return version // POSITIONS
-
-
 WHOLE = (Slice(None, POSITIONS - 1),)
 """The slices of a batch that is not divided."""
-
-
 _START = Slice((-1, 0), 0)
 """Ends before every record."""
 
@@ -305,7 +297,6 @@ class BatchPlans:
         return replace(plan, slices=tuple(chain.from_iterable(halved)), halvings=plan.halvings + 1)
 
     def _failures(self, part: Part) -> int:
-        """Return how often a part has failed as a single record."""
         alone = self._plan.alone
         return alone[2] if alone and part.records.num_rows == 1 and part.first == alone[:2] else 0
 

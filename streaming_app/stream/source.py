@@ -107,7 +107,6 @@ def require_partitions(spark: SparkSession, properties: Mapping[str, str], topic
 EARLIEST = -2
 """Spark's notation for the first offset of a partition."""
 
-
 SIZE = "coalesce(length(key), 0) + coalesce(length(value), 0)"
 """The bytes of a record, in SQL."""
 RAW = ("group_bytes", "offset", "partition", "timestamp", "key", "value")

@@ -37,7 +37,6 @@ from streaming_app.groups.events import OF_COMMITS, OF_TOPICS
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
-from streaming_app.job_status import is_too_long
 from streaming_app.kafka.offsets_topic import OffsetsTopic
 from streaming_app.stream.log_positions import NO_CUT, Cut, LogCheck
 from streaming_app.stream.source import EARLIEST
@@ -68,9 +67,7 @@ class StartPosition(NamedTuple):
     """Where a query starts."""
 
     message: str
-    """For users."""
     state: StreamState
-    """As it is then."""
     from_beginning: bool = False
     """Everything is read again, and no record has been read yet."""
     read_again: frozenset[int] = frozenset()
@@ -136,11 +133,6 @@ class Found:
         """Whether the topic has more partitions than before."""
         return not self.is_other and 0 < self.known.partitions < self.topic.partitions
 
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether the checkpoint is whole: if it was deleted while the job ran, it has only newer files."""
-        return {"metadata", "offsets"} <= set(self.checkpoint.names())
-
     @cached_property
     def restored(self) -> list[str]:
         """The tables that are older than the state, or not the same as then."""
@@ -161,7 +153,8 @@ ANSWERS: dict[str, Callable[[Found], str | None]] = {
     "the state is missing, or both copies are damaged": lambda one: _if(not one.known.topic_id),
     "the state is that of a start which was killed": lambda one: _if(not one.known.rows),
     "the state is of rows that were lost": lambda one: _if(one.known.rows != one.identity),
-    "there is no checkpoint, or only a part": lambda one: _if(not one.has_checkpoint),
+    # If it was deleted while the job ran, it has only newer files.
+    "there is no checkpoint, or only a part": lambda one: _if(not {"metadata", "offsets"} <= {*one.checkpoint.names()}),
     "the topic has more partitions": lambda one: _if(
         one.has_grown, f"the topic now has {one.topic.partitions} partitions", ", "
     ),
@@ -184,7 +177,7 @@ The first one counts. If there is none, also if the state is only older than the
 
 def _too_long(away: timedelta | None, retention: timedelta) -> str | None:
     """Return a text if tombstones that the job has not read may be gone; else None."""
-    if not is_too_long(away, retention):
+    if away is not None and away <= retention:
         return None
     why = "not known when the job was last at the end of the topic"
     if away is not None:

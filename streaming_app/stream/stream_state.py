@@ -59,7 +59,6 @@ class BatchPlan:
     """How a batch is divided."""
 
     writer: str
-    """The query."""
     batch: int
     halvings: int = 0
     """How often the whole batch is to be halved if there are no slices yet; with them, it counts for later batches."""
@@ -95,7 +94,6 @@ class StreamState:
     ends: Offsets = field(default_factory=dict)
     """Up to where records may be in the tables."""
     epochs: Mapping[int, Chain] = field(default_factory=dict)
-    """The leader epochs of these records."""
     plan: BatchPlan | None = None
     """How the current batch is divided; None if it is not."""
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
@@ -109,7 +107,6 @@ class StateFile:
     """The stored state of one stream. The start of the stream and its batches use it, which never run together."""
 
     def __init__(self, checkpoint: Location) -> None:
-        """Take the checkpoint of the stream."""
         self._checkpoint = checkpoint
         self._copies = [Location(f"{checkpoint}.state{number}.json") for number in (0, 1)]
         self._number = 0  # of the last write

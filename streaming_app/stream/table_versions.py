@@ -19,21 +19,15 @@ While the job runs, the next write to a deleted or restored table fails. At inte
 created again is recognized by the id in its log, and a restored one by its files.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from streaming_app.errors import StreamChangedError
-from streaming_app.stream.slices import batch_of
-from streaming_app.stream.stream_state import StateFile, TableVersion
+from streaming_app.stream.stream_state import POSITIONS, StateFile, TableVersion
 from streaming_app.tables.checkpoint_offsets import newest_batch
 from streaming_app.tables.definitions import history_tables, tables
 from streaming_app.tables.location import Location
-
-if TYPE_CHECKING:
-    from streaming_app.tables.writer import TableWriter
+from streaming_app.tables.writer import TableWriter
 
 
 def batch_writers(cluster: str, query: str) -> tuple[str, str]:
@@ -128,7 +122,7 @@ class TableVersions:
         metadata = json.loads((self._checkpoint / "metadata").find_text() or "{}")
         writers = batch_writers(self._writer.cluster, str(metadata.get("id")))
         newest = self._writer.last_append(name, writers)
-        return batch_of(newest) if self._has_slices else newest
+        return newest // POSITIONS if self._has_slices else newest
 
     def _is_restored(self, name: str, known: TableVersion) -> bool:
         own = self._writer.table(name)

@@ -5,7 +5,6 @@ have (SMB, blobfuse, rclone, s3fs). In a store it sends a conditional put (`If-N
 the condition. This module tries both with files of its own, which it removes.
 """
 
-import os
 import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,13 +53,7 @@ def why_unsafe(warehouse: Location) -> str | None:
     return f"{warehouse} lets a commit overwrite another one: it ignores If-None-Match" if most > 1 else None
 
 
-def commit_without_links() -> None:
-    """Let delta-rs commit in a directory without hard links: a commit may overwrite another one."""
-    os.environ["MOUNT_ALLOW_UNSAFE_RENAME"] = "true"
-
-
 def _commits_at_once(place: Location, number: int) -> int:
-    """Make some commits that exclude each other; return how many succeed."""
     together = Barrier(_COMMITS)
     own = CommitProperties(max_commit_retries=0, app_transactions=[Transaction("check", number)])
 

@@ -14,7 +14,6 @@ from offsets_decoder.definitions import load_toml, schemas
 # Increased when a change of the tables needs more than new nullable columns: see `formats`.
 WAREHOUSE_FORMAT = 2
 FORMAT_PROPERTY = "streams_groups.format"
-"""The Delta table property that holds the format."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,6 @@ class Table:
     read_as: str | None = None
     """The query that computes them, valid in both dialects, from `{stored}` and tables without such columns."""
     sums: Sums | None = None
-    """The sums for views over this table."""
     overview: Overview | None = None
     """For such a view: how its columns are computed."""
     gone: Mapping[str, str] = field(default_factory=dict)
@@ -115,11 +113,6 @@ class Table:
     def names(self) -> tuple[str, ...]:
         """The names of the columns."""
         return tuple(column.name for column in self.columns)
-
-    @property
-    def ddl(self) -> str:
-        """The columns as DDL of Spark SQL: ``name type, ...``."""
-        return ", ".join(f"{column.name} {column.type}" for column in self.columns)
 
     @property
     def struct(self) -> str:
@@ -240,12 +233,9 @@ def view_sql(view: Table, explode: str) -> str:
     """
     if view.sql:
         return view.sql
-    kept = ", ".join(("cluster", "group_id", *view.also))
-    shown = ", ".join(_with_older(view, name) for name in ("cluster", "group_id", *view.also))
+    names = ("cluster", "group_id", *view.also)
+    older, kept = view.older, ", ".join(names)
+    shown = ", ".join(f"coalesce({name}, '{older[name]}') AS {name}" if name in older else name for name in names)
     fields = ", ".join(f"item['{column.name}'] AS {column.name}" for column in view.columns)
     nested = f"SELECT {kept}, {explode}({view.name}) AS item FROM {view.view_of}"  # noqa: S608 - our own names
     return f"SELECT {shown}, {fields} FROM ({nested}) AS nested"  # noqa: S608 - as above
-
-
-def _with_older(view: Table, name: str) -> str:
-    return f"coalesce({name}, '{view.older[name]}') AS {name}" if name in view.older else name

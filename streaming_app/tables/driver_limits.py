@@ -12,7 +12,6 @@ class Most(NamedTuple):
     """The limits up to which the driver folds and writes a batch."""
 
     records: int
-    """Records of the log."""
     size: int
     """Bytes of these records: the driver and its JVM each hold several copies."""
     groups: int = 0

@@ -114,7 +114,6 @@ def _expired(rows: pa.Table, time: str, cutoff: datetime) -> pa.BooleanArray:
 
 
 def _find_kept(expiring: DeltaTable, groups: DeltaTable, own: RustTable, condition: str) -> list[dict[str, Any]]:
-    """Return the rows to keep among the expired rows of a table, which match `condition`. Raises delta-rs' errors."""
     kept = _KEPT.get(own.location.name)
     if kept is None:
         return []

@@ -31,7 +31,6 @@ from streaming_app.tables.object_store import REQUESTS
 from streaming_app.threads import in_parallel
 
 _COMMITS = 1 << 40
-"""The number of commits that a term can have."""
 HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does no maintenance. The writer of a table makes checkpoints and cleans up the log itself."""
 
@@ -83,12 +82,13 @@ class Fence:
 
     def claim(self, locations: Iterable[Location]) -> None:
         """Commit the term to these tables. Raises OtherOwnerError, and delta-rs' errors."""
-        in_parallel(lambda location: repeating(self.stop)(self._claim, location), locations, REQUESTS)
 
-    def _claim(self, location: Location) -> None:
-        with table_to_write(location) as kept:
-            self.check(kept)
-            self.commit(kept)
+        def claim(location: Location) -> None:
+            with table_to_write(location) as kept:
+                self.check(kept)
+                self.commit(kept)
+
+        in_parallel(lambda location: repeating(self.stop)(claim, location), locations, REQUESTS)
 
     def commit(self, kept: KeptTable, metadata: Mapping[str, str] | None = None) -> None:
         """Commit the term without rows. Raises ConflictError if another commit came first, and delta-rs' errors."""

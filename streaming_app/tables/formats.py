@@ -12,7 +12,6 @@ from streaming_app.tables.definitions import FORMAT_PROPERTY, WAREHOUSE_FORMAT
 from streaming_app.tables.location import Location
 
 RELEASES = {1: "0.3", 2: "0.4"}
-"""By format, the release that introduced it."""
 BEFORE, THIS = RELEASES[WAREHOUSE_FORMAT - 1], RELEASES[WAREHOUSE_FORMAT]
 _NEW_IN_0_3 = {"alerts": "alert_id", "groups": "log_epoch"}
 """By table, a column that older releases do not have."""

@@ -119,7 +119,6 @@ class GroupRows:
         return [file for span in divided for file in span.files], written
 
     def _write(self, rows: pa.Table, most: int) -> list[AddAction]:
-        """Write sorted rows into new files of about equal size, of so many rows each at most."""
         if not rows.num_rows:
             return []
         count = max(-(-rows.num_rows // most), min(rows.num_rows, -(-rows.nbytes // _FILE_BYTES)))
@@ -249,7 +248,6 @@ class _Files:
 
 
 def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Change]:
-    """Yield the changes of each span; `group_ids` are sorted."""
     end = 0
     for span in spans:
         start, end = end, len(group_ids) if span.last is None else bisect_right(group_ids, span.last)

@@ -26,7 +26,6 @@ _SUFFIX, _NAME_CHARACTERS = ".json", 24
 _WRITTEN = 20_000  # rows per commit: a first evaluation has one row for each group
 _LATER = timedelta(microseconds=1)
 
-
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one object for up to a million groups
 
 

@@ -31,9 +31,6 @@ class HeartbeatRecord(BaseModel):
     at: datetime
     every_seconds: float
     facts: JobStatus
-    records_seen: int
-    """Records of all types read since the start."""
-    last_batch_seconds: float
     stopped: bool = False
     """The job was stopped cleanly, or has ended by an error."""
     ended_by: str | None = None

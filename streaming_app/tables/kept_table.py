@@ -36,18 +36,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop_when_event_set, wait_random
 from tenacity.nap import sleep_using_event
 
+from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import read_file
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.location import Location
 
 KNOWN_SECONDS = 120.0
 """For how long a job reads from a handle that was up to date: each check is two requests."""
@@ -80,7 +77,7 @@ class KeptTable:
         self._transactions: dict[str, int | None] = {}
         self._content: bytes | None = None
         """A hash of the commit of this version; None: not known, so the handle cannot be kept."""
-        self._checked_at = monotonic()
+        self.checked_at = monotonic()
         if is_kept:
             with suppress(Exception):  # without the hash the table is usable, but each use opens it again
                 self._content = _digest(self.commit(self._version))
@@ -104,13 +101,9 @@ class KeptTable:
         """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
-    def was_checked(self, seconds: float) -> bool:
-        """Return whether the handle was up to date within the last seconds."""
-        return monotonic() - self._checked_at < seconds
-
     def doubt(self) -> None:
         """Let the next use check the handle."""
-        self._checked_at = -math.inf
+        self.checked_at = -math.inf
 
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
@@ -119,7 +112,7 @@ class KeptTable:
             if _digest(self.commit(self._version)) != self._content:
                 return False
             if self.commit(self._version + 1, 1) is None:
-                self._checked_at = now
+                self.checked_at = now
                 return True
             self.table.update_incremental()
             return self.table.version() > self._version and self.note_commits()
@@ -155,7 +148,7 @@ class KeptTable:
             for app, number in known.items()
             if is_whole
         }
-        self._version, self._checked_at = version, monotonic()
+        self._version, self.checked_at = version, monotonic()
         return self.can_be_kept
 
     def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
@@ -181,7 +174,8 @@ def newest_table(location: Location, known_for: float = 0.0) -> DeltaTable:
         return location.delta_table()
     with _LOCKS[key]:
         kept = _KEPT.get(key)
-        if kept is not None and ((not location.is_local and kept.was_checked(known_for)) or kept.is_up_to_date()):
+        is_known = kept is not None and not location.is_local and monotonic() - kept.checked_at < known_for
+        if kept is not None and (is_known or kept.is_up_to_date()):
             return kept.table
         _KEPT.pop(key, None)
         if key not in _OPENED and not location.is_local:
@@ -239,11 +233,9 @@ def _digest(content: bytes | None) -> bytes | None:
 
 
 def _transactions(commit: bytes) -> dict[str, int | None]:
-    """Return the versions of the transactions in the content of a commit, by application."""
     return {one["appId"]: one["version"] for one in _actions(commit, "txn")}
 
 
 def _actions(commit: bytes, name: str) -> list[dict[str, Any]]:
-    """Return the actions of one kind in the content of a commit."""
     lines = (line for line in commit.splitlines() if f'"{name}"'.encode() in line)
     return [action[name] for action in map(json.loads, lines) if name in action]

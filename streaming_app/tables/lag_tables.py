@@ -60,7 +60,6 @@ class KnownUntil(NamedTuple):
     """Up to when the inputs of a lag pass are known: seconds by the job's clock; None: not known yet."""
 
     commits: float | None
-    """All commits."""
     of_groups: Mapping[str, float]
     """Commits of the groups whose coordinators were asked, because the job reads the log late."""
     log_ends: Mapping[int, float]

@@ -53,7 +53,6 @@ def _is_damaged(file: Path) -> bool:
 
 
 def _is_json(file: Path) -> bool:
-    """Return whether each line of a file is a JSON object, and there is one."""
     try:
         lines = file.read_text("utf-8").splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)

@@ -106,7 +106,6 @@ class NewestTables:
 
 
 def _parts(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield rows in parts of a file's size."""
     some, size = list[pa.Table](), 0
     for batch in rows:
         some.append(pa.Table.from_batches([batch]).cast(schema))

@@ -40,10 +40,7 @@ _KNOWN_ERRORS = (
         f"no credentials: {_ADVICE}",
     ),
     (r"URL scheme is not allowed", "{server} is not https: set AWS_ALLOW_HTTP=true if you want that"),
-    (
-        rf"<Code>({_DENIED})</Code>\s*<Message>(.*?)\.?</Message>",
-        f"{{server}} returned {{0}}: {{1}}; {_ADVICE}",
-    ),
+    (rf"<Code>({_DENIED})</Code>\s*<Message>(.*?)\.?</Message>", f"{{server}} returned {{0}}: {{1}}; {_ADVICE}"),
     (r"<Code>(\w+)</Code>\s*<Message>(.*?)</Message>", "{server} returned {0}: {1}"),
     (r"\b(401 Unauthorized|403 Forbidden)\b", f"{{server}} denied access ({{0}}): {_ADVICE}"),
     # S3 answers so if credentials have expired, and a HEAD has no text.

@@ -14,21 +14,17 @@ RESTORE, if one is gone, or if there are too many, the table counts as set back.
 loses nothing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
+
+from deltalake import DeltaTable
 
 from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.group_files import stored_files
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from streaming_app.tables.kept_table import KeptTable
+from streaming_app.tables.kept_table import KeptTable
 
 _MOST_COMMITS = 200
 """That are read: each is a request."""
@@ -87,7 +83,6 @@ def are_set_back(kept: KeptTable, cluster: str, known: OwnFiles, now: OwnFiles) 
 
 
 def _actions(kept: KeptTable, version: int) -> list[dict[str, Any]]:
-    """Return what a commit says; empty if its file is gone."""
     return [json.loads(line) for line in (kept.commit(version) or b"").splitlines()]
 
 

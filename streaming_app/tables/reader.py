@@ -143,7 +143,6 @@ class WarehouseReader:
         return list(dict.fromkeys(result.column_names)), to_rows(result)
 
     def _open_named(self, sql: str) -> None:
-        """Open the tables and views that a query names."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
             self.open_ahead(*named)

@@ -103,7 +103,6 @@ class RustTable:
         """
         self.location, self.cluster = location, cluster
         self.own_rows = f"cluster = {quote(cluster)}"
-        """SQL condition for the rows of the cluster."""
         self.uses = _USES[str(location), cluster]
         self._fence = fence
         self._schema: pa.Schema | None = None

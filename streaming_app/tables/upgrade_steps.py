@@ -34,7 +34,6 @@ class Work(NamedTuple):
     tables: int = 0
     files: int = 0
     size: int = 0
-    """Bytes of the files."""
 
     def __str__(self) -> str:
         """Return the work for users: `812 files (210 MB) of 16 tables`."""
@@ -51,9 +50,6 @@ class UpgradeStep(NamedTuple):
     """Returns what is left to do in a table of any format; no tables: nothing."""
     do: Callable[[RustTable, Callable[[int, int], None]], None]
     """Does it, and calls a function with the number and bytes of the files that are done."""
-
-
-# --- Columns that come ------------------------------------------------------------------------------------------------
 
 
 def lacks_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> bool:
@@ -74,7 +70,6 @@ def lacks_columns(location: Location, table: DeltaTable, schema: pa.Schema) -> b
 
 
 def _fields(kind: pa.DataType, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the type of each column, and of each field of nested ones."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _fields(field.type, f"{path}.{field.name}".removeprefix("."))
@@ -100,7 +95,6 @@ def add_columns(own: RustTable, schema: pa.Schema) -> None:
     own.change(write)
 
 
-# --- Files of 0.3 in the root of a table ------------------------------------------------------------------------------
 #
 # Every reader finds a file by its path in the log, but some (polars for one) take the cluster from that path. A file
 # cannot be renamed in a store, so it is copied, and a commit replaces it by its copy: the same rows (`dataChange` is
@@ -163,7 +157,6 @@ def _copy(own: RustTable, table: DeltaTable, file: RootFile) -> None:
 
 
 def _replace(files: list[RootFile], table: DeltaTable, commit: CommitOptions) -> None:
-    """Commit the copies of the files that the table still has."""
     still, now = {file.name for file in root_files(table)}, int(time.time() * 1000)
     actions: list[AddAction | RemoveAction] = []
     for one in files:
@@ -185,7 +178,6 @@ def _stats(row: Mapping[str, Any]) -> str:
     return json.dumps({"numRecords": row["num_records"], **known}, ensure_ascii=False)
 
 
-# --- Columns of `lag` that this release replaces ----------------------------------------------------------------------
 #
 # The new rows and the new columns are one commit, so a process that dies leaves the old table.
 
@@ -226,7 +218,6 @@ def _reshape(own: RustTable, _moved: Callable[[int, int], None]) -> None:
     own.change(write)
 
 
-# --- Verdicts of 0.3, which had a table of their own ------------------------------------------------------------------
 #
 # There `group_health` was a table with the newest verdict of each group, and the history had less columns. Now it is a
 # view of the newest row of each group. So each of its rows becomes the newest one in the history; a group without such

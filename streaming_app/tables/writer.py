@@ -9,6 +9,8 @@ reads files of a table as Parquet where rows of many groups are needed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from streaming_app.errors import StorageError
 from streaming_app.report import Report
 from streaming_app.tables.data_files import CLUSTER
 from streaming_app.tables.definitions import table, tables
+from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
@@ -27,12 +30,7 @@ from streaming_app.tables.table_creation import create_missing, existing_tables
 from streaming_app.tables.upgrade import upgrade
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from streaming_app.tables.fence import Fence
 
 
 class TableWriter:
@@ -88,7 +86,7 @@ class TableWriter:
         # Spark must expand no characters of a path as patterns.
         paths = [re.sub(r"([\\*?\[\]{}])", r"\\\1", str(location / file.path)) for file in files]
         if not paths:
-            return self._spark.createDataFrame([], definition.ddl)
+            return self._spark.createDataFrame([], definition.struct)
         in_files = ", ".join(f"{column.name} {column.type}" for column in definition.columns if column.name != CLUSTER)
         rows = self._spark.read.schema(in_files).parquet(*paths)
         return rows.withColumn(CLUSTER, F.lit(self.cluster)).select(*definition.names)

@@ -9,8 +9,6 @@ Content-Security-Policy allows only files of this server. The worker that lays o
 it alone compiles WebAssembly.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -52,7 +50,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
 
@@ -78,7 +75,6 @@ class Access:
 
     @cached_property
     def _hosts(self) -> frozenset[str]:
-        """The accepted names, in lower case."""
         own, (listens, _) = socket.gethostname(), split_address(self.listen)
         names = {"localhost", *self.allowed_hosts, own, own.partition(".")[0], listens}
         return frozenset(name.lower() for name in names)

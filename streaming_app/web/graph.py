@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -34,7 +34,6 @@ class Node:
     `box` for a box around nodes, `folded` for a closed box."""
     name: str
     title: str
-    """The name as it is shown."""
     lines: list[str] = field(default_factory=list)
     """More lines in the node. They may change without a new layout."""
     box: str | None = None
@@ -58,12 +57,6 @@ class Edge(NamedTuple):
     end: str
     kind: str
     """`flow` or `state`."""
-
-
-def _closed(box: Node, nodes: Sequence[Node], *, has_names: bool) -> dict[str, Any]:
-    """Return what the node of a closed box shows of the nodes in it."""
-    names = [one.name for one in nodes] if has_names else []
-    return {"lines": [count(len(nodes), "node"), *box.lines], "holds": names, "tone": box.tone}
 
 
 @dataclass
@@ -131,7 +124,8 @@ class Graph:
                 opened[box.id] = f"b{len(result.boxes)}"
                 result.boxes.append(replace(box, id=opened[box.id], is_open=True))
             else:
-                closed[box.id] = _closed(box, held[box.id], has_names=has_names)
+                names, lines = [one.name for one in held[box.id]], [count(len(held[box.id]), "node"), *box.lines]
+                closed[box.id] = {"lines": lines, "holds": names if has_names else [], "tone": box.tone}
         place = {}
         for node in self.nodes:
             own = boxes.get(box_of[node.id] or "")
@@ -147,7 +141,6 @@ class Graph:
         return result
 
     def _gathered(self) -> Mapping[str, str | None]:
-        """Return for each node the id of its box."""
         box_of = {node.id: node.box for node in self.nodes}
         after, before = defaultdict[str, set[str | None]](set), defaultdict[str, set[str | None]](set)
         for edge in self.edges:

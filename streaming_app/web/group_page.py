@@ -65,9 +65,6 @@ FROM lag WHERE {where} ORDER BY lag DESC NULLS LAST, topic, partition LIMIT {mos
 """
 
 
-# --- Queries, whose results `Snapshot.ask` keeps ----------------------------------------------------------------------
-
-
 def group_now(reader: WarehouseReader, cluster: str, group_id: str) -> Mapping[str, Any] | None:
     """Return what page and picture show of a group of Kafka Streams now; None if `groups` has no such row.
 
@@ -144,7 +141,6 @@ def _events(
 def _listed(
     reader: WarehouseReader, cluster: str, group_id: str, begin: datetime | None, end: datetime | None
 ) -> list[Row]:
-    """Return the newest events of all kinds, the newest first. `found` of each is the number of all events."""
     columns = f"{_COLUMNS}, topic, partition, places"
     sql = f"SELECT {columns}, count(*) OVER () AS found FROM {FOLDED} {_NEWEST}"  # noqa: S608 - quoted
     where = f"{of_group(cluster, group_id)} AND {_within(begin, end)}"
@@ -160,9 +156,6 @@ def _within(begin: datetime | None, end: datetime | None) -> str:
 def _alerts(reader: WarehouseReader, cluster: str, group_id: str, begin: datetime, end: datetime) -> list[Alert]:
     where = f"since <= {time_literal(end)} AND (ended_at IS NULL OR ended_at >= {time_literal(begin)})"
     return read_alerts(reader, f"{of_group(cluster, group_id)} AND {where}")
-
-
-# --- Values for the templates -----------------------------------------------------------------------------------------
 
 
 def gaps_of(snapshot: Snapshot, now: datetime) -> tuple[Gap, ...]:
@@ -207,7 +200,6 @@ def other_group_page(snapshot: Snapshot, one: Row, window: Window, gaps: Sequenc
 
 
 def _answers(snapshot: Snapshot, one: Row, lag: Sequence[Row], since: datetime | None) -> dict[str, Any]:
-    """Return what the first screen of a group shows; `since` is when what it is in began."""
     return {
         "one": one,
         **_to_do(snapshot, one),
@@ -253,12 +245,8 @@ def _history(
     snapshot: Snapshot, one: Row, window: Window, gaps: Sequence[Gap], members: int | None = None
 ) -> dict[str, Any]:
     """Return the tracks of a group in a window, and its verdict at the instant; `members` of a streams group."""
-    scale, ask, group_id, until = (
-        tracks.Scale(window.begin, window.end, gaps),
-        snapshot.ask,
-        one["group_id"],
-        window.until,
-    )
+    scale, until = tracks.Scale(window.begin, window.end, gaps), window.until
+    ask, group_id = snapshot.ask, one["group_id"]
     begin, end = bounds(window)
     verdicts = ask(verdicts_between, (group_id,), begin, end).get(group_id, ())
     judged = tracks.merged_verdicts(verdicts)
@@ -338,7 +326,6 @@ def _members(row: Row) -> Iterator[Row]:
 
 
 def _place(member: Row) -> Iterator[tuple[str, str]]:
-    """Yield name and value of what the client says about the place of a member."""
     tags = dict(member.get("client_tags") or ())
     known = {
         "rack": member.get("rack_id"),
@@ -348,9 +335,6 @@ def _place(member: Row) -> Iterator[tuple[str, str]]:
         "missing client tags": member["missing"],
     }
     yield from ((name, value) for name, value in known.items() if value)
-
-
-# --- Alerts -----------------------------------------------------------------------------------------------------------
 
 
 def runbook(alert: Alert) -> Row | None:

@@ -50,7 +50,6 @@ _STATES = ("NotReady", "Unknown", "Assigning", "Reconciling", "Stable", NOT_IN_L
 SHOWN_OF_CAUSE = 30
 """How many groups with one cause their entry shows; a link leads to all."""
 
-
 _NOT_SEVERE = severity_rank(INFO)
 
 
@@ -100,7 +99,6 @@ class Query:
     show: str = ""
     sort: str = "trouble"
     without: frozenset[str] = frozenset()
-    """Columns that are not shown."""
     page: int = 1
 
     @classmethod

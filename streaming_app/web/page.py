@@ -26,6 +26,7 @@ from starlette.staticfiles import StaticFiles
 from streaming_app.errors import WarehouseError, error_line
 from streaming_app.groups.group import CLASSIC
 from streaming_app.job_status import inputs
+from streaming_app.queries.clusters import find_staleness
 from streaming_app.queries.described import search_groups
 from streaming_app.queries.group_list import STREAMS
 from streaming_app.queries.health import verdicts_between
@@ -38,12 +39,13 @@ from streaming_app.web import group_page
 from streaming_app.web.access import Access, AccessMiddleware
 from streaming_app.web.graph import MAX_NODES, Graph
 from streaming_app.web.overview import Query, overview
-from streaming_app.web.page_snapshot import Snapshot, SnapshotSource
+from streaming_app.web.page_snapshot import MAX_AGE, Snapshot, SnapshotSource
 from streaming_app.web.render import COMPRESSED_FROM, Rendered, render, rows_of, sql_url
 from streaming_app.web.server import HttpServer, Limits
 from streaming_app.web.topology_graph import TopologyGraph
 from streaming_app.web.tracks import Scale, strip
 from streaming_app.web.window import parse_window
+from streaming_app.web.words import group_key
 
 STATIC = Path(__file__).parent / "static"
 _RENDERED_SECONDS = 5  # how old the ages in a page may be; the browser continues to count
@@ -156,8 +158,10 @@ class Page:
         return self._html("alerts.html", snapshot, now, alerts=group_page.alerts_by_rule(snapshot.alerts))
 
     def _group(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:
-        one, gaps = snapshot.groups.get(_group_id(request, snapshot)), group_page.gaps_of(snapshot, now)
-        if one and one["group_type"] != STREAMS and not self._has_tasks(request, snapshot):
+        group_id, gaps = _group_id(request, snapshot), group_page.gaps_of(snapshot, now)
+        one, known = snapshot.groups.get(group_id), snapshot.ask(group_page.group_now, group_id)
+        has_tasks = known is not None and known["row"]["protocol"] == CLASSIC
+        if one and one["group_type"] != STREAMS and not has_tasks:
             window = parse_window(request.query_params, one, now)
             return self._html(
                 "other_group.html", snapshot, now, **group_page.other_group_page(snapshot, one, window, gaps)
@@ -230,12 +234,6 @@ class Page:
         success = utc_iso(facts.last_success_at) if facts and facts.last_success_at else None
         return JSONResponse({"tag": snapshot.tag, "success": success, "inputs": known}, headers=_NOT_STORED)
 
-    @staticmethod
-    def _has_tasks(request: Request, snapshot: Snapshot) -> bool:
-        """Return whether a classic group is one of Kafka Streams whose tasks are known."""
-        known = snapshot.ask(group_page.group_now, _group_id(request, snapshot))
-        return known is not None and known["row"]["protocol"] == CLASSIC
-
     def _known(self, request: Request, snapshot: Snapshot) -> Mapping[str, Any]:
         """Return what is known of the group of Kafka Streams in the URL. Raises HTTPException if there is none."""
         known = snapshot.ask(group_page.group_now, _group_id(request, snapshot))
@@ -253,7 +251,7 @@ class Page:
             clusters=[self._source.cluster, *others] if others else [],
             snapshot=snapshot,
             heartbeat=snapshot.heartbeat,
-            job_problem=snapshot.problem or snapshot.job_problem(now),
+            job_problem=snapshot.problem or find_staleness(snapshot.heartbeat, snapshot.cluster, now, MAX_AGE),
             **values,
         )
         return Response(html, status, media_type="text/html")
@@ -319,16 +317,15 @@ def serve(warehouse: Location | Path, cluster: str, settings: Access, progress: 
 def _group_id(request: Request, snapshot: Snapshot) -> str:
     """Return the id of the group in the URL. Raises HTTPException if there is none."""
     parameters = request.query_params
-    group_id = parameters.get("id")
+    group_id, key = parameters.get("id"), parameters.get("key")
     if group_id is None:
-        group_id = snapshot.id_of(parameters.get("key", ""))
+        group_id = next((one for one in snapshot.groups if group_key(one) == key), None)
     if group_id is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, _NO_GROUP)
     return group_id
 
 
 def _linked(graph: Graph, cluster: str | None, group_id: str) -> Graph:
-    """Let each node of the picture of a group lead to its rows."""
     for node in graph.nodes if len(graph.nodes) <= MAX_NODES else ():  # of more nothing is drawn
         table, column = _ROWS_OF.get(node.kind, (None, ""))
         if table and (sql := rows_of(table, group_id, **{column: node.name})):

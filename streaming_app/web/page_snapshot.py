@@ -30,7 +30,6 @@ from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, open_table, quote
 from streaming_app.text import digest
-from streaming_app.web.words import group_key
 
 Row = Mapping[str, Any]
 _Result = TypeVar("_Result")
@@ -74,17 +73,8 @@ class Snapshot:
     mutes: tuple[Mute, ...] = ()
     """Mutes that have not ended, or ended in the last 30 days."""
     clusters: tuple[str, ...] = ()
-    """All clusters of the warehouse."""
     _kept: dict[Hashable, Future[Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def job_problem(self, now: datetime) -> str | None:
-        """Return why the tables are not up to date; None if they are."""
-        return find_staleness(self.heartbeat, self.cluster, now, MAX_AGE)
-
-    def id_of(self, key: str) -> str | None:
-        """Return the id of the group with this `group_key`; None if there is none."""
-        return next((one for one in self.groups if group_key(one) == key), None)
 
     def ask(self, query: Callable[..., _Result], *arguments: Hashable) -> _Result:
         """Return the result of a query for the reader, the cluster and these arguments. Raises WarehouseError."""
@@ -163,9 +153,7 @@ class Reading(Generic[_Result]):
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         self.error: Exception | None = None
-        """Why the last reading failed."""
         self.count = 0
-        """How often it has changed."""
 
     def newest(self, versions: object, wait: float | None = None) -> tuple[_Result, int]:
         """Return what was read last, and how often it has changed until then. Other versions start a new reading.
@@ -263,6 +251,5 @@ class SnapshotSource:
         return self._snapshot if heartbeat == self._snapshot.heartbeat else replace(self._snapshot, heartbeat=heartbeat)
 
     def _table_versions(self, names: tuple[str, ...]) -> _Versions:
-        """Return the id and the version of each of these tables. Raises WarehouseError."""
         opened = [(name, open_table(self.location / name)) for name in names]
         return tuple((name, str(one.metadata().id), one.version()) for name, one in opened)

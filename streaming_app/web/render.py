@@ -100,11 +100,6 @@ def sql_url(sql: str, cluster: str | None, **others: str) -> str:
     return f"sql?{urlencode({**({} if cluster is None else {'cluster': cluster}), 'q': sql, **others})}"
 
 
-def short_text(text: str | None, limit: int = 400) -> str:
-    """Return a sentence that may contain names from Kafka."""
-    return "" if text is None else words.short_name(text, limit)
-
-
 def time(moment: datetime | None) -> Markup:
     """Return a time in UTC. The browser adds the local time as a title."""
     return _NOTHING if moment is None else _TIME.format(utc_iso(moment), utc(moment))
@@ -136,7 +131,7 @@ _ENVIRONMENT.filters |= {
     "number": words.number,
     "duration": duration,
     "time": time,
-    "plain": short_text,
+    "plain": lambda text, limit=400: "" if text is None else words.short_name(text, limit),
     "timed": timed,
     **{one: vars(words)[one] for one in ("causes_text", "event_text", "health_meaning")},
 }

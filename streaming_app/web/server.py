@@ -57,14 +57,7 @@ class HttpServer:
     """A server of an ASGI application. It listens from its creation on. It answers while `run` or `start` runs it."""
 
     def __init__(  # noqa: PLR0913 - each of the two servers has its own
-        self,
-        listen: str,
-        app: ASGIApp,
-        *,
-        what: str,
-        advice: str,
-        limits: Limits | None = None,
-        end_seconds: int = 0,
+        self, listen: str, app: ASGIApp, *, what: str, advice: str, limits: Limits | None = None, end_seconds: int = 0
     ) -> None:
         """Listen at `HOST:PORT`, port 0 for any. The text of a SetupError has `what` cannot be served, and `advice`.
 

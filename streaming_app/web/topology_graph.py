@@ -26,7 +26,7 @@ _NOTES = [
 ]
 _CLASSIC_NOTES = [
     "With the classic protocol the log has the topics that tasks read, as of the last rebalance. Topics that they "
-    "write, changelog topics, patterns, processors and stores are not known.",
+    "write, changelog topics, patterns, processors and stores are not known."
 ]
 _KINDS = {TOPIC: "topic", "repartition": "repartition topic", "changelog": "changelog topic"}
 _STATUSES = {
@@ -87,7 +87,6 @@ class TopologyGraph:
         return graph
 
     def _condition(self, row: Row) -> dict[str, Any]:
-        """Return fields of a box: the tasks of a subtopology, their hosts or what is wrong with them, and their lag."""
         tasks = self._tasks[row["subtopology_id"]]
         total = sum_of(self._lag[topic] for topic in _read(row) if topic in self._lag)
         moves = [one for one in tasks if one["pending_revocation"] or one["current"] != one["target"]]
@@ -181,6 +180,5 @@ def node_rows(described: Row) -> list[Row]:
 
 
 def _read(row: Row) -> Iterator[str]:
-    """Yield the topics that a subtopology reads by name."""
     yield from row["source_topics"] or ()
     yield from sorted({topic["name"] for topic in row["repartition_source_topics"] or ()})

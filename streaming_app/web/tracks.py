@@ -133,9 +133,6 @@ def stacked(tracks: Iterable[Track]) -> list[Track]:
     return found
 
 
-# --- Verdicts, alerts, mutes ------------------------------------------------------------------------------------------
-
-
 def verdict_track(
     scale: Scale, judged: Sequence[Row], alerts: Iterable[Alert] = (), mutes: Iterable[Mute] = ()
 ) -> Track:
@@ -208,9 +205,6 @@ def _mutes(mutes: Iterable[Mute], scale: Scale) -> Iterator[Shape]:
             yield from scale.span(one.starts_at, min(one.ends_at, scale.end), "span mute", text)
 
 
-# --- Time behind ------------------------------------------------------------------------------------------------------
-
-
 def behind_track(scale: Scale, series: Mapping[int, Row], times: Gap) -> Track:
     """Return the track of how far behind the group was; `series`, from `behind_series`, belongs to `times`.
 
@@ -254,9 +248,6 @@ def behind_text(measured: float | None, at_most: float | None, is_lower: bool) -
     return f"{known} when measured, {limit}" if known else limit
 
 
-# --- Members, assignments, topology -----------------------------------------------------------------------------------
-
-
 def event_tracks(
     scale: Scale, events: Sequence[Row], members: int, known_from: datetime | None = None
 ) -> tuple[Track, Track, Track]:
@@ -286,7 +277,6 @@ def event_tracks(
 def _members(
     scale: Scale, events: Sequence[Row], number: int, known_from: datetime | None
 ) -> Iterator[tuple[datetime, datetime, int]]:
-    """Yield from when to when there were how many members, counted back from the end."""
     end = scale.end
     for event in reversed([one for one in events if one["kind"] in _OF_MEMBERS]):
         if event["at"] < end:
@@ -306,9 +296,6 @@ def _assignment(scale: Scale, event: Row) -> Iterator[Shape]:
         yield from scale.span(begin, event["at"], "span deployment", text, 4, 14)
     elif event["kind"] in _OF_ASSIGNMENTS:
         yield from scale.marks([event], {event["kind"]: "e-assignment"}, 3, 16)
-
-
-# --- The axis ---------------------------------------------------------------------------------------------------------
 
 
 def ticks(scale: Scale) -> Iterator[tuple[float, str]]:

@@ -68,7 +68,6 @@ def parse_window(parameters: Mapping[str, str], group: Row, now: datetime) -> Wi
 
 
 def _times(parameters: Mapping[str, str], now: datetime) -> tuple[dict[str, datetime], str | None]:
-    """Return the given times by name, and why one is invalid."""
     times: dict[str, datetime] = {}
     problem = None
     for name in _NAMES:

@@ -148,10 +148,7 @@ def number(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value):,}"
 
 
-# --- Labels of groups, such as `team: payments`, as the configuration declares them ---------------
-
 Label = tuple[str, str]
-"""Name and value."""
 
 
 def label_text(label: Label) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.health.verdict import DOWN, OK, PROTOCOL, Verdict
 from streaming_app.job.first_look import LogTables, describe
 from streaming_app.job.lag_pass import PassResult
 from streaming_app.stream.group_result import FoldOptions
 from tests.groups.classic_records import generation, thread
+from tests.support.encode import encode
 from tests.support.health_harness import NOW
 
 RUNS, ENDED = generation(1, thread("m1")), generation(3)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.health.verdict import DOWN, Verdict
 from streaming_app.tables.health_tables import HealthRow, HealthTable
 from tests.cli.commands import as_json, run, words
+from tests.support.encode import encode
 from tests.support.health_harness import ago
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets_decoder import DecodeError, MalformedRecord, Record, decode, decoder, encode, reference_decode
+from offsets_decoder import DecodeError, MalformedRecord, Record, decode, decoder
+from offsets_decoder.reference import reference_decode
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_record, variant_id
+from tests.support.encode import encode
 
 Outcome = Any
 """A Record, or the class of a DecodeError and its arguments."""

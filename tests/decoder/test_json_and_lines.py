@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets_decoder import decode, decode_lines, encode, to_json
-from offsets_decoder.reference import encode_embedded
+from offsets_decoder import decode, decode_lines, to_json
+from tests.support.encode import encode, encode_embedded
 
 KEY_17 = "001100026731"
 VALUE_17 = "0000000000020000000000000000010004" + "00000003"

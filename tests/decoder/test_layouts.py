@@ -2,7 +2,9 @@ from collections.abc import Callable
 
 import pytest
 
-from offsets_decoder import MalformedRecord, Record, UnknownTag, decode, encode, reference_decode
+from offsets_decoder import MalformedRecord, Record, UnknownTag, decode
+from offsets_decoder.reference import reference_decode
+from tests.support.encode import encode
 
 Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import DecodeError, decode, decode_lines, definitions, encode, to_json
+from offsets_decoder import DecodeError, decode, decode_lines, definitions, to_json
 from tests.decoder.random_records import VARIANTS, Variant, corrupt, random_kafka_json, random_record, variant_id
 from tests.support.conformance import read_schemas, record_types
+from tests.support.encode import encode
 from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import decode, definitions, encode, to_json
+from offsets_decoder import decode, definitions, to_json
 from offsets_decoder.definitions import Versions, embedded
 from offsets_decoder.embedded import decode_embedded
-from offsets_decoder.reference import encode_embedded
 from offsets_decoder.streams_protocol import Subscription, Task, decode_assignment, decode_subscription
 from tests.decoder.random_records import corrupt, random_kafka_json
+from tests.support.encode import encode, encode_embedded
 from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 

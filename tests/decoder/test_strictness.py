@@ -4,7 +4,8 @@ from contextlib import suppress
 
 import pytest
 
-from offsets_decoder import MalformedRecord, Record, UnknownRecordType, UnknownValueVersion, decode, reference_decode
+from offsets_decoder import MalformedRecord, Record, UnknownRecordType, UnknownValueVersion, decode
+from offsets_decoder.reference import reference_decode
 
 Decoder = Callable[..., Record]
 BOTH = pytest.mark.parametrize("decoder", [decode, reference_decode])

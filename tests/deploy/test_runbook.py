@@ -9,13 +9,13 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.generate import runbook
-from offsets_decoder import encode
 from streaming_app.alerts.catalog import GROUP_ID, rules
 from streaming_app.cli.main import main
 from streaming_app.config.alerts import AlertSettings
 from streaming_app.notify.message import OLD_ALERTS
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.documents import anchors
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.offsets_log import FoldedLog, RawRecord
 from tests.support.sample_groups import NOW, RICH, replace_group, rich_group, write_sample

@@ -44,7 +44,7 @@ def kafka_reason() -> Iterator[KafkaReason]:
     def configure_topics(fields: dict[str, Any]) -> tuple[str, str] | None:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415
 
-        from offsets_decoder import encode  # noqa: PLC0415
+        from tests.support.encode import encode  # noqa: PLC0415
 
         _, value = encode(23, {"group_id": "g"}, fields)
         assert value is not None

@@ -137,20 +137,20 @@ def test_no_group_is_missing_once_what_the_job_had_read_was_refreshed(
     warehouse: Path, health: JobState, cache: GroupCache
 ) -> None:
     cache.refresh()
-    assert not cache.is_complete()
+    assert not cache.is_complete
     cache.on_bulk_change()
     health.nothing_new(NOW)
     moved = warehouse.rename(warehouse.with_name("away"))
     with pytest.raises(WarehouseError):
         cache.refresh()
-    assert not cache.is_complete()
+    assert not cache.is_complete
     moved.rename(warehouse)
     cache.refresh()
-    assert cache.is_complete()
+    assert cache.is_complete
     # A query that starts again reads what it missed: the groups stay known.
     health.started_reading(from_beginning=True, tombstone_retention=timedelta(days=1))
     cache.refresh()
-    assert cache.is_complete()
+    assert cache.is_complete
 
 
 def test_a_row_with_a_lower_offset_is_ignored_and_one_with_the_same_offset_is_used(cache: GroupCache) -> None:

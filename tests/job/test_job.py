@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaProducer
 
-from offsets_decoder import encode
 from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.container import Broker
+from tests.support.encode import encode
 from tests.support.job_runner import run_once
 
 if TYPE_CHECKING:

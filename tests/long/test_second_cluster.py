@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.reader import WarehouseReader
 from tests.relations.test_second_cluster import maintain_as_other
 from tests.stream.stopped_job import Stopped
 from tests.support.container import Broker
+from tests.support.encode import encode
 from tests.support.job_runner import run_once
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.support.running_job import running_job

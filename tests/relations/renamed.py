@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsets_decoder import encode
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, RETRACTED, join
 from streaming_app.stream.fold_stage import fold_in_worker, fold_stream, sort_for_fold, stored_as_records
@@ -20,6 +19,7 @@ from streaming_app.stream.group_result import FoldOptions
 from tests.histories.history import History
 from tests.histories.world import World
 from tests.stream.test_fold_stage import RAW
+from tests.support.encode import encode
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import arrow_schema
 

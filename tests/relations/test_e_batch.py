@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from offsets_decoder import decode, encode
+from offsets_decoder import decode
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.stream import fold_stage, group_result, groups_writer, source
 from streaming_app.stream.batch_rows import BatchRows
@@ -32,6 +32,7 @@ from streaming_app.tables.location import Location
 from tests.relations.test_e_fold import Once
 from tests.stream.test_fold_stage import group
 from tests.stream.test_groups_writer import batch_writer, content
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.frames import START, Row, batch, kafka_records, limit_driver, rows_of, write_offset_log
 from tests.support.waiting import wait_until

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.groups.budget import Budget
 from streaming_app.groups.marked_rows import marked
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE
 from streaming_app.stream.group_result import FoldOptions
 from tests.groups.classic_records import AT_ONCE, P2, assignment, generation, subscription, thread
 from tests.stream.test_fold_stage import Pair, by_id, fold, fold_all, group, other_partition, records
+from tests.support.encode import encode
 
 M1 = thread("m1", subscription(sums={(0, 0): 4}), assignment([(0, 0)]))
 M2 = thread("m2", subscription(P2), assignment([(1, 0)]))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streaming_app
-from offsets_decoder import encode
 from streaming_app.errors import OtherTopicError
 from streaming_app.groups.group import READ_AGAIN
 from streaming_app.stream import commits_writer
@@ -26,6 +25,7 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.table_files import TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.stream.test_groups_writer import NoPositions
+from tests.support.encode import encode
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.groups.group import GroupEvent
 from streaming_app.groups.partition import partition_of
 from streaming_app.groups.topology import topology_hash
@@ -17,6 +16,7 @@ from streaming_app.stream import source
 from streaming_app.stream.batch_rows import APPENDED, EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, join
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions, GroupResult
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.event_chain import gaps
 from tests.support.warehouses import arrow_schema

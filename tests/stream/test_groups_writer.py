@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from offsets_decoder import encode
 from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.group_result import FoldOptions
@@ -22,6 +21,7 @@ from streaming_app.tables import group_rows
 from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_driver, write_offset_log
 

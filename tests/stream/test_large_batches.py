@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_records import BatchRecords
 from streaming_app.stream.groups_writer import GroupsBatchWriter
@@ -23,6 +22,7 @@ from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from tests.stream.test_groups_writer import batch_writer
+from tests.support.encode import encode
 from tests.support.encoded import group_records, metadata_record
 from tests.support.frames import Pair, assert_leaves_no_session, batch, expect_few_records, limit_driver, rows_of
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.groups.marked_rows import marked
 from tests.stream.test_fold_stage import OPTIONS, START, by_id, fold, group, let_rows_be_too_large, records
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 
 KNOWN = {"unsolicited_pushes": 3, "last_unsolicited_push_at": START + timedelta(seconds=2)}

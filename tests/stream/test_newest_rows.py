@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets_decoder import encode
 from streaming_app.stream import newest_records
 from streaming_app.stream.batch_rows import join
 from streaming_app.stream.epoch_chain import EpochStart
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import COLUMNS, Rows, make_rows, to_rows
 from streaming_app.tables.arrow import to_table
+from tests.support.encode import encode
 from tests.support.odd_group_ids import ODD
 from tests.support.warehouses import arrow_schema
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.groups.events import OF_COMMITS
 from streaming_app.stream.batch_rows import APPENDED, BatchRows, join
 from streaming_app.stream.commits_writer import CommitsBatchWriter
@@ -26,6 +25,7 @@ from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
 from tests.groups.records import CONFIGS, FIRST_JOIN, GROUP, M1, metadata
 from tests.stream.test_fold_stage import RAW
+from tests.support.encode import encode
 from tests.support.offsets_log import RawRecord
 from tests.support.warehouses import append
 

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.groups.budget import DEFAULT
 from streaming_app.groups.fold import Fold
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold
 from tests.stream.test_fold_stage import OPTIONS, RAW, TOO_LATE, assigned, by_id, fold, fold_all, group, records
+from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 
 

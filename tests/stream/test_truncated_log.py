@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from offsets_decoder import encode
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.stream import truncation
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.encode import encode
 from tests.support.encoded import Pair
 from tests.support.job_runner import run_once
 from tests.support.kafka_cluster import LocalCluster

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from offsets_decoder import encode
+from tests.support.encode import encode
 
 FIRST_EPOCH = 2
 """The epoch of a group whose first member joins."""

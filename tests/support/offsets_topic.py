@@ -7,9 +7,9 @@ from threading import Event
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from offsets_decoder import encode
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient
+from tests.support.encode import encode
 from tests.support.encoded import Pair, metadata_record
 from tests.support.waiting import MINUTES, wait_until
 

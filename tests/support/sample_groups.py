@@ -68,7 +68,7 @@ def beat(path: Path, now: datetime, **facts: Any) -> None:
     offsets = StreamStatus(caught_up_at=now - timedelta(minutes=2))
     status = {"offsets": offsets, "log_ends_at": {"2": now - timedelta(seconds=20)}, **status}
     job = JobStatus(**{"started_at": now - timedelta(days=3), **status})
-    write_heartbeat(path, at=now, every_seconds=600.0, facts=job, records_seen=12_345, last_batch_seconds=0.7)
+    write_heartbeat(path, at=now, every_seconds=600.0, facts=job)
 
 
 def group(group_id: str, state: str, now: datetime, minutes: float, **columns: Any) -> Row:

@@ -20,7 +20,6 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
-from offsets_decoder import encode
 from streaming_app.groups.partition import partition_of
 from streaming_app.health.verdict import DOWN, STALLED
 from streaming_app.kafka.client import StreamsGroupClient
@@ -33,6 +32,7 @@ from tests.histories.clients import START
 from tests.histories.history import HOUR, MINUTE, History
 from tests.histories.outcome import Outcome
 from tests.histories.simulation import Operation, Simulation
+from tests.support.encode import encode
 from tests.support.internal_topic import PARTITIONS, TimedRecord, group_record, write_records
 from tests.support.offsets_log import RawRecord, read_log
 from tests.support.waiting import wait_until

@@ -7,12 +7,12 @@ from typing import Any
 
 from deltalake import write_deltalake
 
-from offsets_decoder import encode
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.newest_records import to_rows
 from streaming_app.tables.arrow import to_table
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.encode import encode
 from tests.support.warehouses import append, arrow_schema, make_warehouse
 
 Pair = tuple[bytes, bytes | None]

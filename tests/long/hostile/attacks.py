@@ -6,12 +6,12 @@ A function returns when it has sent what it wanted to, or when `bed.ending` is s
 import random
 from collections.abc import Iterator
 
-from offsets_decoder import encode
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, subtopology, topology
 from tests.long.bed import join
 from tests.long.hostile import STORED
 from tests.long.hostile.bed import AttackBed, Play
+from tests.support.encode import encode
 from tests.support.encoded import Pair, group_records, metadata_record
 from tests.support.internal_topic import LARGE, raw_key, write_internal
 

@@ -1,32 +1,13 @@
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
-from tests.support.processes import is_running
 
 pytestmark = pytest.mark.broker
-
-
-def test_a_restart_keeps_data_and_port_and_a_stop_ends_the_process(start_broker: Callable[..., LocalBroker]) -> None:
-    own = start_broker()
-    first, server = own.pid, own.bootstrap_server
-    with StreamsGroupClient(server) as client:
-        client.create_topic("kept", 3)
-    own.stop()
-    own.start()
-    second = own.pid
-    with StreamsGroupClient(server) as client:
-        assert len(client.describe_topics(["kept"])[0]["partitions"]) == 3
-    own.stop()
-    assert own.pid is None
-    assert first != second
-    assert not any(is_running(pid) for pid in (first, second) if pid)
 
 
 def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
-from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.support.container import Broker
 from tests.support.slow_server import slow_server
 from tests.support.waiting import wait_until
@@ -92,27 +91,6 @@ def test_a_client_that_lives_longer_than_a_release_of_the_brokers_uses_the_versi
     connections.close(node)  # as when the broker is upgraded
     assert wait_until(lambda: client.alive_brokers() == {node})
     assert connections.get_connection(node).broker_version_data.api_versions == versions
-
-
-@ignore_unclosed_sockets
-@pytest.mark.broker
-def test_members_and_client_survive_a_crash_of_the_broker(start_broker: Callable[..., LocalBroker]) -> None:
-    own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
-        client.create_topic("in", 2)
-        member = SimulatedMember(client, "survivor", topology(subtopology("0", source_topics=["in"])))
-        member.join()
-        settle([member])
-        epoch = member.epoch
-        own.kill()
-        heartbeat = threading.Thread(target=member.heartbeat)
-        heartbeat.start()
-        own.start()
-        heartbeat.join()
-        settle([member])
-        assert member.epoch == epoch
-        assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]
-    gc.collect()
 
 
 @pytest.mark.broker

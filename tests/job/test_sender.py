@@ -97,15 +97,6 @@ def test_a_bug_where_it_is_found_what_is_due_is_reported_once_and_ends_no_thread
     assert caplog.text.count("unexpected KeyError") == 1
 
 
-def test_closing_ends_a_thread_that_cannot_find_out_what_is_due() -> None:
-    kept = NotReadable()
-    kept.failures = 1_000_000
-    sender = Sending(Chat(), kept=kept)
-    assert wait_until(lambda: bool(sender.lines))
-    sender.close(PATIENT)
-    assert "alerts-chat" not in thread_names()
-
-
 def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_that_nothing_is_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

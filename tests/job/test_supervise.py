@@ -292,18 +292,6 @@ def test_the_end_waits_for_a_running_batch_also_if_it_comes_while_a_broker_answe
     assert not job.queries[0].isActive
 
 
-def test_the_end_waits_for_a_running_batch(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 600.0)
-    job.checks = [None]
-    job.begin()
-    assert job.runs()
-    assert wait_until(lambda: not job.checks)  # a query that was started is watched a moment later
-    job.batch = repeat(object=True, times=5)
-    job.end()
-    assert next(job.batch, None) is None
-    assert not job.queries[0].isActive
-
-
 def test_a_second_stream_that_is_given_up_is_tried_again_and_its_failure_is_in_the_health(
     job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

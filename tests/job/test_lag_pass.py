@@ -11,10 +11,8 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
-from streaming_app.job import lag_ends
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.fact_requests import by_partition, first_producers, open_transactions
-from streaming_app.kafka.log_records import find_records
 from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.open_transactions import Transactions, held_for_long
@@ -198,31 +196,6 @@ def abort(producer: KafkaProducer, topic: str, count: int, records: int = 1) -> 
         for _ in range(records):
             producer.send(topic, b"x", partition=0).get(300)
         producer.abort_transaction()
-
-
-def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
-    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
-    cluster.read_log(group_id)
-    cluster.run()
-    transactions.begin_transaction()
-    for _ in range(20):
-        transactions.send(topic, b"x" * 10_000, partition=0).get(300)
-    transactions.abort_transaction()
-    reads = []
-
-    def noted(*args: Any) -> Any:
-        reads.append({key: one for key, one in args[1].items() if key[0] == topic})
-        return find_records(*args)
-
-    monkeypatch.setattr(lag_ends, "find_records", noted)
-    found = cluster.passes_with_work(group_id, 20)
-
-    offsets = [one[topic, 0] for one in reads if one]
-    assert offsets == sorted(set(offsets))
-    assert 1 < len(offsets) <= 21
-    assert ([one.stalled for _, one in found], found[-1][0][0].offset_status) == ([None] * 20, "OK")
 
 
 def running(cluster: LagCluster, group_id: str, topic: str, **columns: Any) -> None:

@@ -1,6 +1,7 @@
 """What ends the job, what it waits for and what starts its stream again, with a stream that does what the test says.
 
-The errors in question come from brokers in states that a test cannot hold still; test_supervisor.py has the real ones.
+The errors in question come from brokers in states that a test cannot hold still; test_signals.py and
+test_ill_coordinators.py have real ones.
 """
 
 import threading

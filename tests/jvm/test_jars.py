@@ -84,23 +84,6 @@ def test_what_the_repository_does_not_have_or_that_it_does_not_answer_is_one_cle
         find_jars(TWO_JARS)
 
 
-@pytest.mark.usefixtures("repository")
-def test_a_job_that_stops_ends_a_download() -> None:
-    def poll() -> None:
-        raise InterruptedError("stopping")
-
-    with pytest.raises(Exception, match="stopping"):
-        find_jars(TWO_JARS, poll=poll)
-
-
-@pytest.mark.usefixtures("repository")
-def test_a_cache_that_cannot_be_written_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("STREAMS_GROUPS_CACHE", str(tmp_path / "file"))
-    with pytest.raises(SetupError, match=r"set another STREAMS_GROUPS_CACHE$"):
-        find_jars(TWO_JARS)
-
-
 def test_a_carried_jar_that_was_cut_on_its_way_is_refused_and_one_that_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka.errors import (
     CoordinatorNotAvailableError,
+    InvalidReceiveError,
     KafkaConnectionError,
     NodeNotReadyError,
     SaslAuthenticationFailedError,
@@ -38,6 +39,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
         (KafkaConnectionError(), UnreachableError),
         (NodeNotReadyError("No node_id provided"), UnreachableError),  # while a broker restarts
         (SaslAuthenticationFailedError(), UnreachableError),  # nothing listens there any more
+        (InvalidReceiveError("Invalid frame length"), UnreachableError),  # an alert of TLS
         (UnknownError("not\nnow"), JobError),
         (GroupError(69), JobError),
     ],

@@ -1,4 +1,3 @@
-import socket
 from pathlib import Path
 
 import pytest
@@ -27,24 +26,3 @@ def test_a_broker_with_an_invalid_configuration_is_an_error_with_the_reason_and_
     assert str(own.log_file) in line
     assert "\n" not in line
     assert own.pid is None
-
-
-def test_a_broker_whose_port_was_taken_before_it_listens_starts_on_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports: list[int] = []
-    write = LocalBroker._write_configuration
-    with socket.socket() as other:
-
-        def take(broker: LocalBroker) -> Path:
-            assert broker.port
-            if not ports:
-                other.bind(("127.0.0.1", broker.port))
-                other.listen()
-            ports.append(broker.port)
-            return write(broker)
-
-        monkeypatch.setattr(LocalBroker, "_write_configuration", take)
-        with LocalBroker(tmp_path / "broker") as broker:
-            assert len(ports) == 2
-            assert broker.port == ports[1] != ports[0]

@@ -74,14 +74,6 @@ def warehouse(recorded: Path, tmp_path: Path) -> Path:
     return copy_warehouse(recorded, tmp_path / "warehouse")
 
 
-@pytest.fixture(scope="module")
-def upgraded(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The warehouse after an upgrade; tests only read it."""
-    path = copy_warehouse(recorded, tmp_path_factory.mktemp("upgraded"))
-    start(path)
-    return path
-
-
 def at(minute: int) -> datetime:
     return datetime(2026, 11, 21, 3, minute, tzinfo=timezone.utc)
 
@@ -134,16 +126,6 @@ def check_is_upgraded(warehouse: Path, recorded: Path) -> None:
     assert {format_of(one) for one in opened(warehouse).values()} == {WAREHOUSE_FORMAT}
     assert (in_root(warehouse), rows(warehouse)) == ({}, rows(recorded))
     assert verdicts(warehouse) == verdicts(recorded)
-
-
-@pytest.mark.parametrize("reader", READERS)
-def test_each_reader_gets_the_same_rows_after_the_upgrade_and_polars_gets_them_at_last(
-    reader: str, recorded: Path, upgraded: Path
-) -> None:
-    assert in_root(recorded) == IN_ROOT
-    for name in NAMES:
-        expected = values(READERS["delta-rs"](str(recorded / name), {}), name)
-        assert values(READERS[reader](str(upgraded / name), {}), name) == expected, name
 
 
 @pytest.mark.parametrize(

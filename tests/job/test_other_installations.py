@@ -12,7 +12,7 @@ from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.container import Broker
 from tests.support.job_runner import run_job
-from tests.support.jvm_options import start_jvms_as_users_do
+from tests.support.jvm_options import VARIABLES
 
 NO_BROKER = "127.0.0.1:1"
 _HDFS = """\
@@ -59,7 +59,8 @@ def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_
         ("LC_ALL", "C"),  # in which Java opens no file whose name is not ASCII
     ):
         monkeypatch.setenv(name, str(value))
-    start_jvms_as_users_do(monkeypatch)
+    for name in VARIABLES:  # the JVM of a user
+        monkeypatch.delenv(name, raising=False)
     before = os.umask(0o027)
     try:
         ran = run_job(broker.bootstrap_server, warehouse, cwd=here)

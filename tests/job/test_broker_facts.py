@@ -128,13 +128,11 @@ def test_while_the_brokers_are_away_facts_stay_with_their_times_also_across_a_re
     rig.service.tick()
     before = rig.rows("isr")
     rig.away, rig.now = True, NOW + timedelta(hours=1)
-    with pytest.raises(KafkaConnectionError):
-        rig.service.tick()
-    assert rig.rows("isr") == before
-    rig.restart()
-    with pytest.raises(KafkaConnectionError):
-        rig.service.tick()
-    assert rig.rows("isr") == before
+    for _ in range(2):
+        with pytest.raises(KafkaConnectionError):
+            rig.service.tick()
+        assert rig.rows("isr") == before
+        rig.restart()
     rig.away, rig.now = False, rig.now + timedelta(minutes=10)
     rig.service.tick()
     assert [row["observed_at"] for row in rig.rows("isr")] == [rig.now]

@@ -135,6 +135,13 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def test_a_user_may_turn_off_the_check_of_host_names_and_the_older_version_of_tls() -> None:
+    chosen = {"ssl.endpoint.identification.algorithm": "", "ssl.enabled.protocols": "TLSv1.3"}
+    made = security_settings({"security.protocol": "SSL", **chosen})["ssl_context"]
+    assert (made.check_hostname, made.verify_mode) == (False, ssl.CERT_REQUIRED)
+    assert made.minimum_version == ssl.TLSVersion.TLSv1_3
+
+
 def test_a_client_certificate_is_read_from_a_file_or_from_the_properties(pem: Path) -> None:
     inline = {name: (pem / name).read_text() for name in ("key", "chain")}
     for source in (

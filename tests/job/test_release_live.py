@@ -42,7 +42,8 @@ def test_a_row_that_was_changed_behind_the_back_of_the_job_is_found_by_verify_an
         return WarehouseReader(empty_warehouse).query("SELECT * FROM groups ORDER BY group_id").to_pylist()
 
     def events() -> list[dict[str, Any]]:
-        return WarehouseReader(empty_warehouse).rows("SELECT * FROM group_events ORDER BY ALL")
+        query = 'SELECT * FROM group_events ORDER BY group_id, "offset", kind, member_id'
+        return WarehouseReader(empty_warehouse).rows(query)
 
     with StreamsGroupClient(own.bootstrap_server) as client:
         client.create_topic("in", 2)

@@ -130,6 +130,14 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
     return Harness(monkeypatch)
 
 
+def test_a_copy_that_comes_on_has_the_time_at_which_it_is_done_from_its_second_report_on(harness: Harness) -> None:
+    harness.poll()
+    assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (60, None)]
+    harness.brokers.standby_offset += 5
+    harness.poll()
+    assert [(one.lag, one.ready_at) for one in harness.table.rows] == [(None, None), (55, NOW + timedelta(minutes=13))]
+
+
 def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those_of_the_newest_copies(
     harness: Harness,
 ) -> None:
@@ -143,7 +151,6 @@ def test_the_table_is_written_only_when_something_has_changed_and_sums_are_those
     harness.brokers.standby_offset = 90
     harness.poll()
     assert (harness.table.writes, harness.table.rows[1].lag) == (2, 10)
-    assert harness.table.rows[1].ready_at  # of a copy that comes on, from its second report on
     assert harness.table.rows[1].reported_at == NOW + timedelta(minutes=3)
     assert harness.poller.sums()["g"]["standby"] == CopiesSum(1, 10)
 

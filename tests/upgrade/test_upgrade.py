@@ -31,8 +31,7 @@ from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import existing_tables
-from streaming_app.tables.upgrade import work_of
-from streaming_app.tables.upgrade_steps import STEPS_TO, Work
+from streaming_app.tables.upgrade_steps import STEPS_TO
 from streaming_app.tables.writer import TableWriter
 from tests.support.s3_server import s3_server
 from tests.support.warehouses import arrow_schema, copy_warehouse, make_warehouse
@@ -392,8 +391,3 @@ def test_warehouses_of_other_releases_are_refused_in_one_line_by_every_command(
 
 def test_the_steps_are_those_of_this_release() -> None:
     assert STEPS_TO == WAREHOUSE_FORMAT, "steps of an earlier upgrade are to be removed"
-
-
-def test_a_new_warehouse_needs_no_upgrade(tmp_path: Path) -> None:
-    assert start(tmp_path) == []
-    assert work_of(opened(tmp_path)) == Work()

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import OffsetAndMetadata
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_fixed
 
@@ -22,7 +22,6 @@ from streaming_app.queries.described import other_members
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader, quote
-from tests.job.other_groups import GroupMember
 from tests.support.container import Broker
 from tests.support.waiting import wait_until
 
@@ -64,77 +63,57 @@ def topic_id(client: StreamsGroupClient, topic: str) -> str:
 def hosts_of(warehouse: Path, client: StreamsGroupClient, topic: str) -> dict[str, str | None]:
     """Return by group the host that has the first partition of a topic, as a lag pass finds it."""
     rows = LagPass(LagTables(warehouse, "default"), LagTracker()).run(client).rows
-    return {
-        row.group_id: row.client_host
-        for row in rows
-        if row[1:3] == (topic, 0) and (row.member_id or not row.client_host)
-    }
+    return {row.group_id: row.client_host for row in rows if (row.topic, row.partition) == (topic, 0)}
 
 
-def test_offsets_of_every_type_of_group_are_those_that_the_broker_returns(
+def test_offsets_of_groups_of_every_protocol_and_their_members_are_those_that_the_broker_returns(
     broker: Broker, client: StreamsGroupClient, unique: Callable[[str], str], run: Callable[..., str], tmp_path: Path
 ) -> None:
     read = partial(run, "__consumer_offsets", offsets={"enabled": True})
     topic = unique("in")
-    classic, consumer, streams, plain, share = map(unique, ("classic", "consumer", "streams", "plain", "share"))
+    classic, streams, plain = map(unique, ("classic", "streams", "plain"))
     client.create_topic(topic, 2)
-    with KafkaProducer(bootstrap_servers=broker.bootstrap_server, enable_idempotence=True) as producer:
-        for number in range(20):
-            producer.send(topic, b"x", partition=number % 2).get(300)
     commits = {(topic, 0): 3, (topic, 1): 4}
     commit(client, plain, commits)
     app = SimulatedMember(client, streams, topology(subtopology("0", source_topics=[topic])))
     app.join()
     settle([app])
     commit(client, streams, commits, app.member_id, app.epoch)
-    new = GroupMember(client, "Consumer", consumer, topic)
-    new.join()
-    commit(client, consumer, {(topic, 0): 7}, new.member_id, new.epoch)
-    GroupMember(client, "Share", share, topic).join()
     with closing(join(broker, classic, topic)) as old:
         before = int(time.time())
         old.commit({TopicPartition(topic, 0): OffsetAndMetadata(8, "é", -1)})
         after = time.time()
         read()
         listed = {group["group_id"]: group for group in client.list_groups()}
-        assert hosts_of(tmp_path, client, topic) == dict.fromkeys((classic, consumer, streams), "127.0.0.1") | {
-            plain: None
-        }
-    for group in (classic, consumer, streams, plain):
+        assert hosts_of(tmp_path, client, topic) == {classic: "127.0.0.1", streams: "127.0.0.1", plain: None}
+    for group in (classic, streams, plain):
         assert offsets_of(tmp_path, group) == broker_offsets(client, group) != {}
 
     reader = WarehouseReader(tmp_path)
     (row,) = reader.rows(f"SELECT * FROM offsets WHERE group_id = {quote(classic)}")
     assert (row["metadata"], row["topic_id"]) == ("é", topic_id(client, topic))
     assert before <= row["committed_at"].timestamp() <= after
-
-    ours = {classic, consumer, streams, plain, share}
+    ours = {classic, streams, plain}
     groups = {row["group_id"]: row for row in reader.rows("SELECT * FROM all_groups") if row["group_id"] in ours}
-    assert groups.keys() == ours <= listed.keys()
-    assert {group: (row["group_type"], row["protocol_type"]) for group, row in groups.items()} == {
-        group: (listed[group]["group_type"].lower(), listed[group]["protocol_type"]) for group in ours
+    columns = ("group_type", "protocol_type", "state")
+    assert {group: tuple(row[one] for one in columns) for group, row in groups.items()} == {
+        group: (
+            listed[group]["group_type"].lower(),
+            listed[group]["protocol_type"],
+            None if group == classic else listed[group]["group_state"],
+        )
+        for group in ours
     }
-    states = {group: row["state"] for group, row in groups.items()}
-    assert states == {group: listed[group]["group_state"] for group in ours} | {classic: None}
-    assert states[consumer] == states[share] == states[streams] == "Stable"
-    members = [
-        other_members(reader, "default", [(group, groups[group]["group_type"])])[0] for group in (classic, consumer)
-    ]
-    assert [(one["HOST"], one["LEADER"], one["ASSIGNMENT"]) for one in members] == [
-        ("127.0.0.1", "yes", f"{topic}(0,1)"),
-        ("127.0.0.1", None, f"{topic}(0,1)"),
-    ]
+    (member,) = other_members(reader, "default", [(classic, "classic")])
+    assert (member["HOST"], member["LEADER"], member["ASSIGNMENT"]) == ("127.0.0.1", "yes", f"{topic}(0,1)")
 
     old_id = topic_id(client, topic)
-    new.leave()
     client.delete_group(plain)
     client.delete_topic(topic)
     client.create_topic(topic, 1)
     commit(client, again := unique("again"), {(topic, 0): 2})
     read()
     assert offsets_of(tmp_path, plain) == {}
-    state = f"SELECT group_id, state FROM all_groups WHERE group_id IN ({quote(plain)}, {quote(consumer)})"
-    assert WarehouseReader(tmp_path).rows(state) == [{"group_id": consumer, "state": "Empty"}]
     (row,) = WarehouseReader(tmp_path).rows(f"SELECT * FROM offsets WHERE group_id = {quote(again)}")
     assert (row["topic_id"], row["committed_offset"]) == (topic_id(client, topic), 2)
     assert row["topic_id"] != old_id

@@ -1,13 +1,12 @@
 """Errors of the job are one line on stderr; topics without records of groups are not errors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from streaming_app.cli.main import main
 from tests.support.warehouses import make_warehouse
@@ -19,13 +18,8 @@ def in_the_way(warehouse: Path) -> None:
     warehouse.parent.touch()
 
 
-def of_another_program(warehouse: Path, properties: Mapping[str, str] = MappingProxyType({})) -> None:
+def of_another_program(warehouse: Path) -> None:
     write_deltalake(warehouse / "groups", pa.table({"x": [1]}))
-    DeltaTable(warehouse / "groups").alter.set_table_properties(dict(properties), raise_if_not_exists=False)
-
-
-def of_a_later_release(warehouse: Path) -> None:
-    of_another_program(warehouse, {"streams_groups.format": "9"})
 
 
 @pytest.mark.parametrize(
@@ -33,9 +27,8 @@ def of_a_later_release(warehouse: Path) -> None:
     [
         (in_the_way, "Cannot write the warehouse: Not a directory"),
         (of_another_program, "was not created by streams-groups"),
-        (of_a_later_release, "is of a release after 0.4"),
     ],
-    ids=["not a directory", "another program", "a later release"],
+    ids=["not a directory", "another program"],
 )
 def test_what_is_wrong_with_files_is_one_line_before_spark_starts(
     tmp_path: Path, prepare: Callable[[Path], None], message: str

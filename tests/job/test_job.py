@@ -24,17 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-ODD_IDS = (
-    "two  spaces",
-    'it\'s "quoted"',
-    "back\\slash",
-    "emoji 🎉",
-    "line\nbreak",
-    "per%cent",
-    "-dash",
-    "comma,dot.",
-    "ümlaut",
-)
+ODD_IDS = ('it\'s  "quoted" \\ 🎉', "line\nbreak", "-dash, 100% ümlaut.")
 
 
 def test_tables_agree_with_the_broker_about_groups_of_any_id_and_a_second_run_duplicates_nothing(

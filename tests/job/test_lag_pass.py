@@ -9,21 +9,15 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming_app.groups.row import to_row
 from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
-from streaming_app.job import lag_ends, lag_pass
-from streaming_app.kafka.client import StreamsGroupClient, fetch_committed_offsets
+from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.fact_requests import by_partition, first_producers, open_transactions
-from streaming_app.kafka.log_records import find_records
 from streaming_app.kafka.topic_reader import describe_topics
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.open_transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.tables.reader import WarehouseReader
-from tests.groups.classic_records import AT_ONCE, assignment, generation, subscription, thread
-from tests.groups.classic_records import records as classic_records
-from tests.groups.records import fold
 from tests.support.container import Broker
 from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
@@ -96,31 +90,6 @@ def test_the_age_of_the_lag_is_known_at_once_where_the_times_of_the_records_say_
     assert first.lag_seconds_is_lower_bound is (False if age else None)
     assert later.lag_seconds_is_lower_bound is not bool(age)
     assert later.lag_seconds == pytest.approx((age or 0) + 30, rel=0.05)
-
-
-def test_a_topic_that_was_created_again_is_recreated(
-    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = cluster.client
-    produce(topic, 10)
-    client.commit_offsets(group_id, {(topic, 0): 5})
-    cluster.read_log(group_id)
-    before = cluster.rows(group_id)[topic, 0]
-    with monkeypatch.context() as late:  # some time after the topic the broker deletes the commits on it
-        known = fetch_committed_offsets(client, [group_id])
-        late.setattr(lag_pass, "fetch_committed_offsets", lambda *_: known)
-        client.delete_topic(topic)
-        deleted = cluster.rows(group_id)[topic, 0]
-        client.create_topic(topic)
-        produce(topic, 100)
-        after = cluster.rows(group_id, 400)[topic, 0]
-
-    assert before.lag == 5
-    assert (deleted.offset_status, deleted.lag) == ("UNKNOWN", None)
-    assert (after.offset_status, after.lag) == ("RECREATED", None)
-    client.commit_offsets(group_id, {(topic, 0): 100})
-    cluster.read_log(group_id)
-    assert cluster.rows(group_id)[topic, 0].offset_status == "OK"
 
 
 def test_a_topic_that_gets_partitions_is_deleted_or_is_created_again_is_an_event_of_each_streams_group_that_reads_it(
@@ -229,31 +198,6 @@ def abort(producer: KafkaProducer, topic: str, count: int, records: int = 1) -> 
         producer.abort_transaction()
 
 
-def test_a_partition_is_read_once_while_its_end_rests_and_read_on_where_one_answer_is_not_enough(
-    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster.client.commit_offsets(group_id, {(topic, 0): 0})
-    cluster.read_log(group_id)
-    cluster.run()
-    transactions.begin_transaction()
-    for _ in range(20):
-        transactions.send(topic, b"x" * 10_000, partition=0).get(300)
-    transactions.abort_transaction()
-    reads = []
-
-    def noted(*args: Any) -> Any:
-        reads.append({key: one for key, one in args[1].items() if key[0] == topic})
-        return find_records(*args)
-
-    monkeypatch.setattr(lag_ends, "find_records", noted)
-    found = cluster.passes_with_work(group_id, 20)
-
-    offsets = [one[topic, 0] for one in reads if one]
-    assert offsets == sorted(set(offsets))
-    assert 1 < len(offsets) <= 21
-    assert ([one.stalled for _, one in found], found[-1][0][0].offset_status) == ([None] * 20, "OK")
-
-
 def running(cluster: LagCluster, group_id: str, topic: str, **columns: Any) -> None:
     """Let the tables have a group with one member, which has the task of this topic."""
     since = datetime.fromtimestamp(cluster.now - 7_200, timezone.utc)
@@ -339,27 +283,3 @@ def test_what_came_before_the_start_of_the_job_waits_for_members_that_never_comm
     assert second.stalled is not None
     assert (second.stalled.offsets, cluster.now - second.stalled.since) == (3, pytest.approx(660, abs=1))
     assert [(one.committed_offset, one.lag, one.lag_seconds_is_lower_bound) for one in rows] == [(None, 3, True)]
-
-
-def test_the_lag_of_an_application_with_the_classic_protocol_is_by_task_also_while_its_tasks_change_hands(
-    cluster: LagCluster, produce: Callable[..., None], topic: str, group_id: str
-) -> None:
-    produce(topic, 10)
-    cluster.client.commit_offsets(group_id, {(topic, 0): 4})
-    cluster.read_log(group_id)
-
-    def look(*generations: dict[str, Any]) -> LagRow:
-        row = to_row("default", fold(classic_records(*generations)).group)
-        cluster.replace("groups", [row | {"group_id": group_id, "last_offset": len(generations)}])
-        return cluster.rows(group_id)[topic, 0]
-
-    sources = {0: [topic]}
-    has = thread("m1", subscription(), assignment([(0, 0)], sources=sources))
-    gives = thread("m1", subscription(), assignment([], next_rebalance=AT_ONCE))
-    found = [look(generation(1, has)), look(generation(1, has), generation(2, gives))]
-    found.append(look(generation(1, has), generation(2, gives), generation(3)))
-    assert [(row.lag, row.task_id, row.member_id, row.client_host, row.offset_status) for row in found] == [
-        (6, "0_0", "m1", "10.0.0.1", "WAITS"),
-        (6, "0_0", None, None, "WAITS"),
-        (6, "0_0", None, None, "UNOWNED"),
-    ]

@@ -1,7 +1,7 @@
 """What the lag service writes and reports, with passes that a test gives it; tables are real."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from kafka.errors import KafkaConnectionError
 
-from streaming_app.job import lag_ends
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import LagService
 from streaming_app.job_status import inputs
-from streaming_app.kafka import connection, topic_reader
-from streaming_app.kafka.topic_reader import UNKNOWN_TOPIC, DescribedTopic, Offset, TopicReader
+from streaming_app.kafka import connection
 from streaming_app.lag.ends import LogEnds
 from streaming_app.lag.model import Commit, LagRow
 from streaming_app.lag.tracker import LagTracker
@@ -24,9 +22,8 @@ from streaming_app.tables.lag_tables import KnownUntil, LagTables
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.a_job import AtTheEnd, a_job
 from tests.support.lag_harness import row, work_of
-from tests.support.rows import group_row, subtopology_row
 from tests.support.waiting import wait_until
-from tests.support.warehouses import make_warehouse, replace_rows
+from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -240,33 +237,3 @@ def test_passes_that_fail_are_reported_once_and_told_to_the_job_until_one_succee
     assert known == "lag: known again"
     answered_at = datetime.fromtimestamp(passes.now, timezone.utc)
     assert {one.name: one.at for one in inputs(health.status)}["log ends of broker 2"] == answered_at
-
-
-def test_topics_that_a_pattern_matched_are_not_asked_for_for_ever_once_they_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, asked, days = make_warehouse(tmp_path / "warehouse"), set[str](), [f"day-{day}" for day in range(6)]
-    subtopology = subtopology_row("0") | {"source_topic_regex": ["day-.*"]}
-    replace_rows(path, "groups", group_row("app", subtopologies=[subtopology]))
-    exists = DescribedTopic(None, {0: 1})
-
-    def describe(_admin: object, topics: Collection[str], **_: object) -> dict[str, DescribedTopic]:
-        asked.update(topics)
-        return {one: exists if one == today else DescribedTopic(None, {}, UNKNOWN_TOPIC) for one in topics}
-
-    for module in (lag_ends, topic_reader):
-        monkeypatch.setattr(module, "describe_topics", describe)
-    monkeypatch.setattr(lag_ends, "find_records", lambda *_: {})
-    monkeypatch.setattr(TopicReader, "offsets", lambda *args, **_: dict.fromkeys(args[2], Offset(5, -1)))
-    fetched = lambda *_: ({"app": {(today, 0): Commit(5)}}, {})  # noqa: E731
-    monkeypatch.setattr("streaming_app.job.lag_pass.fetch_committed_offsets", fetched)
-    now = time.time()
-    passes = LagPass(LagTables(path, "default"), LagTracker(), lambda: now)
-
-    for today in days:  # noqa: B007 - which topic exists then
-        asked.clear()
-        now += 400
-        passes.run(Mock())
-
-    assert days[-1] in asked
-    assert days[0] not in asked

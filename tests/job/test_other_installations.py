@@ -11,8 +11,8 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.container import Broker
-from tests.support.job_runner import error_line, run_job
-from tests.support.jvm_options import start_jvms_as_users_do
+from tests.support.job_runner import run_job
+from tests.support.jvm_options import VARIABLES
 
 NO_BROKER = "127.0.0.1:1"
 _HDFS = """\
@@ -59,7 +59,8 @@ def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_
         ("LC_ALL", "C"),  # in which Java opens no file whose name is not ASCII
     ):
         monkeypatch.setenv(name, str(value))
-    start_jvms_as_users_do(monkeypatch)
+    for name in VARIABLES:  # the JVM of a user
+        monkeypatch.delenv(name, raising=False)
     before = os.umask(0o027)
     try:
         ran = run_job(broker.bootstrap_server, warehouse, cwd=here)
@@ -77,23 +78,3 @@ def test_a_job_runs_where_the_environment_is_of_another_spark_whose_defaults_do_
     files = [file for file in warehouse.rglob("*") if file.is_file()]
     assert len(files) > 20
     assert [file for file in files if file.stat().st_mode & 0o027] == []
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize(
-    ("variable", "value", "cause"),
-    [
-        ("SPARK_CONF_DIR", "{tmp_path}", "{tmp_path}/missing"),
-        ("PYSPARK_SUBMIT_ARGS", "--no-such-option pyspark-shell", "Error: Unrecognized option: --no-such-option"),
-    ],
-)
-def test_why_spark_does_not_start_is_in_the_line_about_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, cause: str
-) -> None:
-    """Spark, or `spark-submit` before it starts Spark, says it."""
-    missing = f"spark.eventLog.enabled true\nspark.eventLog.dir file://{tmp_path}/missing\n"
-    (tmp_path / "spark-defaults.conf").write_text(missing, "utf-8")
-    monkeypatch.setenv(variable, value.format(tmp_path=tmp_path))
-    line = error_line(run_job(NO_BROKER, tmp_path / "warehouse"))
-    assert line.startswith("Error: Spark did not start: ")
-    assert cause.format(tmp_path=tmp_path) in line

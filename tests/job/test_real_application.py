@@ -1,20 +1,16 @@
 """A word count of Kafka Streams, an application with a state store: from its commits to its lag and copies."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streaming_app.cli.main import main
 from streaming_app.job.copies_service import TaskCopies
 from streaming_app.job.group_cache import GroupCache
 from streaming_app.job.lag_pass import LagPass
@@ -24,6 +20,7 @@ from streaming_app.lag.tracker import LagTracker
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.text import utc_iso
+from tests.cli.commands import as_json
 from tests.support.a_job import a_job
 from tests.support.container import Broker
 from tests.support.streams_application import StreamsApplication
@@ -84,12 +81,6 @@ def committed(client: StreamsGroupClient, group_id: str) -> dict[Partition, int]
     return {(key.topic, key.partition): value.offset for key, value in offsets.items()}
 
 
-def command(*arguments: object) -> Any:
-    ran = CliRunner().invoke(main, list(map(str, arguments)))
-    assert ran.exit_code == 0, ran.output
-    return json.loads(ran.stdout)
-
-
 def test_a_real_application_from_its_commits_to_its_lag_and_its_copies(
     broker: Broker,
     client: StreamsGroupClient,
@@ -129,17 +120,17 @@ def check_lag(client: StreamsGroupClient, group_id: str, rows: list[LagRow], *, 
 
 
 def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -> None:
-    by_task = command("lag", "--group", group_id, "--by", "task", "--json", "--warehouse", warehouse)
+    by_task = as_json(warehouse, "lag", "--group", group_id, "--by", "task")
     assert {one["task_id"] for one in by_task} == {"0_0", "0_1", "1_0", "1_1"}
     assert {one["client_host"] for one in by_task} == {"127.0.0.1"}
-    described = command("describe", "--group", group_id, "--offsets", "--json", "--warehouse", warehouse)
+    described = as_json(warehouse, "describe", "--group", group_id, "--offsets")
     times = {(one["topic"], one["partition"]): one["partition_time"] for one in described}
     assert all(times[key] for key in committed(client, group_id))  # repartition topics have them, too
     last = [datetime.fromtimestamp((BEGIN_MS + LINES - 2 + number) / 1_000, timezone.utc) for number in range(2)]
     assert [times[INPUT_TOPIC, number] for number in range(2)] == [utc_iso(one) for one in last]
     of_tasks = {one["task_id"]: one["max_partition_time"] for one in by_task}
     assert (of_tasks["0_0"], of_tasks["0_1"]) == (times[INPUT_TOPIC, 0], times[INPUT_TOPIC, 1])
-    (report,) = command("describe", group_id, "--copies", "--json", "--warehouse", warehouse)
+    (report,) = as_json(warehouse, "describe", group_id, "--copies")
     assert {(one["role"], one["subtopology_id"], one["stateful"]) for one in report["copies"]} == {
         ("active", "0", False),
         ("active", "1", True),
@@ -150,7 +141,7 @@ def check_commands(client: StreamsGroupClient, group_id: str, warehouse: Path) -
 
 def check_stores(application: StreamsApplication, warehouse: Path) -> None:
     """Who has which partition of which store is what the client itself says (`metadataForLocalThreads`)."""
-    found = command("describe", application.application_id, "--stores", "--json", "--warehouse", warehouse)
+    found = as_json(warehouse, "describe", application.application_id, "--stores")
     has = [(one["store"], one["subtopology_id"], copy) for one in found for copy in one["copies"]]
     said = application.tasks()
     stores = {(one["store"], one["partition"]) for instance in said for one in instance["lags"]}

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -71,39 +71,6 @@ def test_bugs_in_a_sink_or_the_caller_stop_nothing_and_reveal_no_secret(
     assert "RuntimeError" in caplog.text
     assert "ValueError" in caplog.text
     assert secret not in caplog.text + str(sender.lines)
-
-
-class NotReadable(KeptAlerts):
-    """What is due cannot be found out this often."""
-
-    failures = 3
-
-    def unsent(self) -> Iterator[Alert]:
-        if self.failures:
-            self.failures -= 1
-            raise KeyError
-        return super().unsent()
-
-
-def test_a_bug_where_it_is_found_what_is_due_is_reported_once_and_ends_no_thread(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("streaming_app.job.sender._PAUSE_SECONDS", 0.01)
-    chat, kept = Chat(), NotReadable()
-    kept.put(make_alert("chat"))
-    with Sending(chat, kept=kept) as sender:
-        assert wait_until(lambda: bool(chat.sent))
-    assert sender.lines == ["Alerts cannot be sent to chat: unexpected KeyError, see the log. Retrying."]
-    assert caplog.text.count("unexpected KeyError") == 1
-
-
-def test_closing_ends_a_thread_that_cannot_find_out_what_is_due() -> None:
-    kept = NotReadable()
-    kept.failures = 1_000_000
-    sender = Sending(Chat(), kept=kept)
-    assert wait_until(lambda: bool(sender.lines))
-    sender.close(PATIENT)
-    assert "alerts-chat" not in thread_names()
 
 
 def test_closing_sends_what_waits_for_others_where_its_thread_has_just_found_that_nothing_is_due(

@@ -12,8 +12,7 @@ from tests.support.a_job import a_job
 from tests.support.waiting import wait_until
 from tests.support.warehouses import make_warehouse
 
-OF_BROKERS = {"task copies", "broker facts", "descriptions"}
-ALL = {"lag", *OF_BROKERS}
+ALL = {"lag", "task copies", "broker facts", "descriptions"}
 
 
 @pytest.mark.parametrize(
@@ -23,14 +22,8 @@ ALL = {"lag", *OF_BROKERS}
         ({"once": True}, set()),
         ({"lag": {"enabled": False}}, ALL - {"lag"}),
         ({"task_copies": {"enabled": False}}, ALL - {"task copies"}),
-        (
-            {name: {"enabled": False} for name in ("broker_facts", "descriptions")},
-            ALL - {"broker facts", "descriptions"},
-        ),
-        (
-            {"topic": "copy-of-another-cluster"},
-            ALL - {"broker facts", "descriptions"},
-        ),  # these brokers do not have its groups
+        ({name: {"enabled": False} for name in ("broker_facts", "descriptions")}, {"lag", "task copies"}),
+        ({"topic": "copy-of-another-cluster"}, {"lag", "task copies"}),  # these brokers do not have its groups
     ],
     ids=["default", "once", "no lag", "no copies", "no facts and descriptions", "another topic"],
 )

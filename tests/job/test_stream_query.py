@@ -49,36 +49,33 @@ def test_a_store_of_which_spark_has_no_jar_is_told_with_what_to_do(spark: SparkS
     )
 
 
-class HeldBatch:
-    """A query in whose only batch the test runs what it likes, in the thread of the batch."""
+Call = Callable[[Callable[[], Any]], None]
 
-    def __init__(self, spark: SparkSession, checkpoint: Path) -> None:
-        self._spark, self._calls, self._done = spark, SimpleQueue[Callable[[], Any] | None](), SimpleQueue[None]()
-        self.query = StreamQuery(Location.of(checkpoint), Event())
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        rates = self._spark.readStream.format("rate").option("rowsPerSecond", 1).load()
-        running = self.query.start(rates, self._write, 0.1)
-        try:
-            yield
-        finally:
-            self._calls.put(None)
-            stop_query(running)
+@contextmanager
+def held_batch(spark: SparkSession, query: StreamQuery) -> Iterator[Call]:
+    """Start a query, and give a function that runs what the test likes in its only batch, in that thread."""
+    calls, done = SimpleQueue[Callable[[], Any] | None](), SimpleQueue[None]()
 
-    def call(self, function: Callable[[], Any]) -> None:
-        self._calls.put(function)
-        self._done.get(timeout=300)
-
-    def _write(self, batch: DataFrame, _: int) -> None:
-        del batch
-        while call := self._calls.get():
+    def write(_batch: DataFrame, _number: int) -> None:
+        while call := calls.get():
             call()
-            self._done.put(None)
-        self._calls.put(None)  # for a batch that begins before the query is stopped
+            done.put(None)
+        calls.put(None)  # for a batch that begins before the query is stopped
+
+    def call(function: Callable[[], Any]) -> None:
+        calls.put(function)
+        done.get(timeout=300)
+
+    running = query.start(spark.readStream.format("rate").option("rowsPerSecond", 1).load(), write, 0.1)
+    try:
+        yield call
+    finally:
+        calls.put(None)
+        stop_query(running)
 
 
-def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = lambda function: function()) -> None:
+def count_rows(spark: SparkSession, call: Call = lambda function: function()) -> None:
     """Run a query of Spark, and wait until Spark's store of queries, which it writes later, says that it has ended."""
     store: Any = spark._jsparkSession.sharedState().statusStore()
 
@@ -93,12 +90,12 @@ def count_rows(spark: SparkSession, call: Callable[[Callable[[], Any]], Any] = l
 
 
 def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
-    batch, others = HeldBatch(spark, tmp_path / "batch"), HeldBatch(spark, tmp_path / "others")
+    query, other = (StreamQuery(Location.of(tmp_path / name), Event()) for name in ("batch", "other"))
     health = JobState()
-    progress = SparkProgress(spark, batch.query, health, print)
+    progress = SparkProgress(spark, query, health, print)
 
     def start() -> None:
-        spark.sparkContext.setJobDescription(batch.query.start_description)
+        spark.sparkContext.setJobDescription(query.start_description)
         count_rows(spark)
 
     starting = Thread(target=start)
@@ -106,14 +103,14 @@ def test_progress_is_what_runs_to_start_the_query_and_in_its_batches_alone(spark
     starting.join()
     progress.tick()
     assert health.status.progress_at is not None
-    with batch.running(), others.running():
-        count_rows(spark, batch.call)
+    with held_batch(spark, query) as in_batch, held_batch(spark, other) as in_other:
+        count_rows(spark, in_batch)
         assert progress.has_changed()
         assert not progress.has_changed()
         count_rows(spark)  # a user's, or another service's of the job
-        count_rows(spark, others.call)  # a user's stream
+        count_rows(spark, in_other)  # a user's stream
         assert not progress.has_changed()
-        count_rows(spark, batch.call)
+        count_rows(spark, in_batch)
         assert progress.has_changed()
 
 
@@ -137,27 +134,3 @@ def test_no_batch_begins_once_the_job_ends_and_a_users_choice_of_how_checkpoints
         query.awaitTermination()
     assert numbers == [0, 1, 2]
     assert spark.conf.get(setting) == chosen
-
-
-def test_batches_pause_while_records_keep_coming_but_not_the_first_ones_after_a_rest(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    pauses = list[float]()
-
-    class Watched(Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            pauses.append(timeout or 0.0)
-            return False
-
-    stop = Watched()
-    query = StreamQuery(Location.of(tmp_path / "checkpoint"), stop).start(
-        spark.readStream.format("rate").option("rowsPerSecond", 100).load(), lambda *_: None, 0.0, 10_000.0
-    )
-    try:
-        assert wait_until(lambda: len(pauses) >= 6)
-    finally:
-        stop.set()
-        stop_query(query)
-    assert all(pause <= 0 for pause in pauses[:4]), pauses
-    assert 9_000 < pauses[4] <= 10_000
-    assert 19_000 < pauses[5] <= 20_000  # nobody has waited for the one before

@@ -1,6 +1,7 @@
 """What ends the job, what it waits for and what starts its stream again, with a stream that does what the test says.
 
-The errors in question come from brokers in states that a test cannot hold still; test_supervisor.py has the real ones.
+The errors in question come from brokers in states that a test cannot hold still; test_signals.py and
+test_ill_coordinators.py have real ones.
 """
 
 import threading
@@ -289,18 +290,6 @@ def test_the_end_waits_for_a_running_batch_also_if_it_comes_while_a_broker_answe
     job.begin()
     assert asked.wait(600)
     assert job.supervisor.close()
-    assert not job.queries[0].isActive
-
-
-def test_the_end_waits_for_a_running_batch(job: SupervisorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "FINISH_SECONDS", 600.0)
-    job.checks = [None]
-    job.begin()
-    assert job.runs()
-    assert wait_until(lambda: not job.checks)  # a query that was started is watched a moment later
-    job.batch = repeat(object=True, times=5)
-    job.end()
-    assert next(job.batch, None) is None
     assert not job.queries[0].isActive
 
 

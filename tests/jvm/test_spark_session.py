@@ -9,7 +9,6 @@ from subprocess import run
 import pytest
 
 from streaming_app.jvm.jars import connector_jars
-from streaming_app.jvm.spark_installation import spark_java_home
 from streaming_app.jvm.spark_jvm import COMPILER_OPTIONS, collector_option
 from streaming_app.jvm.spark_session import _settings, default_cores
 
@@ -105,13 +104,6 @@ def test_the_garbage_collector_is_the_serial_one_unless_a_user_chooses_another(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("JDK_JAVA_OPTIONS", variable)
     assert collector_option(options) == expected
-
-
-@pytest.mark.java
-def test_java_knows_the_options_of_its_compiler() -> None:
-    java = spark_java_home() / "bin" / "java"
-    ran = run([java, *COMPILER_OPTIONS, "-version"], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 import gc
 import logging
-import subprocess
-import sys
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from kafka.errors import KafkaError
@@ -15,11 +15,9 @@ from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.connection import Admin, SharedConnection
 from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
-from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
-from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
 from tests.support.container import Broker
-from tests.support.slow_server import slow_server
+from tests.support.receivers import serve_connections
 from tests.support.waiting import wait_until
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
@@ -53,6 +51,27 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
     assert started
     assert not any(thread.is_alive() for thread in started)
     gc.collect()
+
+
+@contextmanager
+def slow_server(address: str, seconds: float) -> Iterator[str]:
+    """Serve a broker at another address; each connection gets its first answer only after so many seconds."""
+    host, _, port = address.rpartition(":")
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def pass_on(client: socket.socket, _closing: threading.Event) -> None:
+        with socket.create_connection((host, int(port))) as broker:
+            threading.Thread(target=copy, args=(client, broker), daemon=True).start()
+            time.sleep(seconds)  # noqa: TID251 - the delay that the test needs
+            copy(broker, client)
+
+    with serve_connections(pass_on) as own_port:
+        yield f"127.0.0.1:{own_port}"
 
 
 @pytest.mark.broker
@@ -92,38 +111,3 @@ def test_a_client_that_lives_longer_than_a_release_of_the_brokers_uses_the_versi
     connections.close(node)  # as when the broker is upgraded
     assert wait_until(lambda: client.alive_brokers() == {node})
     assert connections.get_connection(node).broker_version_data.api_versions == versions
-
-
-@ignore_unclosed_sockets
-@pytest.mark.broker
-def test_members_and_client_survive_a_crash_of_the_broker(start_broker: Callable[..., LocalBroker]) -> None:
-    own = start_broker()
-    with StreamsGroupClient(own.bootstrap_server) as client:
-        client.create_topic("in", 2)
-        member = SimulatedMember(client, "survivor", topology(subtopology("0", source_topics=["in"])))
-        member.join()
-        settle([member])
-        epoch = member.epoch
-        own.kill()
-        heartbeat = threading.Thread(target=member.heartbeat)
-        heartbeat.start()
-        own.start()
-        heartbeat.join()
-        settle([member])
-        assert member.epoch == epoch
-        assert [one["member_id"] for one in client.describe(["survivor"])[0]["members"]] == [member.member_id]
-    gc.collect()
-
-
-@pytest.mark.broker
-def test_requests_are_sent_where_warnings_are_errors(broker: LocalBroker) -> None:
-    """Warnings of kafka-python's own code are filtered where it is imported."""
-    program = (
-        "import sys; from streaming_app.kafka.client import StreamsGroupClient\n"
-        "with StreamsGroupClient(sys.argv[1]) as client:\n"
-        "    client.create_topic('of-a-strict-python')\n"
-        "    client.commit_offsets('of-a-strict-python', {('of-a-strict-python', 0): 1})\n"
-    )
-    command = [sys.executable, "-W", "error", "-c", program, broker.bootstrap_server]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

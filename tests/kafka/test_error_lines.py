@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka.errors import (
     CoordinatorNotAvailableError,
+    InvalidReceiveError,
     KafkaConnectionError,
     NodeNotReadyError,
     SaslAuthenticationFailedError,
@@ -24,6 +21,7 @@ from streaming_app.kafka.offsets_topic import _java_error
 from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.child_process import reserve_port
 from tests.support.offsets_topic import describe_offsets_topic
+from tests.support.receivers import serve_connections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +36,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
         (KafkaConnectionError(), UnreachableError),
         (NodeNotReadyError("No node_id provided"), UnreachableError),  # while a broker restarts
         (SaslAuthenticationFailedError(), UnreachableError),  # nothing listens there any more
+        (InvalidReceiveError("Invalid frame length"), UnreachableError),  # an alert of TLS
         (UnknownError("not\nnow"), JobError),
         (GroupError(69), JobError),
     ],
@@ -62,24 +61,10 @@ def test_each_server_that_is_away_has_its_own_cause() -> None:
         assert diagnose.explain(same, {}).line.startswith(f"No Kafka broker answers at {same}: nothing listens there;")
 
 
-@contextmanager
-def closing_server() -> Iterator[str]:
-    """Close each connection, as a balancer does whose brokers are down."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            with suppress(OSError):  # it is closed
-                while True:
-                    listening.accept()[0].close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_brokers_behind_a_balancer_that_are_down_are_waited_for(protocol: str) -> None:
-    with closing_server() as server:
-        properties = {"bootstrap.servers": server, "security.protocol": protocol}
+    with serve_connections(lambda *_: None) as port:  # each connection is closed
+        properties = {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": protocol}
         assert type(to_job_error(KafkaConnectionError(), properties)) is UnreachableError
 
 

@@ -4,11 +4,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from streaming_app.checks.brokers import judge_releases
 from streaming_app.checks.result import WARNING
-from streaming_app.cli.main import main
 from streaming_app.kafka.releases import (
     DESCRIPTIONS,
     READINESS,
@@ -18,6 +16,7 @@ from streaming_app.kafka.releases import (
     release_of,
     why_unknown,
 )
+from tests.cli.commands import run
 from tests.support.heartbeats import write_heartbeat
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
 from tests.support.warehouses import append, make_warehouse
@@ -75,37 +74,24 @@ def warehouse(tmp_path: Path) -> Path:
     return path
 
 
-def run(warehouse: Path, *arguments: str) -> tuple[str, str]:
-    result = CliRunner().invoke(main, [*arguments, "--warehouse", str(warehouse)])
-    assert result.exit_code == 0, result.output
-    return result.stdout, result.stderr
-
-
-def say(warehouse: Path, **releases: str) -> None:
-    """Write what the job has heard of brokers."""
-    rows = [
-        {"cluster": "default", "kind": "feature", "subject": name[1:], "name": fact, "value": value, "observed_at": AT}
-        for name, release in releases.items()
-        for fact, value in {"release": release, "streams.version": "1"}.items()
-    ]
-    append(warehouse, "broker_facts", *rows)
-
-
 def test_commands_explain_what_is_unknown_by_the_release_of_the_brokers(warehouse: Path) -> None:
     asked = "for running active tasks; brokers return it since Kafka 4.4 to a job with Describe on the group.\n"
-    assert run(warehouse, "describe", "g", "--copies")[1].endswith(asked)
-    assert run(warehouse, "list", "--state")[1] == ""
-    assert "\nbrokers   not asked yet: " in run(warehouse, "status")[0]
+    assert run(warehouse, "describe", "g", "--copies").stderr.endswith(asked)
+    assert run(warehouse, "list", "--state").stderr == ""
+    assert "\nbrokers   not asked yet: " in run(warehouse, "status").stdout
 
-    say(warehouse, b1="4.1", b2="4.4")
+    for broker_id, release in (("1", "4.1"), ("2", "4.4")):
+        for name, value in (("release", release), ("streams.version", "1")):
+            fact = {"kind": "feature", "subject": broker_id, "name": name, "value": value, "observed_at": AT}
+            append(warehouse, "broker_facts", fact)
     reason = f"{UNKNOWN_STATE}, and broker 1 is Kafka 4.1"
-    assert run(warehouse, "list", "--state")[1] == f"{reason}\n"
-    assert run(warehouse, "describe", "--group", "g", "--state")[1] == f"{reason}\n"
-    assert run(warehouse, "describe", "--group", "g", "--members")[1] == ""
-    status, _ = run(warehouse, "status")
+    assert run(warehouse, "list", "--state").stderr == f"{reason}\n"
+    assert run(warehouse, "describe", "--group", "g", "--state").stderr == f"{reason}\n"
+    assert run(warehouse, "describe", "--group", "g", "--members").stderr == ""
+    status = run(warehouse, "status").stdout
     assert f"\nunknown   {reason}\n" in status
     assert "(broker 1); Kafka 4.4, streams.version 1, group.version not enabled" in status
-    assert run(warehouse, "describe", "g", "--copies")[1].endswith(
+    assert run(warehouse, "describe", "g", "--copies").stderr.endswith(
         "The lag of copies is not known: brokers before 4.4 do not tell what clients report, "
         "and broker 1 is Kafka 4.1.\n"
     )

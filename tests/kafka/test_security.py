@@ -135,17 +135,11 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_a_trust_store_replaces_the_authorities_of_the_operating_system(pem: Path) -> None:
-    system = security_settings({"security.protocol": "SSL"})["ssl_context"]
-    own = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(pem / "chain")}
-    trusting = security_settings(own)["ssl_context"]
-    assert len(trusting.get_ca_certs()) == 1
-    assert len(system.get_ca_certs()) != 1
-    assert trusting.verify_mode == system.verify_mode == ssl.CERT_REQUIRED
-    assert trusting.check_hostname
-    assert not security_settings({**own, "ssl.endpoint.identification.algorithm": ""})["ssl_context"].check_hostname
-    only = security_settings({**own, "ssl.enabled.protocols": "TLSv1.3"})["ssl_context"]
-    assert only.minimum_version == ssl.TLSVersion.TLSv1_3
+def test_a_user_may_turn_off_the_check_of_host_names_and_the_older_version_of_tls() -> None:
+    chosen = {"ssl.endpoint.identification.algorithm": "", "ssl.enabled.protocols": "TLSv1.3"}
+    made = security_settings({"security.protocol": "SSL", **chosen})["ssl_context"]
+    assert (made.check_hostname, made.verify_mode) == (False, ssl.CERT_REQUIRED)
+    assert made.minimum_version == ssl.TLSVersion.TLSv1_3
 
 
 def test_a_client_certificate_is_read_from_a_file_or_from_the_properties(pem: Path) -> None:

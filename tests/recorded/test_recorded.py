@@ -7,7 +7,7 @@ import pytest
 
 from streaming_app.checks.compare import GROUP_ID_NOT_FOUND, has_known_state
 from tests.recorded.record import VERSIONS, read
-from tests.support.offsets_log import FoldedLog, RawRecord, compare_rows, sort_list
+from tests.support.offsets_log import FoldedLog, RawRecord, compare_rows
 
 _HERE = Path(__file__).parent
 _KAFKA_4_1 = "4.1.2"  # this release does not write whether a group is ready, so the log does not have its state
@@ -35,17 +35,3 @@ def test_the_tables_match_the_descriptions_of_the_broker(version: str) -> None:
     without_state = {group["group_id"] for group in existing if not has_known_state(rows[group["group_id"]])}
     with_members = {group["group_id"] for group in existing if group["members"]}
     assert without_state == (with_members if version == _KAFKA_4_1 else set())
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("seed", range(5))
-def test_how_the_log_is_split_into_batches_changes_neither_rows_nor_events(version: str, seed: int) -> None:
-    records, _ = read(_HERE / f"{version}.jsonl.gz")
-    whole, split = fold_log(records), fold_log(records, Random(seed))  # noqa: S311 - no secret
-    for group_id, row in whole.rows.items():
-        assert {name: sort_list(value) for name, value in split.rows[group_id].items()} == {
-            name: sort_list(value) for name, value in row.items()
-        }
-    assert split.rows.keys() == whole.rows.keys()
-    for group_id, events in whole.events.items():
-        assert sorted(map(str, split.events[group_id])) == sorted(map(str, events))

@@ -1,32 +1,12 @@
-import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from streaming_app.errors import SetupError
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
-from tests.support.processes import is_running
 
 pytestmark = pytest.mark.broker
-
-
-def test_a_restart_keeps_data_and_port_and_a_stop_ends_the_process(start_broker: Callable[..., LocalBroker]) -> None:
-    own = start_broker()
-    first, server = own.pid, own.bootstrap_server
-    with StreamsGroupClient(server) as client:
-        client.create_topic("kept", 3)
-    own.stop()
-    own.start()
-    second = own.pid
-    with StreamsGroupClient(server) as client:
-        assert len(client.describe_topics(["kept"])[0]["partitions"]) == 3
-    own.stop()
-    assert own.pid is None
-    assert first != second
-    assert not any(is_running(pid) for pid in (first, second) if pid)
 
 
 def test_a_port_in_use_is_one_clear_line(tmp_path: Path) -> None:
@@ -46,24 +26,3 @@ def test_a_broker_with_an_invalid_configuration_is_an_error_with_the_reason_and_
     assert str(own.log_file) in line
     assert "\n" not in line
     assert own.pid is None
-
-
-def test_a_broker_whose_port_was_taken_before_it_listens_starts_on_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports: list[int] = []
-    write = LocalBroker._write_configuration
-    with socket.socket() as other:
-
-        def take(broker: LocalBroker) -> Path:
-            assert broker.port
-            if not ports:
-                other.bind(("127.0.0.1", broker.port))
-                other.listen()
-            ports.append(broker.port)
-            return write(broker)
-
-        monkeypatch.setattr(LocalBroker, "_write_configuration", take)
-        with LocalBroker(tmp_path / "broker") as broker:
-            assert len(ports) == 2
-            assert broker.port == ports[1] != ports[0]

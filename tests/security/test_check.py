@@ -1,6 +1,6 @@
 """What `check` says about each ACL: with all of them, without the optional ones, without each of the others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from kafka import KafkaProducer
@@ -11,7 +11,8 @@ from streaming_app.checks.result import FAILED, OK, WARNING, Result
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.first_look import look
 from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, topology
-from tests.security.security_harness import PASSWORD, USER, SecurityHarness
+from tests.security.conftest import ClientConfig
+from tests.security.security_harness import SecurityHarness
 
 pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("without_acls")]
 TOPIC = ResourcePattern(ResourceType.TOPIC, "__consumer_offsets")
@@ -34,24 +35,20 @@ OPTIONAL = {
 }
 
 
-def properties_of(secured: SecurityHarness) -> dict[str, str]:
-    module, quoted = "org.apache.kafka.common.security.plain.PlainLoginModule", PASSWORD.replace('"', '\\"')
-    return {
-        "bootstrap.servers": secured.broker.address("SASL"),
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.jaas.config": f'{module} required username="{USER}" password="{quoted}";',
-    }
+@pytest.fixture
+def properties(secured: SecurityHarness, client_configs: Mapping[str, ClientConfig]) -> dict[str, str]:
+    return client_configs["PLAIN"].at(secured)
 
 
-def results(secured: SecurityHarness, topic: str = "__consumer_offsets") -> dict[str, Result]:
-    properties = properties_of(secured)
+def results(properties: dict[str, str], topic: str = "__consumer_offsets") -> dict[str, Result]:
     return {result.check: result for result in check_brokers(properties, topic)}
 
 
-def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_right(secured: SecurityHarness) -> None:
+def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_right(
+    secured: SecurityHarness, properties: dict[str, str]
+) -> None:
     secured.allow(*REQUIRED, *OPTIONAL.values())
-    found = results(secured)
+    found = results(properties)
     assert {check: result for check, result in found.items() if result.status != OK} == {}
     assert set(found) == {
         "broker 1",
@@ -63,7 +60,7 @@ def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_righ
         *OPTIONAL,
     }
     secured.allow(*REQUIRED)
-    found = results(secured)
+    found = results(properties)
     assert FAILED not in {result.status for result in found.values()}
     warned = {check: result.remedy for check, result in found.items() if result.status == WARNING}
     assert warned.keys() == OPTIONAL.keys()
@@ -89,24 +86,30 @@ def test_what_is_only_optional_is_a_warning_and_with_all_acls_everything_is_righ
     ],
 )
 def test_each_missing_acl_is_named_with_the_command_that_grants_it(
-    secured: SecurityHarness, allowed: list[tuple[ACLOperation, ResourcePattern]], missing: str, remedy: str
+    secured: SecurityHarness,
+    properties: dict[str, str],
+    allowed: list[tuple[ACLOperation, ResourcePattern]],
+    missing: str,
+    remedy: str,
 ) -> None:
     secured.allow(*allowed)
-    failures = {check: result for check, result in results(secured).items() if result.status == FAILED}
+    failures = {check: result for check, result in results(properties).items() if result.status == FAILED}
     assert list(failures) == [missing], failures
     assert remedy in failures[missing].remedy
 
 
-def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it(secured: SecurityHarness) -> None:
+def test_a_topic_that_does_not_exist_yet_is_a_warning_since_the_job_waits_for_it(
+    secured: SecurityHarness, properties: dict[str, str]
+) -> None:
     secured.allow(*REQUIRED, *OPTIONAL.values())
-    found = results(secured, "missing")
+    found = results(properties, "missing")
     assert found["topic"].status == WARNING
 
 
 def test_what_the_job_would_say_names_the_groups_and_topics_that_are_hidden_from_it(
-    secured: SecurityHarness, group_id: str, unique: Callable[[str], str]
+    secured: SecurityHarness, properties: dict[str, str], group_id: str, unique: Callable[[str], str]
 ) -> None:
-    topic, properties = unique("hidden"), properties_of(secured)
+    topic = unique("hidden")
     secured.client.create_topic(topic)
     with KafkaProducer(bootstrap_servers=secured.broker.bootstrap_server) as producer:
         producer.send(topic, b"x")

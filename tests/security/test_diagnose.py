@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka.errors import InvalidReceiveError
 
 from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka import connection, diagnose
-from streaming_app.kafka.error_lines import to_job_error
 from streaming_app.sandbox.child_process import reserve_port
 from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, SecurityHarness
@@ -143,19 +141,6 @@ def test_a_failure_is_one_line_and_the_job_waits_where_that_may_help(
         or cause == diagnose.LISTENER_WITHOUT_TLS  # which looks like a balancer whose brokers are down
     )
     assert isinstance(raised.value, UnreachableError) == may_pass
-
-
-def test_an_answer_that_is_not_kafkas_has_the_line_of_its_cause(
-    secured: SecurityHarness, client_configs: ClientConfigs, tmp_path: Path
-) -> None:
-    """Whether kafka-python sees the alert of TLS, or only that the connection is closed, differs each time."""
-    config = at("SECURE", "PLAINTEXT")(client_configs, "PLAIN", tmp_path)
-    address = secured.broker.address(config.listener)
-    found = to_job_error(
-        InvalidReceiveError("Invalid frame length"), config.properties | {"bootstrap.servers": address}
-    )
-    assert isinstance(found, UnreachableError)
-    assert str(found) == diagnose.LISTENER_WITH_TLS.format(servers=address)
 
 
 def test_tls_that_fails_has_its_line_also_where_only_javas_client_supports_the_properties(

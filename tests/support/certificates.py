@@ -40,19 +40,13 @@ class KeyAndCertificate(NamedTuple):
 
 
 def create_authority(name: str = "authority") -> KeyAndCertificate:
-    return _create(name, None)
+    return create_certificate(None, name)
 
 
 def create_certificate(
-    issuer: KeyAndCertificate, name: str, *, hosts: Iterable[str] = (), expired: bool = False
+    issuer: KeyAndCertificate | None, name: str, *, hosts: Iterable[str] = (), expired: bool = False
 ) -> KeyAndCertificate:
-    """Create a certificate signed by `issuer`. `hosts` are its alternative names: addresses or host names."""
-    return _create(name, issuer, hosts=hosts, expired=expired)
-
-
-def _create(
-    name: str, issuer: KeyAndCertificate | None, *, hosts: Iterable[str] = (), expired: bool = False
-) -> KeyAndCertificate:
+    """Create one signed by `issuer`, or by itself. `hosts` are its alternative names: addresses or host names."""
     key, is_authority = ec.generate_private_key(ec.SECP256R1()), issuer is None
     signing_key = issuer.key if issuer else key
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])

@@ -5,13 +5,11 @@ only the first tier of the JIT compiler (as the brokers of `streaming_app.sandbo
 and as much room for compiled code as with all tiers: else the JVM of a session would soon search all the time for
 methods to discard. Brokers get the archive of `jvm_archive`. The session that tests share interprets its plans: there
 are many, each with few rows. A user's job has none of these options; `tests/job/test_other_installations.py` starts
-such a job with `start_jvms_as_users_do`.
+such a job.
 """
 
 import os
 from pathlib import Path
-
-import pytest
 
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 SHARED_SESSION = {
@@ -34,9 +32,3 @@ def start_jvms_fast(broker_archive: Path | None) -> None:
         from streaming_app.sandbox import broker  # noqa: PLC0415 - kafka-python warns when it is imported, see conftest
 
         broker.JVM_OPTIONS += (f"-XX:SharedArchiveFile={broker_archive}",)
-
-
-def start_jvms_as_users_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unset the variables for the rest of a test."""
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)

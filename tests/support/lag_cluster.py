@@ -29,21 +29,16 @@ class LagCluster:
         self.client, self._read, self._server = client, read, server
         self.now = datetime.now(timezone.utc).timestamp()
         self.store = LagTables(self.path, CLUSTER)
-        self.commits_read_at: float | None = None
-        """When the stream of commits was last at the end of the topic; None: now."""
         self.restart()
 
     def restart(self) -> None:
         """Start again from the tables."""
-        self.passes = LagPass(self.store, LagTracker(), lambda: self.now, self.read_until)
+        self.passes = LagPass(self.store, LagTracker(), lambda: self.now, lambda: ReadUntil(self.now, self.now))
         self.passes.restore(self.store)
 
     def time(self) -> datetime:
         """Return `now` as a datetime."""
         return datetime.fromtimestamp(self.now, timezone.utc)
-
-    def read_until(self) -> ReadUntil:
-        return ReadUntil(self.commits_read_at or self.now, self.now)
 
     def read_log(self, *group_ids: str) -> None:
         """Replace the commits in the tables by the commits in the log."""

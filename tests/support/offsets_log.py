@@ -41,8 +41,8 @@ class RawRecord(NamedTuple):
 class LogReader:
     """Reads the offsets topic to its end; each `read` continues where the previous one ended."""
 
-    def __init__(self, bootstrap_server: str, isolation_level: str = "read_uncommitted") -> None:
-        self._server, self._isolation_level = bootstrap_server, isolation_level
+    def __init__(self, bootstrap_server: str) -> None:
+        self._server = bootstrap_server
         self._positions: dict[TopicPartition, int] = {}
         self._open()
 
@@ -61,9 +61,7 @@ class LogReader:
         self._open()
 
     def _open(self) -> None:
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=self._server.split(","), enable_auto_commit=False, isolation_level=self._isolation_level
-        )
+        self._consumer = KafkaConsumer(bootstrap_servers=self._server.split(","), enable_auto_commit=False)
         partitions = self._consumer.partitions_for_topic(TOPIC) or set()
         self._partitions = [TopicPartition(TOPIC, partition) for partition in sorted(partitions)]
         self._consumer.assign(self._partitions)

@@ -16,11 +16,10 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from kafka import KafkaProducer
-
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from tests.recorded import record as recorded
+from tests.support.internal_topic import TimedRecord, write_records
 from tests.support.offsets_log import RawRecord
 
 TOPIC = "recorded"
@@ -45,11 +44,7 @@ def create_topic(client: StreamsGroupClient, name: str, **configs: str) -> None:
 
 def produce(server: str, topic: str, records: Iterable[RawRecord]) -> None:
     """Append records to a topic, in their order, with their times."""
-    producer = KafkaProducer(bootstrap_servers=server)
-    for raw in records:
-        producer.send(topic, key=raw.key, value=raw.value, partition=raw.partition, timestamp_ms=raw.timestamp_ms)
-    producer.flush()
-    producer.close()
+    write_records(server, (TimedRecord(raw.timestamp_ms, topic, raw.partition, raw.key, raw.value) for raw in records))
 
 
 def archive_of(release: str) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 50  # the default of __consumer_offsets
+_GIVE_UP_SECONDS = 60.0
 
 
 class Harness(NamedTuple):
@@ -130,3 +132,20 @@ def repeating(call: Callable[[], None], seconds: float) -> Iterator[None]:
 
 def group_id(number: int) -> str:
     return f"group-{number:06d}"
+
+
+def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> float:
+    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to the commit.
+
+    A row counts as visible when the file of its Delta commit exists. A query then confirms it; its duration does not
+    count.
+    """
+    looked_at: set[Path] = set()
+    while time.time() - appended < _GIVE_UP_SECONDS:
+        for commit in sorted(path for path in (table / "_delta_log").glob("*.json") if path not in looked_at):
+            looked_at.add(commit)
+            written = commit.stat().st_mtime
+            if written >= appended and has_row():
+                return written - appended
+        time.sleep(0.02)
+    raise TimeoutError("the records did not come through")

@@ -1,7 +1,7 @@
 """`make bench` runs all benchmarks one after another; `BENCH_ARGS="idle --minutes 60"` chooses some."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from bench import classic, decode, floor, idle, kminion, page, parts, rules, store_requests
 from bench.bench_harness import Harness, open_harness
@@ -26,33 +26,26 @@ EVERY = (*ALONE, *WITH_A_BROKER)
 _WITHOUT_SPARK = {"idle", "trickle", "small-cluster", "store-requests"}
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the parsed arguments; `which` are names in `EVERY`."""
+def main() -> None:
+    """Run the benchmarks that are asked for, in the order of `EVERY`; without names all."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--commits", type=int, default=10_000_000, help="offset commits of kminion")
-    parser.add_argument(
-        "--minutes", type=float, default=20, help="duration of idle, trickle, small-cluster and store-requests"
-    )
+    parser.add_argument("--minutes", type=float, default=20, help="of idle, trickle, small-cluster and store-requests")
     parser.add_argument("--groups", type=int, nargs="+", default=parts.SIZES, help="sizes of parts")
     parser.add_argument("--keys", type=int, default=50_000, help="keys of the commits of kminion")
     parser.add_argument("which", nargs="*", metavar="BENCHMARK", help=", ".join(EVERY))
-    asked = parser.parse_args(arguments)
+    asked = parser.parse_args()
     if unknown := set(asked.which) - set(EVERY):
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    asked.which = asked.which or [*EVERY]
-    return asked
-
-
-def main(asked: argparse.Namespace) -> None:
-    """Run the benchmarks, in the order of `EVERY`."""
-    for name, bench in ALONE.items():
-        if name in asked.which:
-            bench()
-    if wanted := [name for name in WITH_A_BROKER if name in asked.which]:
+    names = [name for name in EVERY if name in asked.which or not asked.which]
+    for name in names:
+        if name in ALONE:
+            ALONE[name]()
+    if wanted := [name for name in names if name in WITH_A_BROKER]:
         with open_harness(with_spark=not set(wanted) <= _WITHOUT_SPARK) as shared:
             for name in wanted:
                 WITH_A_BROKER[name](shared, asked)
 
 
 if __name__ == "__main__":
-    main(parse())
+    main()

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from bench.bench_harness import PARTITIONS, Harness, await_commit, group_id
-from bench.rounds import print_table
+from bench.bench_harness import PARTITIONS, Harness, await_commit, group_id, print_table
 from streaming_app.errors import WarehouseError
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
+from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.encoded import group_records
 from tests.support.offsets_topic import describe_offsets_topic
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROUNDS, WARM_UP, APPENDS = 5, 5, 15
 LONGEST_PAUSE_SECONDS = 3.0
-FLOOR, JOB, ALONE = "the floor", "the job", "the job, without committed offsets"
+FLOOR, JOB = "the floor", "the job"
 
 
 def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
@@ -41,7 +41,7 @@ def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
     topic = f"floor-{groups}"
     harness.client.create_topic(topic, PARTITIONS)
     harness.write_groups(topic, groups)
-    seconds: dict[str, list[float]] = {FLOOR: [], ALONE: [], JOB: []}
+    seconds: dict[str, list[float]] = {FLOOR: [], JOB: []}
     epoch = iter(range(3, 1 << 30))
     for number in range(rounds):
         for label, each in seconds.items():
@@ -66,8 +66,7 @@ def _round(harness: Harness, topic: str, groups: int, label: str, epochs: Iterat
     if label == FLOOR:
         table, running = warehouse / "floor", _floor(harness, topic, warehouse / "floor")
     else:
-        offsets = {"enabled": label == JOB}
-        table, running = warehouse / "groups", harness.running(topic, topic, lambda _line: None, offsets=offsets)
+        table, running = warehouse / "groups", harness.running(topic)
     with running:
         if label == FLOOR:
             while not _has_all(harness, topic, table):
@@ -122,7 +121,7 @@ def _has_all(harness: Harness, topic: str, table: Path) -> bool:
 @contextmanager
 def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
     """Run the stream of the floor."""
-    config = harness.config(topic, topic)
+    config = harness.config(topic)
     properties = client_properties(config.bootstrap_server, None)
     described = describe_offsets_topic(harness.spark, properties, topic)
     stop = threading.Event()
@@ -131,7 +130,7 @@ def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
         batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(str(table))
 
     records = read_stream(harness.spark, properties, described, config.max_offsets_per_trigger)
-    query = StreamQuery(f"{table}-checkpoint", stop).start(records, write, config.trigger)
+    query = StreamQuery(Location.of(f"{table}-checkpoint"), stop).start(records, write, config.trigger)
     try:
         yield
     finally:

@@ -20,9 +20,8 @@ from urllib.request import urlopen
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from bench.bench_harness import Harness, is_caught_up, process
+from bench.bench_harness import Harness, is_caught_up, print_table, process
 from bench.memory import proportional_by_process
-from bench.rounds import print_table
 from offsets_decoder import encode
 from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
@@ -57,12 +56,13 @@ class Start(NamedTuple):
 def run(harness: Harness, commits: int, keys: int) -> None:
     """Print the seconds of both for rounds in turns, the ratio, the memory at the end, and differences of the lag."""
     program = _find_kminion(harness.directory)
-    if isinstance(program, str):
-        print(f"kminion: skipped, {program}", flush=True)
+    if program is None:
+        print("kminion: skipped, neither kminion nor go is on the PATH", flush=True)
         return
     lag = _commit(harness)  # the very first commit makes the broker create the topic
     # Compaction would remove half of the records before the later rounds have read them.
-    _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
+    configs = {"min.compaction.lag.ms": str(86_400_000)}
+    harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
     partitions = len(harness.client.end_offsets(TOPIC))
     _write_commits(harness, commits, keys, partitions)
     starts: dict[str, list[Start]] = {
@@ -93,21 +93,12 @@ def run(harness: Harness, commits: int, keys: int) -> None:
         print(f"{label}: {megabytes:,.0f} MB (PSS, median); {right}; {wrong or ''}", flush=True)
 
 
-def _find_kminion(directory: Path) -> Path | str:
-    """Return the path of kminion: on the PATH, or built by Go; or a text that says why there is none."""
-    if found := shutil.which("kminion"):
-        return Path(found)
-    if not shutil.which("go"):
-        return "neither kminion nor go is on the PATH"
-    built = subprocess.run(
-        ["go", "install", PACKAGE],
-        env={**os.environ, "GOBIN": str(directory)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = built.stderr.strip().splitlines()
-    return directory / "kminion" if built.returncode == 0 else f"go install {PACKAGE}: {lines[-1].strip()}"
+def _find_kminion(directory: Path) -> Path | None:
+    """Return the path of kminion: on the PATH, or built by Go; None if there is neither."""
+    if (found := shutil.which("kminion")) or not shutil.which("go"):
+        return Path(found) if found else None
+    subprocess.run(["go", "install", PACKAGE], env={**os.environ, "GOBIN": str(directory)}, check=True)
+    return directory / "kminion"
 
 
 def _commit(harness: Harness) -> Lag:
@@ -158,10 +149,6 @@ def _write_commits(harness: Harness, count: int, keys: int, partitions: int) -> 
             "topic": TOPIC,
         }
     ).save()
-
-
-def _configure(harness: Harness, configs: dict[str, str]) -> None:
-    harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
 
 
 def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:

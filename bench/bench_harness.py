@@ -1,17 +1,20 @@
-"""Shared by the benchmarks of the job: a broker, records as brokers write them, a Spark session, the job."""
+"""Shared by the benchmarks: a broker, records as brokers write them, a Spark session, the job; tables of figures."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka import KafkaProducer
+from rich.console import Console
+from rich.table import Table
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PARTITIONS = 50  # the default of __consumer_offsets
+_GIVE_UP_SECONDS = 60.0
 
 
 class Harness(NamedTuple):
@@ -37,18 +41,17 @@ class Harness(NamedTuple):
     spark: SparkSession
     directory: Path
 
-    def config(self, topic: str, warehouse: str, **settings: Any) -> JobConfig:
-        """The job's configuration."""
-        where = self.directory / warehouse
-        values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": where, "topic": topic, **settings}
+    def config(self, topic: str) -> JobConfig:
+        """The configuration of a job of a topic, whose warehouse has the same name."""
+        values = {"bootstrap_server": self.broker.bootstrap_server, "warehouse": self.directory / topic, "topic": topic}
         return JobConfig.model_validate(values)
 
     @contextmanager
-    def running(self, topic: str, warehouse: str, say: Callable[[str], None], **settings: Any) -> Iterator[None]:
-        """Run the job continuously with its defaults and these settings."""
+    def running(self, topic: str) -> Iterator[None]:
+        """Run the job continuously with its defaults."""
         stop = threading.Event()
-        config = self.config(topic, warehouse, **settings)
-        job = threading.Thread(target=run_with, args=(self.spark, config, say, stop, self._log))
+        arguments = (self.spark, self.config(topic), lambda _line: None, stop, self.directory / "spark.log")
+        job = threading.Thread(target=run_with, args=arguments)
         job.start()
         try:
             yield
@@ -70,10 +73,6 @@ class Harness(NamedTuple):
                 written += 1
         self.producer.flush()
         return written
-
-    @property
-    def _log(self) -> Path:
-        return self.directory / "spark.log"
 
 
 @contextmanager
@@ -111,7 +110,7 @@ def is_caught_up(log: Path) -> bool:
 
 
 @contextmanager
-def repeating(call: Callable[[], None], seconds: float) -> Iterator[None]:
+def repeating(call: Callable[[], object], seconds: float) -> Iterator[None]:
     """Call `call` at intervals of so many seconds while the block runs."""
     end = threading.Event()
 
@@ -130,3 +129,30 @@ def repeating(call: Callable[[], None], seconds: float) -> Iterator[None]:
 
 def group_id(number: int) -> str:
     return f"group-{number:06d}"
+
+
+def await_commit(table: Path, appended: float, has_row: Callable[[], bool]) -> float:
+    """Wait for the commit with which `has_row` becomes true; return the seconds from `appended` to the commit.
+
+    A row counts as visible when the file of its Delta commit exists. A query then confirms it; its duration does not
+    count.
+    """
+    looked_at: set[Path] = set()
+    while time.time() - appended < _GIVE_UP_SECONDS:
+        for commit in sorted(path for path in (table / "_delta_log").glob("*.json") if path not in looked_at):
+            looked_at.add(commit)
+            written = commit.stat().st_mtime
+            if written >= appended and has_row():
+                return written - appended
+        time.sleep(0.02)
+    raise TimeoutError("the records did not come through")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of texts; the first column has no title."""
+    table = Table("", *columns, title=f"{title}; load {os.getloadavg()[0]:.1f}")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    Console(width=120).print(table)

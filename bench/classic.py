@@ -7,13 +7,13 @@ are processor times, so a busy machine changes them little.
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
-from bench.rounds import print_table
+from bench.bench_harness import print_table
 from streaming_app.stream.batch_rows import join, schema_of
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
 from streaming_app.stream.group_result import FoldOptions
@@ -50,39 +50,29 @@ def batches(number: int) -> Iterator[tuple[str, list[Pair]]]:
     yield "with", [*changed, application(number)]
 
 
-def fold(pairs: list[Pair], stored: bytes, number: int) -> bytes:
-    """Return the file with the rows after a batch, given that of the stored rows."""
-    rows = stored_as_records(decode_file(stored, "default", schema_of("groups")))
+def fold(pairs: list[Pair], stored: bytes | None, number: int) -> pa.Table:
+    """Return the rows after a batch, given the file of the stored ones."""
+    rows = stored_as_records(decode_file(stored, "default", schema_of("groups"))) if stored else None
     raw = pa.Table.from_pylist(records(pairs, first=1_000_000 * number, second=number), RAW)
-    folded = join(fold_stream(sort_for_fold(raw, rows).to_batches(), _OPTIONS))
-    return encode_file(folded.tables["groups"]).content
+    return join(fold_stream(sort_for_fold(raw, rows).to_batches(), _OPTIONS)).tables["groups"]
 
 
-def run() -> Mapping[str, list[float]]:
-    """Print the processor time of both batches, and the difference of each pair. Return it in milliseconds."""
+def run() -> None:
+    """Print the processor time of both batches, and the difference of each pair."""
     first = [pair for one in range(_GROUPS) for pair in group(f"g{one}")]
-    begin = join(
-        fold_stream(
-            sort_for_fold(pa.Table.from_pylist(records([*first, application(1)]), RAW), None).to_batches(), _OPTIONS
-        )
-    )
-    stored = begin.tables["groups"]
+    stored = fold([*first, application(1)], None, 1)
     files = {"without": encode_file(stored.filter(pa.compute.field("group_id") != "application")).content}
     files["with"] = encode_file(stored).content
     taken: dict[str, list[float]] = {"without": [], "with": []}
     for number in range(2, 2 + _ROUNDS):
         for label, pairs in batches(number):
             began = time.process_time()
-            files[label] = fold(pairs, files[label], number)
+            files[label] = encode_file(fold(pairs, files[label], number)).content
             taken[label].append(1_000 * (time.process_time() - began))
-    more = [two - one for one, two in zip(*taken.values(), strict=True)]
+    taken["difference"] = [two - one for one, two in zip(taken["without"], taken["with"], strict=True)]
     size = len(application(1)[1] or b"")
     print_table(
         f"a batch of {_GROUPS} groups and an application of {THREADS} threads and {TASKS:,} tasks ({size:,} bytes)",
         ("ms, median", "smallest", "largest"),
-        [
-            (name, *(f"{of(each):.0f}" for of in (statistics.median, min, max)))
-            for name, each in (*taken.items(), ("difference", more))
-        ],
+        [(name, *(f"{of(each):.0f}" for of in (statistics.median, min, max))) for name, each in taken.items()],
     )
-    return taken

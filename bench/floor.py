@@ -11,26 +11,29 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from bench.bench_harness import PARTITIONS, Harness
-from bench.freshness import LONGEST_PAUSE_SECONDS, append, await_commit, await_groups, is_visible
-from bench.rounds import print_table
+from bench.bench_harness import PARTITIONS, Harness, await_commit, group_id, print_table
+from streaming_app.errors import WarehouseError
 from streaming_app.job.stream_query import StreamQuery
 from streaming_app.kafka.properties import client_properties
 from streaming_app.stream.source import read_stream
+from streaming_app.tables.location import Location
+from streaming_app.tables.reader import WarehouseReader, quote
+from tests.support.encoded import group_records
 from tests.support.offsets_topic import describe_offsets_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROUNDS, WARM_UP, APPENDS = 5, 5, 15
-FLOOR, JOB, ALONE = "the floor", "the job", "the job, without committed offsets"
+LONGEST_PAUSE_SECONDS = 3.0
+FLOOR, JOB = "the floor", "the job"
 
 
 def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
@@ -38,7 +41,7 @@ def run(harness: Harness, groups: int, rounds: int = ROUNDS) -> None:
     topic = f"floor-{groups}"
     harness.client.create_topic(topic, PARTITIONS)
     harness.write_groups(topic, groups)
-    seconds: dict[str, list[float]] = {FLOOR: [], ALONE: [], JOB: []}
+    seconds: dict[str, list[float]] = {FLOOR: [], JOB: []}
     epoch = iter(range(3, 1 << 30))
     for number in range(rounds):
         for label, each in seconds.items():
@@ -63,23 +66,48 @@ def _round(harness: Harness, topic: str, groups: int, label: str, epochs: Iterat
     if label == FLOOR:
         table, running = warehouse / "floor", _floor(harness, topic, warehouse / "floor")
     else:
-        offsets = {"enabled": label == JOB}
-        table, running = warehouse / "groups", harness.running(topic, topic, lambda _line: None, offsets=offsets)
+        table, running = warehouse / "groups", harness.running(topic)
     with running:
         if label == FLOOR:
             while not _has_all(harness, topic, table):
                 time.sleep(0.2)
         else:
-            await_groups(warehouse, groups)
+            _await_groups(warehouse, groups)
         for _ in range(WARM_UP + APPENDS):
             time.sleep(chance.uniform(0, LONGEST_PAUSE_SECONDS))
             number = chance.randrange(groups)
-            offset, appended = append(harness, topic, number, next(epochs))
+            offset, appended = _append(harness, topic, number, next(epochs))
             is_there = partial(_has_all, harness, topic, table)
             if label != FLOOR:
-                is_there = partial(is_visible, warehouse, number, offset)
+                is_there = partial(_is_visible, warehouse, number, offset)
             measured.append(await_commit(table, appended, is_there))
     return measured[WARM_UP:]
+
+
+def _append(harness: Harness, topic: str, number: int, epoch: int) -> tuple[int, float]:
+    """Append the records of a rebalance of a group; return the last offset and the time of the acknowledgement."""
+    sent = [
+        harness.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+        for key, value in group_records(group_id(number), epoch)
+    ]
+    harness.producer.flush()
+    return sent[-1].get(30).offset, time.time()
+
+
+def _is_visible(warehouse: Path, number: int, offset: int) -> bool:
+    """Return whether the row of a group contains the record at `offset`."""
+    query = f"SELECT last_offset FROM groups WHERE group_id = {quote(group_id(number))}"
+    return bool(WarehouseReader(warehouse).rows(query)[0]["last_offset"] >= offset)
+
+
+def _await_groups(warehouse: Path, groups: int) -> None:
+    """Wait until the table has so many groups."""
+    while True:
+        with suppress(WarehouseError):  # the job may still be creating the tables
+            counted = WarehouseReader(warehouse).rows("SELECT count(*) AS n FROM groups")
+            if counted[0]["n"] == groups:
+                return
+        time.sleep(0.5)
 
 
 def _has_all(harness: Harness, topic: str, table: Path) -> bool:
@@ -93,7 +121,7 @@ def _has_all(harness: Harness, topic: str, table: Path) -> bool:
 @contextmanager
 def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
     """Run the stream of the floor."""
-    config = harness.config(topic, topic)
+    config = harness.config(topic)
     properties = client_properties(config.bootstrap_server, None)
     described = describe_offsets_topic(harness.spark, properties, topic)
     stop = threading.Event()
@@ -102,7 +130,7 @@ def _floor(harness: Harness, topic: str, table: Path) -> Iterator[None]:
         batch.selectExpr("count(*) AS records").coalesce(1).write.format("delta").mode("append").save(str(table))
 
     records = read_stream(harness.spark, properties, described, config.max_offsets_per_trigger)
-    query = StreamQuery(f"{table}-checkpoint", stop).start(records, write, config.trigger)
+    query = StreamQuery(Location.of(f"{table}-checkpoint"), stop).start(records, write, config.trigger)
     try:
         yield
     finally:

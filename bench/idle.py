@@ -40,16 +40,6 @@ SMALL = Cluster(500, 1, 500)
 """500 groups with 5,000 partitions."""
 
 
-class Totals(NamedTuple):
-    """The totals that a job has used and written."""
-
-    at: float
-    processor: dict[str, float]
-    versions: dict[str, int]
-    files: int
-    files_mb: float
-
-
 def run(harness: Harness, minutes: float, cluster: Cluster = FEW, *, trickle: bool = False) -> None:
     """Print the cost of these minutes, converted to an hour."""
     members = _prepare(harness, cluster)
@@ -62,30 +52,32 @@ def run(harness: Harness, minutes: float, cluster: Cluster = FEW, *, trickle: bo
         harness.client.commit_offsets(f"idle-commits-{number % cluster.groups}", {place: number % _RECORDS})
 
     with (
-        repeating(lambda: _send_heartbeats(members), max(_HEARTBEAT_SECONDS, len(members) / _HEARTBEATS_A_SECOND)),
+        repeating(
+            lambda: [one.step() for one in members], max(_HEARTBEAT_SECONDS, len(members) / _HEARTBEATS_A_SECOND)
+        ),
         repeating(commit, 1 / _TRICKLE) if trickle else nullcontext(),
         process(harness.run_command(warehouse), log) as job,
     ):
         assert wait_until(lambda: is_caught_up(log), _SECONDS)
         time.sleep(_SETTLE_SECONDS)
-        before = _totals(job, warehouse)
+        began, used_before, versions = time.monotonic(), processor_seconds_by_process(job), _versions(warehouse)
+        sizes_before = file_sizes(warehouse)
         time.sleep(60 * minutes)
-        after = _totals(job, warehouse)
-        memory = proportional_by_process(job)
+        hours, used = (time.monotonic() - began) / 3600, processor_seconds_by_process(job)
+        written = {name: version - versions[name] for name, version in _versions(warehouse).items() if name in versions}
+        sizes, memory = file_sizes(warehouse), proportional_by_process(job)
     what = f"minutes with {_TRICKLE} commits a second" if trickle else "idle minutes"
     print(*log.read_text("utf-8").splitlines()[-5:], sep="\n")
     partitions = cluster.topics * _PARTITIONS
-    hours = (after.at - before.at) / 3600
-    used = {name: seconds - before.processor.get(name, 0.0) for name, seconds in after.processor.items()}
-    kinds = ", ".join(f"{name} {seconds / hours:,.0f} s" for name, seconds in used.items())
+    taken = {name: (seconds - used_before.get(name, 0.0)) / hours for name, seconds in used.items()}
     print(
         f"{60 * hours:.0f} {what}, {cluster.streams_groups} streams groups, "
         f"{cluster.groups * partitions:,} committed offsets of {partitions:,} partitions; an hour takes "
-        f"{kinds} of processor time, {sum(used.values()) / hours / 36:.1f} % of a core"
+        + ", ".join(f"{name} {seconds:,.0f} s" for name, seconds in taken.items())
+        + f" of processor time, {sum(taken.values()) / 36:.1f} % of a core"
     )
-    written = {name: after.versions[name] - version for name, version in before.versions.items()}
     print("commits an hour:", ", ".join(f"{name} {count / hours:,.0f}" for name, count in written.items() if count))
-    print(f"files: {before.files:,}, {before.files_mb:.1f} MB at its begin; {after.files:,}, {after.files_mb:.1f} MB")
+    print("files at its begin and now:", *(f"{len(one):,}, {sum(one) / 1e6:.1f} MB" for one in (sizes_before, sizes)))
     print(f"memory (PSS): {format_megabytes(memory)}", flush=True)
 
 
@@ -108,18 +100,5 @@ def _prepare(harness: Harness, cluster: Cluster) -> list[SimulatedMember]:
     return members
 
 
-def _send_heartbeats(members: list[SimulatedMember]) -> None:
-    for member in members:
-        member.step()
-
-
-def _totals(pid: int, warehouse: Path) -> Totals:
-    tables = sorted(log.parent for log in warehouse.glob("*/_delta_log"))
-    sizes = file_sizes(warehouse)
-    return Totals(
-        time.monotonic(),
-        processor_seconds_by_process(pid),
-        {table.name: DeltaTable(table).version() for table in tables},
-        len(sizes),
-        sum(sizes) / 1e6,
-    )
+def _versions(warehouse: Path) -> dict[str, int]:
+    return {log.parent.name: DeltaTable(log.parent).version() for log in warehouse.glob("*/_delta_log")}

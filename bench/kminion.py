@@ -20,12 +20,11 @@ from urllib.request import urlopen
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from bench.bench_harness import Harness, is_caught_up, process
+from bench.bench_harness import Harness, is_caught_up, print_table, process
 from bench.memory import proportional_by_process
-from bench.offsets import write_commits
-from bench.rounds import print_rounds
 from streaming_app.sandbox.child_process import reserve_port
 from streaming_app.tables.reader import WarehouseReader
+from tests.support.encode import encode
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
@@ -34,6 +33,8 @@ PACKAGE = "github.com/cloudhut/kminion/v2@v2.3.5"
 TOPIC = "__consumer_offsets"
 _TOPICS, _PARTITIONS, _RECORDS = 10, 10, 1_000
 _GROUPS = 20
+_PARTITIONS_OF_TOPIC, _KEYS_OF_GROUP = 10, 100  # of the commits of topics that do not exist
+_STRIDE = 30_011  # from a key to the next one that is written; a prime number, so that every key gets its turn
 _SECONDS = 600.0
 _READING, _KMINION = "kminion, reading", "kminion, ready"
 _ADMIN = "__admin_client"  # with this client id a broker lets clients write to internal topics
@@ -55,14 +56,15 @@ class Start(NamedTuple):
 def run(harness: Harness, commits: int, keys: int) -> None:
     """Print the seconds of both for rounds in turns, the ratio, the memory at the end, and differences of the lag."""
     program = _find_kminion(harness.directory)
-    if isinstance(program, str):
-        print(f"kminion: skipped, {program}", flush=True)
+    if program is None:
+        print("kminion: skipped, neither kminion nor go is on the PATH", flush=True)
         return
     lag = _commit(harness)  # the very first commit makes the broker create the topic
     # Compaction would remove half of the records before the later rounds have read them.
-    _configure(harness, {"min.compaction.lag.ms": str(86_400_000)})
+    configs = {"min.compaction.lag.ms": str(86_400_000)}
+    harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
     partitions = len(harness.client.end_offsets(TOPIC))
-    write_commits(harness, TOPIC, commits, keys, partitions=partitions, client_id=_ADMIN)
+    _write_commits(harness, commits, keys, partitions)
     starts: dict[str, list[Start]] = {
         _KMINION: [],
         "the job, first start": [],
@@ -78,7 +80,12 @@ def run(harness: Harness, commits: int, keys: int) -> None:
             print(f"round {number}, {label}: {each[-1].seconds:.1f} s", flush=True)
     seconds = {_READING: [one.reading for one in starts[_KMINION]]}
     seconds |= {label: [one.seconds for one in each] for label, each in starts.items()}
-    print_rounds(f"{commits:,} commits of {keys:,} keys", seconds, commits)
+    medians = {label: statistics.median(each) for label, each in seconds.items()}
+    rows = [
+        (label, ", ".join(f"{one:.1f}" for one in each), f"{medians[_READING] / medians[label]:.2f}")
+        for label, each in seconds.items()
+    ]
+    print_table(f"{commits:,} commits of {keys:,} keys; rounds in turns", ("seconds, each round", "ratio"), rows)
     for label, each in starts.items():
         megabytes = statistics.median(one.megabytes for one in each)
         wrong = {key: value for key, value in lag.items() if each[-1].lag.get(key) != value}
@@ -86,21 +93,12 @@ def run(harness: Harness, commits: int, keys: int) -> None:
         print(f"{label}: {megabytes:,.0f} MB (PSS, median); {right}; {wrong or ''}", flush=True)
 
 
-def _find_kminion(directory: Path) -> Path | str:
-    """Return the path of kminion: on the PATH, or built by Go; or a text that says why there is none."""
-    if found := shutil.which("kminion"):
-        return Path(found)
-    if not shutil.which("go"):
-        return "neither kminion nor go is on the PATH"
-    built = subprocess.run(
-        ["go", "install", PACKAGE],
-        env={**os.environ, "GOBIN": str(directory)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = built.stderr.strip().splitlines()
-    return directory / "kminion" if built.returncode == 0 else f"go install {PACKAGE}: {lines[-1].strip()}"
+def _find_kminion(directory: Path) -> Path | None:
+    """Return the path of kminion: on the PATH, or built by Go; None if there is neither."""
+    if (found := shutil.which("kminion")) or not shutil.which("go"):
+        return Path(found) if found else None
+    subprocess.run(["go", "install", PACKAGE], env={**os.environ, "GOBIN": str(directory)}, check=True)
+    return directory / "kminion"
 
 
 def _commit(harness: Harness) -> Lag:
@@ -124,8 +122,33 @@ def _commit(harness: Harness) -> Lag:
     return lag
 
 
-def _configure(harness: Harness, configs: dict[str, str]) -> None:
-    harness.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs)])
+def _write_commits(harness: Harness, count: int, keys: int, partitions: int) -> None:
+    """Write offset commits in the format of 4.4, with Spark: Python would take minutes.
+
+    Each key is written once before any is written again. The order is mixed, as groups commit independently.
+    """
+    what = {"offset": 0, "commit_timestamp": 1_764_000_000_000, "topic_id": "9QzJcRrXS2uSnzlC6FqG3w"}
+    _, value = encode(1, {"group": "g", "topic": "t", "partition": 0}, what)
+    assert value is not None
+    group, number = f"CAST(key_number / {_KEYS_OF_GROUP} AS int)", f"CAST(key_number % {_KEYS_OF_GROUP} AS int)"
+    of_keys = harness.spark.range(count).selectExpr("id", f"id * {_STRIDE} % {keys} AS key_number")
+    rows = of_keys.selectExpr(
+        "concat(X'0001000C', CAST(concat('group-', lpad(CAST("
+        + group
+        + " AS string), 6, '0')) AS binary), X'0007', CAST(concat('topic-', CAST("
+        + f"CAST({number} / {_PARTITIONS_OF_TOPIC} AS int)"
+        + f" AS string)) AS binary), unhex(lpad(hex({number} % {_PARTITIONS_OF_TOPIC}), 8, '0'))) AS key",
+        f"concat(X'{value[:2].hex()}', unhex(lpad(hex(id), 16, '0')), X'{value[10:].hex()}') AS value",
+        f"CAST({group} % {partitions} AS int) AS partition",
+    )
+    rows.write.format("kafka").options(
+        **{
+            "kafka.bootstrap.servers": harness.broker.bootstrap_server,
+            "kafka.client.id": _ADMIN,
+            "kafka.batch.size": "262144",
+            "topic": TOPIC,
+        }
+    ).save()
 
 
 def _start_kminion(harness: Harness, program: Path, wanted: Lag) -> Start:

@@ -5,16 +5,13 @@ divides them among the processes; reading it takes milliseconds.
 """
 
 import os
-import subprocess
-import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from tests.support.processes import process_name, process_tree, read_process_file
 
-_SAMPLE_SECONDS = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -24,21 +21,6 @@ def proportional_by_process(pid: int) -> Counter[str]:
     for one in _tree(pid):
         sizes[_kind(one, pid)] += _proportional(one)
     return sizes
-
-
-def run_and_sample(command: Sequence[str]) -> tuple[str, float, Counter[str]]:
-    """Run a job to its end; return its output, seconds, and maximum bytes by kind of process (total: `sum`)."""
-    peak: Counter[str] = Counter()
-    started = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as job:
-        while job.poll() is None:
-            now = proportional_by_process(job.pid)
-            peak |= now | {"sum": sum(now.values())}
-            time.sleep(_SAMPLE_SECONDS)
-        seconds = time.monotonic() - started
-        printed = job.stdout.read().decode() if job.stdout else ""
-    assert job.returncode == 0, printed
-    return printed, seconds, peak
 
 
 def format_megabytes(sizes: Counter[str]) -> str:

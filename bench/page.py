@@ -1,4 +1,4 @@
-"""The page: the cost of reading and rendering, 200 viewers, the layout of pictures, and from a commit to the screen."""
+"""The page: the cost of reading and rendering, 200 viewers, and the layout of pictures."""
 
 import asyncio
 import itertools
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
 
 import httpx2
 from playwright.sync_api import Browser, sync_playwright
@@ -36,13 +35,6 @@ _NODES = (40, 120, 400)
 _IN_SUBTOPOLOGY = 10  # topics of each
 
 
-class Usage(NamedTuple):
-    """CPU seconds and resident megabytes of a process."""
-
-    cpu: float
-    megabytes: float
-
-
 def run_costs() -> None:
     """Print the processor time of reading and rendering, without a browser."""
     for groups in (_FEW, _MANY):
@@ -59,7 +51,7 @@ def run() -> None:
             if executable := find_chromium():
                 with sync_playwright() as playwright:
                     browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-                    _in_browser(browser, warehouse, url)
+                    _in_browser(browser, url)
                     browser.close()
 
 
@@ -148,29 +140,34 @@ async def _viewers(warehouse: Path, url: str, pid: int) -> None:
         viewers = [asyncio.create_task(watch(client, ready)) for _ in range(_VIEWERS)]
         for _ in range(_VIEWERS):
             await ready.acquire()
-        idle = _usage(pid)
+        idle = processor_seconds(pid)
         await asyncio.sleep(10)
-        before = _usage(pid)
+        before = processor_seconds(pid)
         delays = []
         for number in range(_CHANGES):
             received.clear()
-            await asyncio.to_thread(_change, warehouse, number)
+            changed = group("clickstream-sessions", "Stable", datetime.now(timezone.utc), number)
+            await asyncio.to_thread(replace_group, warehouse, changed)
             committed = time.monotonic()
             while len(received) < _VIEWERS and time.monotonic() < committed + 30:  # noqa: ASYNC110 - a benchmark polls
                 await asyncio.sleep(0.05)
             delays.append(max(received) - committed)
-        after = _usage(pid)
+        used, megabytes = processor_seconds(pid) - before, _resident(pid) / 1e6
         for viewer in viewers:
             viewer.cancel()
         await asyncio.gather(*viewers, return_exceptions=True)
     print(
-        f"  {_VIEWERS} viewers: {10 * (before.cpu - idle.cpu):.1f} % of a core while nothing changes, "
-        f"{(after.cpu - before.cpu) / _CHANGES:.2f} CPU seconds for a change that all of them load, "
-        f"the last of them after {statistics.median(delays):.1f} s; {after.megabytes:.0f} MB"
+        f"  {_VIEWERS} viewers: {10 * (before - idle):.1f} % of a core while nothing changes, "
+        f"{used / _CHANGES:.2f} CPU seconds for a change that all of them load, "
+        f"the last of them after {statistics.median(delays):.1f} s; {megabytes:.0f} MB"
     )
 
 
-def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _in_browser(browser: Browser, url: str) -> None:
     with view(browser, url, own_context=True) as seen:
         seen.open("/")
         seen.page.wait_for_timeout(500)
@@ -181,16 +178,6 @@ def _in_browser(browser: Browser, warehouse: Path, url: str) -> None:
         print(f"  first contentful paint after {paint:.0f} ms, everything loaded after {loaded:.0f} ms")
     _slowed(browser, url)
     with view(browser, url, own_context=True) as seen:
-        seen.open("/?q=price-feed")
-        delays = []
-        for number in range(_CHANGES):
-            state = ("NotReady", "Empty")[number % 2]
-            replace_group(warehouse, group("price-feed", state, datetime.now(timezone.utc), 0))
-            committed = time.monotonic()
-            seen.page.wait_for_selector(f"tbody tr:has-text('price-feed'):has-text('{state}')", timeout=30_000)
-            delays.append(time.monotonic() - committed)
-        p95 = statistics.quantiles(delays, n=20)[-1]
-        print(f"  from a commit to the pixel: p50 {statistics.median(delays):.2f} s, p95 {p95:.2f} s")
         for nodes in _NODES:
             seen.open(f"/group?id=topology-{nodes}")
             seen.wait_for_picture()
@@ -253,10 +240,6 @@ def _commits(groups: int) -> Iterator[dict[str, object]]:
         yield {**key, "committed_offset": 1_000, "recorded_at": now, "source_partition": 0, "last_offset": number}
 
 
-def _change(warehouse: Path, number: int) -> None:
-    replace_group(warehouse, group("clickstream-sessions", "Stable", datetime.now(timezone.utc), number))
-
-
 def _topology(nodes: int) -> dict[str, object]:
     parts = []
     for number in range(nodes // (_IN_SUBTOPOLOGY + 3)):
@@ -264,8 +247,3 @@ def _topology(nodes: int) -> dict[str, object]:
         repartition = [f"r-{number - 1}"] if number else []
         parts.append(part(str(number), topics, repartition, [f"r-{number}"], [f"store-{number}-changelog"]))
     return group(f"topology-{nodes}", "Stable", datetime.now(timezone.utc), 1, subtopologies=parts)
-
-
-def _usage(pid: int) -> Usage:
-    pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    return Usage(processor_seconds(pid), pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

@@ -21,10 +21,8 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from bench import rules
-from bench.bench_harness import PARTITIONS, Harness, group_id, is_caught_up, process
-from bench.freshness import await_commit
+from bench.bench_harness import PARTITIONS, Harness, await_commit, group_id, is_caught_up, print_table, process
 from bench.memory import file_sizes, processor_seconds, proportional_by_process
-from bench.rounds import print_table
 from streaming_app.alerts.engine_facts import Observed
 from streaming_app.groups.snapshot import Versions
 from streaming_app.kafka.properties import client_properties

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import islice
 
-from bench.rounds import print_table
+from bench.bench_harness import print_table
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.engine_facts import DescriptionSupport, EngineSettings, Observed
 from streaming_app.config.alerts import AlertSettings

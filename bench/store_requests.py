@@ -11,7 +11,6 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -84,21 +83,15 @@ def _count(name: str, log: Path, pid: int, minutes: float) -> None:
         f"{name}, {minutes:g} minutes as an hour: {len(found) * 60 / minutes:,.0f} requests, "
         f"{used / minutes * 60:,.0f} s of processor time"
     )
-    for what, key in _BY:
-        counted = Counter(key(*one) for one in found)
-        print(
-            f"  by {what}: " + ", ".join(f"{one} {times * 60 / minutes:,.0f}" for one, times in counted.most_common(15))
-        )
+    for what, counted in {
+        "kind": Counter("LIST" if method == "GET" and "list-type" in path else method for method, path in found),
+        "table": Counter(_table(path) for _, path in found),
+    }.items():
+        most = ", ".join(f"{one} {times * 60 / minutes:,.0f}" for one, times in counted.most_common(15))
+        print(f"  by {what}: {most}")
 
 
-def _method(method: str, path: str) -> str:
-    return "LIST" if method == "GET" and "list-type" in path else method
-
-
-def _table(_method_name: str, path: str) -> str:
+def _table(path: str) -> str:
     where = path.rsplit("prefix=", maxsplit=1)[-1].replace("%2F", "/") if "list-type" in path else path
     match = _OF_A_TABLE.search(where)
     return match[1] if match else "other"
-
-
-_BY: tuple[tuple[str, Callable[[str, str], str]], ...] = (("kind", _method), ("table", _table))

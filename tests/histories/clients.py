@@ -38,11 +38,10 @@ class Appended(NamedTuple):
 
 @dataclass
 class Instance:
-    """A process of an application: one member per thread. The fields before `members` are set once."""
+    """A process of an application, with one thread. The fields before `members` are set once."""
 
     name: str
     group: Group
-    threads: int
     host: str
     is_static: bool
     pushes: bool
@@ -90,19 +89,16 @@ class Clients:
     def stop(self, name: str) -> None:
         """Stop an instance: its members leave."""
         instance = self._instances[name]
-        threads = len(instance.members)
-        for thread, member in enumerate(instance.members):
-            self._after(thread / threads, lambda member=member: self._leave(instance, member))
+        for member in instance.members:
+            self._after(0.0, lambda member=member: self._leave(instance, member))
         instance.members = []
 
-    def _join(self, instance: Instance, thread: int) -> None:
+    def _join(self, instance: Instance) -> None:
         group, generation = instance.group, instance.generation
-        member_id = f"{instance.name}-{generation}-{thread}"
-        process = f"{instance.name}-{generation}"
-        client = f"{instance.name}-thread-{thread}"
-        member = Member(member_id, process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
+        process, client = f"{instance.name}-{generation}", f"{instance.name}-thread-0"
+        member = Member(f"{process}-0", process, instance.host, client, rebalance_timeout=instance.rebalance_timeout)
         if instance.is_static:
-            member.instance_id = f"{instance.name}-{thread}"
+            member.instance_id = f"{instance.name}-0"
         known = group.members.values() if instance.is_static else ()
         old = next((one for one in known if one.instance_id == member.instance_id), None)
         instance.members.append(member)

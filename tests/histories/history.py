@@ -84,12 +84,12 @@ def hours_of(*times: tuple[str, str], **fields: Any) -> Mapping[str, Any]:
     return {"times": [{"start_time": begin, "end_time": end} for begin, end in times], **fields}
 
 
-def hang(instances: Iterable[str], at: float, seconds: float | None = None, **group: str) -> Operations:
+def hang(instances: Iterable[str], at: float, seconds: float | None = None) -> Operations:
     """Let the threads of instances stand still for so long; without `seconds` for ever."""
     operations: Operations = []
     for name in instances:
-        operations += do(at, "hang_processing", name=name, **group)
-        operations += do(at + seconds, "hang_processing", name=name, hung=False, **group) if seconds else []
+        operations += do(at, "hang_processing", name=name)
+        operations += do(at + seconds, "hang_processing", name=name, hung=False) if seconds else []
     return operations
 
 
@@ -126,11 +126,6 @@ def windows(
     return operations
 
 
-def office_hours(days: int) -> Operations:
-    """Run two instances from Monday to Friday, from 7 to 19 h: the simulation starts on a Monday."""
-    return windows((day for day in range(days) if day % 7 < 5), (7 * HOUR,), 12 * HOUR, names(2))
-
-
 def roll(instances: Iterable[str], at: float, every: float, away: float, **settings: Any) -> Operations:
     """Restart instances one after the other, each of them `away` for so long."""
     operations: Operations = []
@@ -140,37 +135,10 @@ def roll(instances: Iterable[str], at: float, every: float, away: float, **setti
     return operations
 
 
-def replace_pods(old: Iterable[str], new: Iterable[str], at: float, every: float, **settings: Any) -> Operations:
-    """Start each new instance, and stop an old one once it runs, as a Deployment of Kubernetes does."""
-    operations: Operations = []
-    for n, (gone, come) in enumerate(zip(old, new, strict=True)):
-        operations += start([come], at + n * every, **settings)
-        operations += stop([gone], at + n * every + 10)
-    return operations
-
-
-def commits_rarely() -> Operations:
-    """Start an application that commits every ten minutes, and release it."""
-    return [
-        *working(2, commit_interval=600.0),
-        *replace_pods(names(2), names(2, "new"), BEGINS, 60),
-    ]
-
-
 def copies(at: float, until: float, **reported: Any) -> Operations:
     """Let the job ask for the copies of tasks, once a minute."""
     times = range(round(at), round(until), 60)
     return [Operation(float(time), "report_copies", dict(reported)) for time in times]
-
-
-def restored(instance: str, at: float, seconds: float, lag: int) -> Operations:
-    """Let the standbys of an instance restore so many offsets in this time, as the job sees it."""
-    steps = range(0, round(seconds), 60)
-    lags = [round(lag * (1 - step / seconds)) for step in steps]
-    return [
-        Operation(at + step, "report_copies", {"lags": {instance: left}})
-        for step, left in zip(steps, lags, strict=True)
-    ]
 
 
 def crash_loop(

@@ -15,7 +15,6 @@ from tests.histories.history import (
     TRAFFIC,
     UNSTABLE,
     chosen_incident,
-    commits_rarely,
     copies,
     crash_loop,
     do,
@@ -118,15 +117,6 @@ OUTAGES = (
         "The application may not create its internal topics", DOWN, start(names(2), BEGINS, changelogs=("log",))
     ),
     chosen_incident(
-        "The second outage within a week",
-        DOWN,
-        start(names(2)),
-        stop(names(2), BEGINS),
-        start(names(2), BEGINS + 3 * HOUR),
-        stop(names(2), 4 * DAY),
-        hours=24 * 4 + 3,
-    ),
-    chosen_incident(
         "A nightly job does not run one night",
         DOWN,
         windows(range(4), (HOUR,), 1200),
@@ -210,21 +200,6 @@ OUTAGES = (
         copies(BEGINS + 60, BEGINS + HOUR, has_standbys=False),
     ),
     # What operators report, written before the engine judged it: where somebody did, a comment names the thread
-    # Full outages
-    incident(
-        "A record that cannot be deserialized ends every instance that gets its partition, again and again",
-        DOWN,
-        working(3),
-        *(crash_loop(name, BEGINS + n * 30, 15, END) for n, name in enumerate(names(3))),
-    ),
-    incident(
-        "Records come to an application that is scaled to zero, and nothing starts it",
-        DOWN,
-        working(2),
-        do(HOUR, "change", rate=0.0),
-        stop(names(2), HOUR + 600),
-        do(BEGINS, "change", rate=10.0),
-    ),
     chosen_incident(
         "A broker is lost, and three applications that read its partitions end with it",
         DOWN,
@@ -233,22 +208,6 @@ OUTAGES = (
         *(do(BEGINS, "lose_leaders", partitions=[0, 3, 6, 9], seconds=DAY, group=app) for app in _APPS),
         *(stop([f"{app}-a", f"{app}-b"], BEGINS + 60, every=15, action="crash") for app in _APPS),
         begins=BEGINS + 60,
-    ),
-    chosen_incident(
-        "A release names a source topic that does not exist, and the old instances are gone",
-        DOWN,
-        working(2),
-        stop(names(2), BEGINS),
-        do(BEGINS + 20, "delete"),
-        *(restarts(name, BEGINS + 40, END, up=12, sources=("typo",)) for name in names(2)),
-    ),
-    # Offsets that do not move
-    # softwaremill/klag-exporter#104: an open transaction pins the last stable offset, and nothing beyond it can be read
-    chosen_incident(
-        "A transaction that nobody ends holds all partitions of the topic",
-        STALLED,
-        working(3, transactional=True),
-        do(BEGINS, "stick"),
     ),
     incident(
         "A record takes longer than max.poll.interval.ms: its member is removed every five minutes, and reads it again",
@@ -283,7 +242,6 @@ OUTAGES = (
         ),
         topics=TOPICS,
     ),
-    # Too slow, and losses
     # Interrupted again and again
     chosen_incident(
         "A canary with a defect crashes next to six good pods",
@@ -300,29 +258,6 @@ OUTAGES = (
         hours=3,
     ),
     incident(
-        "An application commits every ten minutes, which nobody declares",
-        STALLED,
-        commits_rarely(),
-        begins=TRAFFIC,
-        topics=FEW,
-    ),
-    # KIP-572: after task.timeout.ms, five minutes, the thread ends; Kubernetes starts the pod again
-    incident(
-        "A sink is away: each instance gives up after five minutes without progress, and is started again",
-        f"{STALLED} {UNSTABLE} {DOWN}",
-        working(3),
-        do(BEGINS, "stick"),
-        *(crash_loop(name, BEGINS + 310 + n * 5, 310, END, pauses=(10.0,) * 50) for n, name in enumerate(names(3))),
-    ),
-    chosen_incident(
-        "A tool deletes the source topic and creates it again; the application ended, and nothing starts it",
-        DOWN,
-        working(2),
-        do(BEGINS, "set_topic", topic="in", partitions=None),
-        do(BEGINS + 60, "recreate_topics"),
-        do(BEGINS + 60, "set_topic", topic="in", partitions=12),
-    ),
-    incident(
         "Retention by size deletes records that came in a burst, in the three minutes of a deployment",
         "GroupLosing",
         working(2),
@@ -333,34 +268,12 @@ OUTAGES = (
         start(names(2), BEGINS + 180),
         begins=BEGINS + 150,
     ),
-    # KAFKA-10134 and others: the instance believes that it runs, and each of its rejoins is fenced
-    incident(
-        "The only instance is removed, and joins every twenty minutes for ten seconds without processing anything",
-        f"{DOWN} {UNSTABLE}",
-        working(1),
-        hang(["i0"], BEGINS),
-        *(
-            do(BEGINS + n * 1200, "expire", name="i0") + do(BEGINS + n * 1200 + 1190, "rejoin", name="i0")
-            for n in range(7)
-        ),
-    ),
     # Written without knowledge of the engine: by the runbook, docs/alerts.md and reports alone
     incident(
         "The application runs twice with the same static ids, and the two fence each other once a minute",
         f"{UNSTABLE} {DOWN} {STALLED}",
         working(2, STATIC),
         *(start(names(2), BEGINS + n * 60, 10, host=f"10.0.{3 + n % 2}.1", **STATIC) for n in range(80)),
-    ),
-    incident(
-        "The retention of a topic is set to six hours, and the job that processes it runs once a day",
-        "GroupLosing",
-        windows(range(2), (2 * HOUR,), 1800),
-        do(2 * HOUR + TRAFFIC, "read", rate=1.0, capacity=100.0, keeps_seconds=3 * DAY),
-        do(DAY + 3 * HOUR, "change", keeps_seconds=6 * HOUR),
-        hours=40,
-        begins=DAY + 8.5 * HOUR,
-        topics=FEW,
-        running_hours=hours_of(("02:00", "02:30")),
     ),
     incident(
         "A tool that saves costs stops an application for good, to which a record comes every eight minutes",

@@ -1,7 +1,5 @@
 """What earlier engines misjudged: what waits, one host, habits, clocks, ends of logs, and groups with one topology."""
 
-from typing import Any
-
 from tests.histories.history import (
     BEGINS,
     DAY,
@@ -35,7 +33,6 @@ TEAMS = ("orders", "payments", "search", LIVES_ON)
 DEATHS = {team: BEGINS + n * 4 * MINUTE for n, team in enumerate(TEAMS) if team != LIVES_ON}
 """When each application of the history about one host dies; one lives on."""
 BERLIN_SPRING, NEW_YORK_SPRING = 27 * DAY, 6 * DAY  # 29 March and 8 March 2026: the simulation starts on 2 March
-_MORNING, _NOON = 2 * HOUR, 6 * HOUR
 
 
 def _of_teams() -> Operations:
@@ -104,24 +101,10 @@ _LOST_AT_REST = (
 
 
 _LEFT, _RIGHT = ["a", "b"], ["c", "d"]
-_LONG = 1.1 * DAY
-_STORES = {"orders": "sums", "payments": "totals", "search": "index"}
-DEATHS_OF_READERS = {group: BEGINS + n * 10 * MINUTE for n, group in enumerate(_STORES)}
-"""When each of the applications that read one topic dies."""
 
 
-def _twins(**reads: Any) -> Operations:
-    """Run the same application under two ids from the beginning, both of which process every record."""
-    return [
-        *start(_LEFT, group="left", **STATE),
-        *start(_RIGHT, group="right", **STATE),
-        *do(TRAFFIC, "read", group="left", **reads),
-        *do(TRAFFIC + 5, "read", group="right", log_of="left"),
-    ]
-
-
-def _blue(**reads: Any) -> Operations:
-    return start(_LEFT, group="blue", **STATE) + do(TRAFFIC, "read", group="blue", **reads)
+def _blue() -> Operations:
+    return start(_LEFT, group="blue", **STATE) + do(TRAFFIC, "read", group="blue")
 
 
 def _green(at: float) -> Operations:
@@ -138,20 +121,6 @@ def _overlap(blue: str, green: str) -> Operations:
         *start(_RIGHT, BEGINS, group="green", changelogs=(green,)),
         *do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
         *stop(_LEFT, BEGINS + 5 * MINUTE),
-    ]
-
-
-def _of_one_topic() -> Operations:
-    """Run three applications that read one topic; each dies some minutes after the one before."""
-    first, *others = DEATHS_OF_READERS
-    return [
-        one
-        for group, store in _STORES.items()
-        for one in (
-            *start(names(2, group), group=group, changelogs=(f"{group}-{store}-changelog",)),
-            *do(TRAFFIC + (group != first) * 5, "read", group=group, log_of=first if group in others else None),
-            *stop(names(2, group), DEATHS_OF_READERS[group], action="crash"),
-        )
     ]
 
 
@@ -232,13 +201,6 @@ MISJUDGED = (
         working(2, transactional=True),
         stop(names(2), BEGINS + 2, action="crash"),
         begins=BEGINS + 2,
-    ),
-    chosen_incident(
-        "A topic of two applications is missing, and another one of one of them; both give up",
-        DOWN,
-        start(["x"], BEGINS, group="one", sources=("a",)),
-        start(["y"], BEGINS, group="two", sources=("b", "a")),
-        topics={},
     ),
     chosen_incident(
         "A changelog is deleted and created again and again, so that the group is NotReady for three of four minutes",
@@ -338,52 +300,7 @@ MISJUDGED = (
         *(stop(names(2, team), at, action="crash") for team, at in DEATHS.items()),
         topics={"in": 12, **dict.fromkeys(TEAMS, 12)},
     ),
-    chosen_incident(
-        "An application is restarted twice in the morning, and dies at noon while work waits",
-        DOWN,
-        working(2),
-        *(stop(names(2), at) + start(names(2), at + 30) for at in (_MORNING, _MORNING + HOUR)),
-        stop(names(2), _NOON, action="crash"),
-        hours=8,
-        begins=_NOON,
-    ),
-    chosen_incident(
-        "An application dies at the hour at which it died the day before, and was back after four hours",
-        DOWN,
-        working(2, rate=1.0),
-        stop(names(2), BEGINS, action="crash"),
-        start(names(2), BEGINS + 4 * HOUR),
-        stop(names(2), BEGINS + DAY, action="crash"),
-        hours=27,
-        topics=FEW,
-    ),
     # Groups with the same topology on the same topics
-    chosen_incident(
-        "Three applications with state of their own read one topic, and die one after the other",
-        DOWN,
-        _of_one_topic(),
-        topics={"in": 2, **{f"{group}-{store}-changelog": 2 for group, store in _STORES.items()}},
-    ),
-    incident(
-        "Green joins and processes nothing, and blue is stopped",
-        f"{DOWN} {STALLED}",
-        _blue(),
-        _green(BEGINS),
-        hang(_RIGHT, BEGINS + 6, group="green"),
-        stop(_LEFT, BEGINS + 120),
-        topics=FEW_AND_LOG,
-    ),
-    incident(
-        "Two copies of an application have run side by side for more than a day, and both die, one two minutes later",
-        DOWN,
-        _twins(rate=1.0),
-        stop(_LEFT, _LONG, action="kill"),
-        stop(_RIGHT, _LONG + 120, action="kill"),
-        start(_RIGHT, _LONG + HOUR, group="right", **STATE),  # the other one is still down
-        hours=30,
-        begins=_LONG,
-        topics=FEW_AND_LOG,
-    ),
     chosen_incident(
         "An application gets another topology under another id, which nobody declares as the successor",
         DOWN,

@@ -41,7 +41,6 @@ class Simulation(Clients):
         name: str,
         group: str = "app",
         *,
-        threads: int = 1,
         host: str | None = None,
         static: bool = False,
         pushes: bool = True,
@@ -49,13 +48,12 @@ class Simulation(Clients):
         sources: tuple[str, ...] = ("in",),
         changelogs: tuple[str, ...] = (),
     ) -> None:
-        """Start an instance: its threads join within a second."""
+        """Start an instance, which has one thread: it joins at once."""
         known = self._instances.get(name)
         target = self._group(group, sources, changelogs)
         instance = Instance(
             name,
             target,
-            threads,
             host or _address(name),
             static,
             pushes,
@@ -63,8 +61,7 @@ class Simulation(Clients):
         )
         instance.generation = known.generation + 1 if known else 1
         self._instances[name] = instance
-        for thread in range(threads):
-            self._after(thread / threads + 0.01, lambda thread=thread: self._join(instance, thread))
+        self._after(0.01, lambda: self._join(instance))
 
     def kill(self, name: str) -> None:
         """End an instance without notice: its members are removed when their sessions expire."""

@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any
 
 from streaming_app.groups.task_copies import TaskCopy
-from streaming_app.lag.ends import LogEnds, TopicPartition
 from streaming_app.lag.open_transactions import Transactions
 from tests.histories.clients import Appended
 from tests.histories.history import History
@@ -52,7 +51,6 @@ class World:
             return _NEWEST[1]
         one = Simulation(dict(history.topics), history.protocol)
         one.run(history.operations, history.seconds)
-        _check_ends(one.lag)
         log = sorted(one.log, key=attrgetter("at"))
         answers = one.lag, one.copies, one.topic_changes, one.plugin_configs, one.incident_ends
         found = cls(log, *answers, one.retention())
@@ -62,14 +60,6 @@ class World:
 
 _NEWEST: list[Any] = []
 """What the newest world was made of, and this world: nobody changes a world, and a relation asks often for one."""
-
-
-def _check_ends(lag: Sequence[Seen]) -> None:
-    """Assert that the groups that read a log see the same ends of it at each pass."""
-    found: dict[tuple[float, TopicPartition], LogEnds] = {}
-    for one in lag:
-        for key, ends in one.ends.items():
-            assert found.setdefault((one.at, key), ends) == ends, (one.at, one.group_id, key, ends)
 
 
 Transform = Callable[[World], World]

@@ -125,10 +125,7 @@ class JobProcess:
         return spark_workers(self.pid) if self.pid else []
 
     def start(self, *options: str, setup: str = "", as_large_batches: bool = False) -> None:
-        """Start it with these options, and these statements in addition.
-
-        With `as_large_batches` even small batches are processed like large ones.
-        """
+        """Start it, with further statements; `as_large_batches`: small batches are processed like large ones."""
         python, option, program = STREAMS_GROUPS
         statements = self._setup + setup + (_NO_SMALL_BATCHES if as_large_batches else "")
         command = [python, option, statements + program, "run"]
@@ -138,43 +135,21 @@ class JobProcess:
             grace_seconds=30,
         )
 
-    def terminate(self) -> str | None:
-        """Send SIGTERM; return an error if the job does not exit as expected."""
-        return self._end(signal.SIGTERM, {0, 128 + signal.SIGTERM})  # the latter before it handles signals
-
-    def kill(self) -> str | None:
-        """Send SIGKILL to the process that the user started; its JVM then exits."""
-        return self._end(signal.SIGKILL, {128 + signal.SIGKILL})
-
-    def kill_tree(self) -> None:
-        """Kill all processes at once, as a machine that loses its power."""
-        send_signal(signal.SIGKILL, self.pids())
-        self._end(0, set())
-
-    def kill_jvm(self) -> str | None:
-        """Send SIGKILL to Spark's JVM, as the kernel does when memory runs out. The job must report it, and exit."""
-        jvms = self.jvms()
-        send_signal(signal.SIGKILL, jvms)
-        return self._end(0, {1}) if jvms else self.kill()
+    def kill(self, *pids: int) -> int:
+        """Send SIGKILL to the process that the user started, or to these; return its exit code once it has ended."""
+        assert self._process
+        send_signal(signal.SIGKILL, pids or ([self.pid] if self.pid else []))
+        try:
+            code = self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise UnexpectedError(f"the job still runs {_EXIT_SECONDS:.0f} s after its end") from error
+        self.close()
+        return code
 
     def close(self) -> None:
         if self._process:
             self._process.stop()
             self._process = None
-
-    def _end(self, signal_number: int, expected: set[int]) -> str | None:
-        """Send a signal, if it is not 0, and wait for the end; return an error if the exit code is another one."""
-        assert self._process
-        if self._process.exit_code is None and signal_number:
-            self._process.kill(signal_number)
-        try:
-            code = self._process.wait(_EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"the job still runs {_EXIT_SECONDS:.0f} s after signal {signal_number}"
-        self.close()
-        if code in expected:
-            return None
-        return f"the job exited with {code} after signal {signal_number}: {self.output[-2000:]}"
 
 
 def join(client: StreamsGroupClient, group_id: str, *, topic: str = "orders-in", **member: Any) -> SimulatedMember:
@@ -293,10 +268,7 @@ class Bed(Startable):
         """Begin what a phase plays next."""
 
     def expect(self, effect: bool | Callable[[], bool], shown: str = "") -> None:
-        """Note whether what is played has had its effect, which may take minutes. Without one it is not counted.
-
-        `shown` is what the brokers showed instead, for the line about the phase.
-        """
+        """Note whether what is played has had its effect, within minutes; if not, `shown` is for the phase's line."""
         self._effects.append(wait_until(effect) if callable(effect) else effect)
         if not self._effects[-1] and shown:
             self.shown.append(shown)
@@ -309,10 +281,7 @@ class Bed(Startable):
         return WarehouseReader(self.warehouse).rows(query)
 
     def settle(self) -> None:
-        """Wait until the job is at the end of the topic.
-
-        Raises DidNotRecoverError if it does not come there although it is started again whenever it ends.
-        """
+        """Wait until the job, started again whenever it ends, is at the end of the topic. Raises DidNotRecoverError."""
         self.ensure_running()
         before, ends = len(self.job.output), self.client.end_offsets(TOPIC)
         starts = 0

@@ -1,11 +1,14 @@
 """A broker, a job and groups in states of all kinds: members that send heartbeats, applications, commands."""
 
+import base64
 import json
+import os
+import random
 import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +18,7 @@ from click.testing import CliRunner
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from streaming_app.chunks import chunks
 from streaming_app.cli.main import main
 from streaming_app.errors import WarehouseError
 from streaming_app.jvm.jars import KAFKA_VERSION
@@ -29,7 +33,7 @@ from tests.support.ivy import broker_jars
 from tests.support.kafka_tool import StreamsGroupsTool, run_script
 from tests.support.receivers import HttpReceiver
 from tests.support.streams_application import StreamsApplication
-from tests.support.waiting import wait_until
+from tests.support.waiting import MINUTES, wait_until
 
 _HEARTBEAT_SECONDS = 1.0
 _PLUGIN = Path(__file__).parents[1] / "support" / "RefusingPlugin.java"
@@ -52,7 +56,6 @@ class Rig(Bed):
     def __init__(self, directory: Path, config: Mapping[str, Any], broker: LocalBroker) -> None:
         super().__init__(directory, broker, config=config, megabytes=900)
         self._members: list[SimulatedMember] = []
-        self._work: list[Callable[[], object]] = []
         self.lock = threading.RLock()
         """Held while members send; hold it to make a member do something else."""
         self._stop = threading.Event()
@@ -68,16 +71,12 @@ class Rig(Bed):
     # Commands about the job
 
     def run(self, command: str, *, may_fail: bool = False, **values: str) -> str:
-        """Run a command as a document shows it, with the values of its placeholders; return what it prints.
-
-        With `may_fail` it may exit with 1, as a check that finds what is wrong.
-        """
+        """Return what a command prints, with values for its placeholders; `may_fail`: it may exit with 1."""
         for name, value in values.items():
             command = re.sub(rf"\b{name}\b", value, command)
         if not command.startswith("streams-groups "):
             return run_script(self.server, self.directory, command)
-        runner = CliRunner(env={"STREAMS_GROUPS_CONFIG": str(self.config_file)})
-        ran = runner.invoke(main, command.split()[1:])
+        ran = CliRunner(env={"STREAMS_GROUPS_CONFIG": str(self.config_file)}).invoke(main, command.split()[1:])
         assert ran.exit_code in {0, int(may_fail)}, f"{command}: {ran.output}"
         return ran.output
 
@@ -97,7 +96,7 @@ class Rig(Bed):
     def alert(self, rule: str, group_id: str | None) -> Row | None:
         """Return the newest alert of a rule about a group, which may have ended."""
         of = "group_id IS NULL" if group_id is None else f"group_id = {quote(group_id)}"
-        rows = self._found(
+        rows = self.found(
             f"SELECT alert_id, rule, severity, opened_at, ended_at, summary FROM alerts WHERE rule = {quote(rule)} "
             f"AND {of} AND opened_at IS NOT NULL ORDER BY opened_at DESC LIMIT 1"
         )
@@ -107,8 +106,7 @@ class Rig(Bed):
         assert wait_until(lambda: self._is_open(rule, group_id), _LONGEST, interval=1), (rule, group_id)
 
     def await_end(self, rule: str, group_id: str | None) -> None:
-        ended = wait_until(lambda: not self._is_open(rule, group_id), _LONGEST, interval=1)
-        assert ended, self.alert(rule, group_id)
+        assert wait_until(lambda: not self._is_open(rule, group_id), _LONGEST, interval=1), self.alert(rule, group_id)
 
     def _is_open(self, rule: str, group_id: str | None) -> bool:
         found = self.alert(rule, group_id)
@@ -122,14 +120,10 @@ class Rig(Bed):
 
     def _health(self, group_id: str) -> Row:
         query = f"SELECT verdict, why, evidence FROM group_health WHERE group_id = {quote(group_id)}"
-        return next(iter(self._found(query)), {})
+        return next(iter(self.found(query)), {})
 
-    def knows_offset(self, group_id: str, offset: int) -> bool:
-        """Return whether the table has a row of the group with this committed offset."""
-        query = f"SELECT 1 AS n FROM lag WHERE group_id = {quote(group_id)} AND committed_offset = {offset}"
-        return bool(self._found(query))
-
-    def _found(self, query: str) -> list[Row]:
+    def found(self, query: str) -> list[Row]:
+        """Return the rows of a query; none while there are no tables."""
         with suppress(WarehouseError):  # the job has not created the tables yet
             return self.rows(query)
         return []
@@ -144,34 +138,21 @@ class Rig(Bed):
         own = topology(*(subtopologies or (subtopology("0", source_topics=list(topics)),)), epoch=epoch)
         return SimulatedMember(self.client, group_id, own, **settings)
 
-    def keep(self, *members: SimulatedMember) -> None:
-        """Let members join, and send heartbeats from then on; return once they and their groups have settled."""
+    def keep(self, *members: SimulatedMember, settles: bool = True) -> None:
+        """Let members join, and send heartbeats from then on; return once their groups have settled, if asked."""
         with self.lock:
             for one in members:
                 one.join()
             self._members += members
-            settle([one for one in self._members if one.group_id in {member.group_id for member in members}])
+            if settles:
+                groups = {member.group_id for member in members}
+                settle([one for one in self._members if one.group_id in groups])
 
-    def keep_as_it_is(self, member: SimulatedMember) -> None:
-        """Let a member join, and send its heartbeats, whatever its group becomes."""
+    def drop(self, member: SimulatedMember) -> None:
+        """Let a member leave."""
         with self.lock:
-            member.join()
-            self._members.append(member)
-
-    def drop(self, *members: SimulatedMember, leave: bool = True) -> None:
-        """Let members leave, or only send nothing any more."""
-        with self.lock:
-            self._members = [one for one in self._members if one not in members]
-            for one in members if leave else ():
-                one.leave()
-
-    def every_second(self, work: Callable[[], object]) -> None:
-        """Do this after the heartbeats, until the rig is stopped."""
-        self._work.append(work)
-
-    def stop_work(self, work: Callable[[], object]) -> None:
-        with self.lock:
-            self._work.remove(work)
+            self._members.remove(member)
+            member.leave()
 
     def state(self, group_id: str) -> str:
         return str(self.client.describe([group_id])[0]["group_state"])
@@ -188,9 +169,6 @@ class Rig(Bed):
                             member.step()
                         except GroupError as error:
                             rejoin(member, error)
-                for work in self._work:
-                    with suppress(KafkaError, GroupError, OSError):
-                        work()
 
     def commit(self, member: SimulatedMember, topic: str, offset: int | None = None) -> None:
         """Commit an offset in all partitions that a member has, by default the ends of their logs."""
@@ -213,6 +191,16 @@ class Rig(Bed):
             for value in values:
                 producer.send(topic, value.encode())
 
+    def fill(self, topic: str, records: int, weights: Sequence[float] | None = None) -> None:
+        """Write records of 10,000 bytes that cannot be compressed, each with a key of its own, into any partitions."""
+        chance, partitions = random.Random(1), sorted(self.client.end_offsets(topic))  # noqa: S311 - no secret
+        with KafkaProducer(bootstrap_servers=self.server, batch_size=500_000, linger_ms=50) as producer:
+            for some in chunks(range(records), 500):  # so that none waits in the producer for too long
+                values = ((b"key-%d" % number, base64.b64encode(os.urandom(7_500))) for number in some)
+                places = chance.choices(partitions, weights, k=len(some))
+                for sent in [producer.send(topic, v, k, place) for (k, v), place in zip(values, places, strict=True)]:
+                    sent.get(MINUTES)
+
     def application(
         self, group_id: str, kind: str, topics: Mapping[str, int], name: str = "1", **options: Any
     ) -> StreamsApplication:
@@ -225,9 +213,9 @@ class Rig(Bed):
         one = StreamsApplication(self.server, directory, group_id, kind, [*topics], properties=properties, **options)
         return self._stack.enter_context(one)
 
-    def refuse(self, group_id: str, how: str) -> Path:
-        """Let the plugin refuse the descriptions of a group, `refused` for good or `failing`; return what ends it."""
-        file = self.broker.directory / f"{how}-{group_id}"
+    def refuse(self, group_id: str) -> Path:
+        """Let the plugin refuse the descriptions of a group for good; return the file that ends it once it is gone."""
+        file = self.broker.directory / f"refused-{group_id}"
         file.touch()
         return file
 

@@ -8,27 +8,25 @@ each, the tables that follow from the log alone are those of a fresh warehouse, 
 those of the other one refuse it in one line. Every difference is printed.
 """
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deltalake import DeltaTable
-
 from streaming_app.tables.definitions import tables
 from tests.histories.judged import ALL
-from tests.long.told import HERE
+from tests.long.side_by_side import compare_rows, rows_of
+from tests.long.told import HERE, command, environment, run_tree
 from tests.support.internal_topic import write_internal
 from tests.support.job_runner import STREAMS_GROUPS
-from tests.support.offsets_log import sort_list
 from tests.support.offsets_topic import epoch_records
 from tests.support.receivers import HttpReceiver
 from tests.support.waiting import wait_until
@@ -36,10 +34,8 @@ from tests.support.written_history import HistoriesBroker, WrittenHistory, writa
 
 _AGO = 2 * 86_400.0
 _HISTORIES = 4
-_OF_THE_LOG = ("groups", "members", "assignments", "topologies", "group_events", "offset_commits", "group_records")
-_OF_A_RUN = frozenset({"observed_at", "known_until", "updated_at", "first_seen_at", "recorded_at", "verified_at"})
+_OF_THE_LOG = ("groups", "topologies", "group_events", "offset_commits", "group_records")
 _NEWEST = {one.name: one.key[:-1] for one in tables() if one.name in {"group_records", "offset_commits"}}
-_SECONDS = 600.0
 
 
 class Trees:
@@ -48,37 +44,17 @@ class Trees:
     def __init__(self, old: Path, directory: Path, server: str, configuration: Path) -> None:
         self.trees = {"old": old, "new": HERE}
         self.directory, self.server, self.configuration = directory, server, configuration
-        self.warehouse = directory / "warehouse"
-
-    def command(self, tree: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*STREAMS_GROUPS, *map(str, arguments)],
-            cwd=self.directory,
-            env=self.environment(tree),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-
-    def environment(self, tree: str) -> dict[str, str]:
-        return {
-            **os.environ,
-            "PYTHONPATH": str(self.trees[tree]),
-            "PYTHONSAFEPATH": "1",
-            "STREAMS_GROUPS_STATE_DIR": str(self.directory / "state"),
-        }
+        self.warehouse, self.began = directory / "warehouse", datetime.now(timezone.utc)
 
     def run(self, tree: str, warehouse: Path) -> None:
         """Let the job of a tree read what there is. AssertionError: it failed."""
-        done = self.command(tree, "run", "--once", *self._of(warehouse))
-        assert done.returncode == 0, (tree, done.stdout[-3_000:], done.stderr[-3_000:])
+        run_tree(self.trees[tree], self.server, warehouse, "--config", str(self.configuration))
 
     def until_told(self, receiver: HttpReceiver, rule: str) -> list[str]:
         """Run the new job until the receiver has got a message about a rule; return all rules of its messages."""
         with (self.directory / "live.log").open("wb") as log:
-            command = [*STREAMS_GROUPS, "run", *self._of(self.warehouse)]
-            job = subprocess.Popen(command, cwd=self.directory, env=self.environment("new"), stdout=log, stderr=log)
+            started = [*STREAMS_GROUPS, "run", *map(str, self._of(self.warehouse))]
+            job = subprocess.Popen(started, cwd=HERE, env=environment(HERE), stdout=log, stderr=log)
             wait_until(lambda: job.poll() is not None or any(rule in str(one.body) for one in receiver.requests), 500.0)
             job.send_signal(signal.SIGTERM)
             print("live job:", job.wait(60.0))
@@ -95,49 +71,38 @@ class Trees:
         self.run(tree, fresh)
         self.configuration.write_text(configured, "utf-8")
         for name in _OF_THE_LOG:
-            found, expected = (_rows(one / name) for one in (self.warehouse, fresh))
-            for what, some, others in (("only here", found, expected), ("only fresh", expected, found)):
-                rows = [one for one in some if one not in others]
-                if rows:
-                    yield f"{step}: {name}: {len(rows)} of {len(some)} rows {what}, such as {rows[0]}"
+            for found in compare_rows(name, _rows(self.warehouse / name), _rows(fresh / name), self.began):
+                yield f"{step}: {found}"
 
     def answers(self, tree: str, step: str, groups: list[str]) -> Iterator[str]:
         """Yield the commands that fail in this tree, and those that the other one does not refuse in one line."""
         of = ("--warehouse", self.warehouse)
-        for command in (
+        for words in (
             ("list", *of, "--health"),
-            ("list", *of, "--json"),
             *(("describe", *of, "--group", one) for one in groups),
             *(("why", *of, "--group", one) for one in groups),
             ("lag", *of),
             ("status", *of),
-            ("alerts", *of),
             ("alerts", *of, "--json"),
             ("history", *of, "--group", groups[0]),
             ("sql", *of, "SELECT input, count(*) FROM inputs GROUP BY input"),
-            ("sql", *of, "SELECT rule, count(*) FROM alerts GROUP BY rule"),
             ("check", *self._of(self.warehouse)),
         ):
             for name in self.trees:
-                one = self.command(name, *command)
+                one = command(self.trees[name], *words)
                 lines = one.stderr.splitlines()  # the first may say that the job does not run
                 is_refused = one.returncode == 1 and len(lines) <= 2 and "".join(lines[-1:]).startswith("Error")
                 is_right = is_refused if name != tree else one.returncode in (0, 1) and "Error" not in one.stderr
-                if "Traceback" in one.stderr or not (is_right or command[0] == "check"):
-                    yield f"{step}: {name}: {' '.join(map(str, command))}: {one.returncode}: {one.stderr[-500:]}"
+                if "Traceback" in one.stderr or not (is_right or words[0] == "check"):
+                    yield f"{step}: {name}: {' '.join(map(str, words))}: {one.returncode}: {one.stderr[-500:]}"
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
     """Return the rows of a table; of one that keeps rows until they are compacted, the newest of each key."""
-    rows: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().to_pylist() if table.exists() else []
-    if table.name in _NEWEST:
-        key = _NEWEST[table.name]
-        by_key = {tuple(row[one] for one in key): row for row in sorted(rows, key=itemgetter("last_offset"))}
-        rows = list(by_key.values())
-    return [
-        {name: sort_list(one) if isinstance(one, list) else one for name, one in row.items() if name not in _OF_A_RUN}
-        for row in rows
-    ]
+    rows, key = rows_of(table), _NEWEST.get(table.name)
+    if key is None:
+        return rows
+    return [*{tuple(row[one] for one in key): row for row in sorted(rows, key=itemgetter("last_offset"))}.values()]
 
 
 def _bad(ended_at: float) -> Iterator[WrittenHistory]:
@@ -177,12 +142,12 @@ def main(old: Path) -> None:
         step("old", "1-old")
         copied = trees.directory / "copy"
         shutil.copytree(trees.warehouse, copied)
-        checked = trees.command("new", "check", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
+        checked = command(HERE, "check", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
         print(next(line for line in checked.stdout.splitlines() if "tables" in line))
         step("new", "2-new")
         configuration.write_text(f"sinks: [{{type: webhook, name: hook, url: '{receiver.url}/'}}]\n")
         print("told:", trees.until_told(receiver, "StreamsGroupsOldAlerts"), flush=True)
-        ran = trees.command("old", "run", "--once", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
+        ran = command(old, "run", "--once", "--bootstrap-server", broker.server, "--warehouse", trees.warehouse)
         print("the old job on the new tables:", ran.returncode, ran.stderr)
         shutil.rmtree(trees.warehouse)
         shutil.copytree(copied, trees.warehouse)

@@ -9,11 +9,11 @@ is printed as `table.column`, with the number of rows and an example; the histor
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -35,30 +35,14 @@ _SHOWN = 120  # characters of a value
 Row = Mapping[str, Any]
 
 
-class Difference(NamedTuple):
-    """How many rows differ in a column, or are in one warehouse only."""
-
-    what: str
-    """`table.column`, or `table` for rows."""
-    rows: int
-    of: int
-    logs: Mapping[str, int]
-    """How many of them are of each log."""
-    example: str
-
-    def __str__(self) -> str:
-        logs = ", ".join(f"{name}: {number}" for name, number in self.logs.items())
-        return f"{self.what}: {self.rows} of {self.of} rows ({logs}), such as {self.example}"
-
-
-def compare(old: Path, new: Path, began: datetime) -> list[Difference]:
+def compare(old: Path, new: Path, began: datetime) -> list[str]:
     """Return the differences between all tables of two warehouses, but for times since the first run began."""
     names = sorted({one.parent.name for path in (old, new) for one in path.glob("*/_delta_log")})
-    return [one for name in names for one in compare_rows(name, _rows(old / name), _rows(new / name), began)]
+    return [one for name in names for one in compare_rows(name, rows_of(old / name), rows_of(new / name), began)]
 
 
-def compare_rows(name: str, old: Iterable[Row], new: Iterable[Row], began: datetime) -> list[Difference]:
-    """Return the differences between the rows of one table, which are compared by its key."""
+def compare_rows(name: str, old: Iterable[Row], new: Iterable[Row], began: datetime) -> Iterator[str]:
+    """Yield the differences between the rows of one table, which are compared by its key, by column and log."""
     key = _KEYS.get(name, ("cluster",))
     both = [{tuple(_comparable(row.get(one), began) for one in key): row for row in rows} for rows in (old, new)]
     keys = [*both[0], *(one for one in both[1] if one not in both[0])]
@@ -75,13 +59,12 @@ def compare_rows(name: str, old: Iterable[Row], new: Iterable[Row], began: datet
             if values[0] != values[1]:
                 shown = " -> ".join(str(value)[:_SHOWN] for value in values)
                 found[f"{name}.{column}"].append((one[0], f"{one}: {shown}"))
-    return [
-        Difference(what, len(rows), len(keys), Counter(str(cluster) for cluster, _ in rows), rows[0][1])
-        for what, rows in found.items()
-    ]
+    for what, rows in found.items():
+        logs = ", ".join(f"{log}: {number}" for log, number in Counter(cluster for cluster, _ in rows).items())
+        yield f"{what}: {len(rows)} of {len(keys)} rows ({logs}), such as {rows[0][1]}"
 
 
-def _rows(table: Path) -> list[dict[str, Any]]:
+def rows_of(table: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().to_pylist() if table.exists() else []
     return rows
 
@@ -114,7 +97,7 @@ def read_recorded(trees: Mapping[Path, Path], directory: Path, versions: Iterabl
                     run_tree(tree, broker.bootstrap_server, warehouse, "--topic", name, "--cluster", name)
 
 
-def read_histories(trees: Mapping[Path, Path], directory: Path, report: Callable[[str], None]) -> None:
+def read_histories(trees: Mapping[Path, Path], directory: Path) -> None:
     """Let each tree read the log of the histories, as it is and as the broker's cleaner leaves it."""
     histories = writable(ALL, time.time() - ENDED_SECONDS)
     with HistoriesBroker(directory / "histories", histories) as broker:
@@ -124,21 +107,19 @@ def read_histories(trees: Mapping[Path, Path], directory: Path, report: Callable
             for tree, warehouse in trees.items():
                 cluster = f"histories-{name}"
                 run_tree(tree, broker.server, warehouse, "--cluster", cluster)
-                report(f"{cluster} by {tree}: {told(histories, warehouse, cluster, tree)}")
+                print(f"{cluster} by {tree}: {told(histories, warehouse, cluster, tree)}", flush=True)
 
 
-def side_by_side(old: Path, new: Path, report: Callable[[str], None]) -> list[Difference]:
-    """Return the differences between what two trees make of all logs."""
+def main(old: Path, new: Path) -> None:
+    """Print the differences between what two trees make of all logs."""
     began = datetime.now(timezone.utc)
     with TemporaryDirectory() as made:
         directory = Path(made)
-        before, after = directory / "old", directory / "new"
-        trees = {old: before, new: after}
+        trees = {old: directory / "old", new: directory / "new"}
         read_recorded(trees, directory)
-        read_histories(trees, directory, report)
-        return compare(before, after, began)
+        read_histories(trees, directory)
+        print(*compare(trees[old], trees[new], began), sep="\n")
 
 
 if __name__ == "__main__":
-    for found in side_by_side(*map(Path, sys.argv[1:3]), report=print):
-        print(found)
+    main(*map(Path, sys.argv[1:3]))

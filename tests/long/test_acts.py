@@ -64,10 +64,6 @@ class Scene:
         offsets = self.committed(group_id)
         return all((offsets.get(("lines", partition)) or 0) >= 4 for partition in range(2))
 
-    def is_empty(self, group_id: str) -> bool:
-        rows = WarehouseReader(self.warehouse).rows(f"SELECT state FROM groups WHERE group_id = '{group_id}'")
-        return bool(rows) and rows[0]["state"] == "Empty"
-
     def runs_and_stops(self, application: StreamsApplication) -> None:
         """Let the application commit, and wait until it is known that it has stopped."""
         application.start()
@@ -79,7 +75,8 @@ class Scene:
 
         def has_stopped() -> bool:
             self.read(application.application_id)
-            return self.is_empty(application.application_id)
+            query = f"SELECT 1 FROM groups WHERE group_id = '{application.application_id}' AND state = 'Empty'"
+            return bool(WarehouseReader(self.warehouse).rows(query))
 
         assert wait_until(has_stopped, interval=1)
 

@@ -1,33 +1,24 @@
 """A real application with state goes to the streams protocol and back, by the steps of `migrate check`."""
 
 import json
-import os
 from typing import Any
 
-from kafka import KafkaProducer
-
-from streaming_app.chunks import chunks
 from tests.long.rig import Rig
 from tests.support.streams_application import StreamsApplication
-from tests.support.waiting import MINUTES, wait_until
+from tests.support.waiting import wait_until
 
 GROUP = "shop"
 TOPICS = {"orders": 4, "customers": 4, "by-region": 4}
 TASKS = 8
 CLASSIC = {"group.protocol": "classic", "num.standby.replicas": "1", "session.timeout.ms": "10000"}
 MEGABYTES = 100
-_RECORD, _AT_ONCE = 10_000, 500  # bytes; records
 Answers = dict[str, tuple[str, str]]
 
 
 def fill(rig: Rig, application: StreamsApplication) -> None:
     """Give the table of the application so many megabytes of state, and wait until all copies have them."""
-    number = MEGABYTES * 1_000_000 // _RECORD
-    with KafkaProducer(bootstrap_servers=rig.server, linger_ms=50) as producer:
-        for some in chunks(range(number), _AT_ONCE):
-            values = ((b"other-%d" % each, os.urandom(_RECORD // 2).hex().encode()) for each in some)
-            for sent in [producer.send("customers", value, key=key) for key, value in values]:
-                sent.get(MINUTES)  # so that no record waits in the producer for too long
+    number = MEGABYTES * 100
+    rig.fill("customers", number)
 
     def is_there() -> bool:
         lags = [one for instance in application.tasks() for one in instance["lags"] if one["store"] == "customers"]
@@ -39,11 +30,6 @@ def fill(rig: Rig, application: StreamsApplication) -> None:
         )
 
     assert wait_until(is_there, 900, interval=1), application.tasks()
-
-
-def size_of(application: StreamsApplication) -> float:
-    """Return the megabytes in its state directories."""
-    return sum(file.stat().st_size for file in application.directory.glob("state*/**/*") if file.is_file()) / 1e6
 
 
 def told(rig: Rig, way: str) -> Answers:
@@ -114,8 +100,8 @@ def test_an_application_with_state_goes_to_the_streams_protocol_and_back(rig: Ri
     }
     try:
         follow(rig, found["steps"], classic, streams)
-        print(f"{size_of(streams):,.0f} MB of state")
-        assert size_of(streams) >= MEGABYTES
+        files = (file for file in streams.directory.glob("state*/**/*") if file.is_file())
+        assert sum(file.stat().st_size for file in files) >= MEGABYTES * 1_000_000
         standbys = "SELECT DISTINCT subtopology_id, partition FROM assignments WHERE role = 'standby' AND current"
         assert wait_until(lambda: len(rig.rows(standbys)) == TASKS, interval=1)
         (found,) = json.loads(rig.run(f"streams-groups migrate check {GROUP} --json"))["groups"]

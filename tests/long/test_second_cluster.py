@@ -42,9 +42,6 @@ class Shared:
         self.alone, self.shared = directory / "alone", directory / "shared"
         self.epoch = 0
 
-    def settings(self, warehouse: Path, **others: Any) -> dict[str, Any]:
-        return {"topic": self.topic, "offsets": {"enabled": True}, "warehouse": warehouse, **others}
-
     def write(self) -> None:
         """Bring each group to its next epoch, with a commit, and write a record that cannot be decoded."""
         self.epoch += 1
@@ -56,8 +53,8 @@ class Shared:
             append(self.topic, UNDECODABLE)
 
     def run(self, warehouse: Path, **others: Any) -> str:
-        settings = self.settings(warehouse, **others)
-        return "\n".join(run_once(self.spark, self.server, settings.pop("warehouse"), **settings))
+        settings = {"topic": self.topic, "offsets": {"enabled": True}, **others}
+        return "\n".join(run_once(self.spark, self.server, warehouse, **settings))
 
     def versions(self) -> dict[str, int]:
         return {name: DeltaTable(self.shared / name).version() for name in RESTORED}

@@ -17,21 +17,23 @@ _SECONDS = 1_800.0
 
 def run_tree(tree: Path, server: str, warehouse: Path, *options: str) -> None:
     """Let the job of a source tree read everything, and judge it once. AssertionError: it failed."""
-    _run(tree, "run", "--once", "--bootstrap-server", server, "--warehouse", str(warehouse), *options)
+    _run(tree, "run", "--once", "--bootstrap-server", server, "--warehouse", warehouse, *options)
 
 
-def _run(tree: Path, *arguments: str) -> str:
+def command(tree: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a command of a source tree to its end."""
+    called, env = [*STREAMS_GROUPS, *map(str, arguments)], environment(tree)
+    return subprocess.run(called, cwd=tree, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+
+
+def environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(tree)}
+
+
+def _run(tree: Path, *arguments: object) -> str:
     """Return what a command of a source tree prints. AssertionError: it failed."""
-    done = subprocess.run(
-        [*STREAMS_GROUPS, *arguments],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout[-2_000:], done.stderr[-2_000:])
+    done = command(tree, *arguments)
+    assert done.returncode == 0, (done.stdout[-3_000:], done.stderr[-3_000:])
     return done.stdout
 
 
@@ -52,7 +54,7 @@ def told(histories: Sequence[WrittenHistory], warehouse: Path, cluster: str = "d
     """Compare the open alerts in a warehouse, which its own tree reads, with what the histories are to bring."""
 
     def rows(query: str) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = json.loads(_run(tree, "sql", "--json", "--warehouse", str(warehouse), query))
+        found: list[dict[str, str]] = json.loads(_run(tree, "sql", "--json", "--warehouse", warehouse, query))
         return found
 
     of_cluster = f"WHERE cluster = '{cluster}'"

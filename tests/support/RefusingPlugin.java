@@ -4,12 +4,11 @@ import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.coordinator.group.api.streams.StreamsGroupTopologyDescription;
 import org.apache.kafka.coordinator.group.api.streams.StreamsTopologyDescriptionPermanentFailureException;
-import org.apache.kafka.coordinator.group.api.streams.StreamsTopologyDescriptionTransientFailureException;
 import org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin;
 
 /**
- * A plugin of a broker: as Kafka's, but it refuses the descriptions of some groups, by files next to its directory
- * of logs: `refused-GROUP` for good, `failing-GROUP` for now.
+ * A plugin of a broker: as Kafka's, but it refuses the descriptions of some groups for good, by files next to its
+ * directory of logs: `refused-GROUP`.
  */
 public final class RefusingPlugin extends InMemoryTopologyDescriptionPlugin {
     private Path directory;
@@ -25,10 +24,6 @@ public final class RefusingPlugin extends InMemoryTopologyDescriptionPlugin {
         if (Files.exists(directory.resolve("refused-" + group))) {
             return CompletableFuture.failedFuture(
                 new StreamsTopologyDescriptionPermanentFailureException("the description is too large"));
-        }
-        if (Files.exists(directory.resolve("failing-" + group))) {
-            return CompletableFuture.failedFuture(
-                new StreamsTopologyDescriptionTransientFailureException("the store does not answer"));
         }
         return super.setTopology(group, epoch, description);
     }

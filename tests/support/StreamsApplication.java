@@ -103,10 +103,6 @@ public final class StreamsApplication {
                 write(joined.count(Materialized.as("ordered")).toStream().mapValues(String::valueOf), topics);
             }
             case "keep" -> write(input.toTable(Materialized.as("kept")).toStream().mapValues(value -> "kept"), topics);
-            case "global" -> {
-                var table = builder.globalTable(topics.get(1), Consumed.with(text, text), Materialized.as("regions"));
-                write(input.join(table, (key, value) -> key, (value, region) -> region), topics);
-            }
             default -> write(input.filter((key, value) -> !value.isEmpty()), topics);
         }
         return builder.build();

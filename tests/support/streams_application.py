@@ -1,7 +1,6 @@
 """Real Kafka Streams applications with either protocol and Kafka's client: `StreamsApplication.java`."""
 
 import json
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -107,11 +106,6 @@ class StreamsApplication(Startable):
     def produce(self, *, on: bool) -> None:
         """Let it write into its input topic, or pause writing."""
         self._say("produce" if on else "pause")
-
-    def freeze(self, *, on: bool) -> None:
-        """Freeze it, as if the process were swapped out or paused; or let it go on."""
-        assert self._process
-        self._process.send_signal(signal.SIGSTOP if on else signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill it, as a machine failure would: it does not leave its group."""

@@ -47,33 +47,28 @@ def kill_running(bed: FaultBed) -> None:
 
 
 def kill_tree(bed: FaultBed) -> None:
-    """Kill all processes of the job at once."""
-    _repeat(bed, lambda: _end(bed, bed.job.pids(), bed.job.kill_tree))
+    """Kill all processes of the job at once, as a machine that loses its power."""
+    _repeat(bed, lambda: _kill(bed, bed.job.pids()))
 
 
 def kill_jvm(bed: FaultBed) -> None:
-    """Kill Spark's JVM: the job says so in one line, and ends."""
+    """Kill Spark's JVM, as the kernel does when memory runs out: the job says so in one line, and ends."""
 
     def kill() -> None:
         jvms, before = bed.job.jvms(), len(bed.job.output)
-        _end(bed, jvms, bed.job.kill_jvm)
+        code = _kill(bed, jvms)
         printed = bed.job.output[before:]
-        if jvms and ("Traceback" in printed or "\nError: " not in f"\n{printed}"):
-            raise UnexpectedError(f"the JVM was killed, and the job printed {printed[-2000:]}")
+        if jvms and (code != 1 or "Traceback" in printed or "\nError: " not in f"\n{printed}"):
+            raise UnexpectedError(f"the JVM was killed, and the job exited with {code} and printed {printed[-2000:]}")
 
     _repeat(bed, kill)
 
 
-def terminate(bed: FaultBed) -> None:
-    """Stop the job as a service manager does, at any moment."""
-    _repeat(bed, lambda: _end(bed, bed.job.pids()[:1], bed.job.terminate))
-
-
-def _end(bed: FaultBed, pids: list[int], end: Callable[[], str | None]) -> None:
-    """End these processes, of which some ran. Raises UnexpectedError if the job ends otherwise than it has to."""
-    if error := end():
-        raise UnexpectedError(error)
+def _kill(bed: FaultBed, pids: list[int]) -> int:
+    """Kill these processes, of which some ran, and return the exit code of the job."""
+    code = bed.job.kill(*pids)
     bed.expect(bool(pids) and (lambda: not any(map(is_running, pids))))
+    return code
 
 
 def _repeat(bed: FaultBed, end: Callable[[], None]) -> None:
@@ -168,13 +163,24 @@ def failing_store(bed: FaultBed) -> None:
 # --- The only broker
 
 
-def kill_broker(bed: FaultBed) -> None:
+def kill_broker(bed: FaultBed, *, with_job: bool = False) -> None:
     """Kill the broker and start it again, once or twice."""
-    for _ in range(bed.times(2)):
+    for _ in range(1 if with_job else bed.times(2)):
         bed.wait_before()
-        _kill_broker(bed)
-        bed.last(bed.seconds(0, 6))
+        assert isinstance(bed.broker, LocalBroker)
+        pid = bed.broker.pid
+        bed.broker.kill()
+        bed.expect(pid is not None and not is_running(pid))
+        if with_job:
+            kill_running(bed)
+            bed.start_job()
+        bed.last(bed.seconds(0, 12 if with_job else 6))
         bed.broker.start()
+
+
+def kill_job_and_broker(bed: FaultBed) -> None:
+    """Kill both; the job starts while no broker answers."""
+    kill_broker(bed, with_job=True)
 
 
 def stop_broker(bed: FaultBed) -> None:
@@ -188,16 +194,6 @@ def stop_broker(bed: FaultBed) -> None:
     send_signal(signal.SIGCONT, [pid])
 
 
-def kill_job_and_broker(bed: FaultBed) -> None:
-    """Kill both; the job starts while no broker answers."""
-    bed.wait_before()
-    _kill_broker(bed)
-    kill_running(bed)
-    bed.start_job()
-    bed.last(bed.seconds(0, 12))
-    bed.broker.start()
-
-
 def poison(bed: FaultBed) -> None:
     """Write records that no release can decode, between those of groups: the job moves them to quarantine."""
     bed.ensure_running()
@@ -206,13 +202,6 @@ def poison(bed: FaultBed) -> None:
         query = f'SELECT 1 FROM quarantine WHERE "partition" = {partition} AND "offset" = {offset}'
         bed.expect(lambda: bool(bed.rows(query)))  # noqa: B023 - called at once
         bed.operate(bed.seconds(0, 1))
-
-
-def _kill_broker(bed: FaultBed) -> None:
-    assert isinstance(bed.broker, LocalBroker)
-    pid = bed.broker.pid
-    bed.broker.kill()
-    bed.expect(pid is not None and not is_running(pid))
 
 
 # --- What the job has stored
@@ -267,11 +256,6 @@ def restore_table(bed: FaultBed) -> None:
 
 def kill_during_rereading(bed: FaultBed) -> None:
     """Kill the job several times while it reads from the beginning: by `--reset`, or since something was lost."""
-
-    def checkpoint() -> bytes:
-        file = bed.warehouse / _CHECKPOINTS[0] / "metadata"  # of Spark: the id of the query
-        return file.read_bytes() if file.exists() else b""
-
     bed.wait_before()
     bed.kill_job()
     options = ["--reset"] if bed.random.random() < 0.6 else []
@@ -281,10 +265,7 @@ def kill_during_rereading(bed: FaultBed) -> None:
         bed.start_job(*options)
         bed.operate_during_start()
         kill_running(bed)
-    before = checkpoint()
     bed.start_job(*options)
-    if options:
-        bed.expect(lambda: checkpoint() not in {b"", before})
 
 
 def miss_tombstones(bed: FaultBed) -> None:
@@ -443,7 +424,6 @@ FAULTS = {
         Fault(kill_tree, 4),
         Fault(kill_jvm, 4, brokers=ANY),
         Fault(kill_worker, 5),
-        Fault(terminate, 3),
         Fault(stop_job, 2),
         Fault(jvm_outlives_job, 2),
         Fault(kill_at_write, 6),

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kafka.errors import KafkaError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
+from bench.bench_harness import repeating
 from bench.memory import format_megabytes, proportional_by_process
 from streaming_app.checks.verification import WarehouseTables
 from streaming_app.sandbox.broker import LocalBroker
@@ -37,19 +38,8 @@ _ATTEMPTS = 3
 Play = Callable[["AttackBed"], None]
 
 
-class Probe(NamedTuple):
-    """Seconds until an honest group's row, and until an honest alert with its `for`; None: not in minutes."""
-
-    row: float | None
-    alert: float | None
-
-
-class Honest(NamedTuple):
-    """What one probe needs: a member of a group that will get a second one, and one of a group that will be stuck."""
-
-    growing: SimulatedMember
-    stuck: SimulatedMember
-    """Of a group with the name of the topic that it reads."""
+Probe = dict[str, float]
+"""Seconds until an honest group's `row`, and until an honest `alert` with its `for`; without those that never came."""
 
 
 class Outcome(NamedTuple):
@@ -68,7 +58,8 @@ class AttackBed(Bed):
         self.ending = threading.Event()
         """Set when the attack is to end."""
         self._probes = probes
-        self._left: list[Honest] = []
+        self._left: list[tuple[SimulatedMember, SimulatedMember]] = []
+        """For each probe a member of a group that is to grow, and one of a group with the name of its topic."""
         self.honest: list[str] = []
         """The ids of the honest groups."""
 
@@ -79,7 +70,7 @@ class AttackBed(Bed):
         for number in range(self._probes):
             topic = f"payments-{number}"
             self.client.create_topic(topic, 2)
-            self._left.append(Honest(self._join(f"orders-{number}", "orders-in"), self._join(topic, topic)))
+            self._left.append((self._join(f"orders-{number}", "orders-in"), self._join(topic, topic)))
         members = [member for one in self._left for member in one]
         self.honest = [one.group_id for one in members]
         settle(members)
@@ -103,18 +94,18 @@ class AttackBed(Bed):
 
     def probe(self) -> Probe:
         """Let one honest group grow and another one get stuck; return how long it took until both were known."""
-        one = self._left.pop()
+        growing, stuck = self._left.pop()
         with suppress(KafkaError):  # the topic is gone before all of its partitions are
-            self.client.delete_topic(one.stuck.group_id)
-        if not wait_until(lambda: _is_stuck(one.stuck), interval=0.1):
+            self.client.delete_topic(stuck.group_id)
+        if not wait_until(lambda: _is_stuck(stuck), interval=0.1):
             raise TimeoutError("the broker does not find that a topic is missing")
         began = time.monotonic()
-        SimulatedMember(self.client, one.growing.group_id, one.growing.topology).join()
+        SimulatedMember(self.client, growing.group_id, growing.topology).join()
         checks: dict[str, Callable[[], bool]] = {
-            "row": lambda: self._has_two_members(one.growing.group_id),
-            "alert": lambda: self._was_notified(one.stuck.group_id),
+            "row": lambda: self._has_two_members(growing.group_id),
+            "alert": lambda: self._was_notified(stuck.group_id),
         }
-        seen: dict[str, float] = {}
+        seen: Probe = {}
 
         def is_over() -> bool:
             for name, holds in checks.items():
@@ -123,28 +114,21 @@ class AttackBed(Bed):
             return len(seen) == len(checks) or not self.is_alive
 
         wait_until(is_over, interval=0.1)
-        return Probe(seen.get("row"), seen.get("alert"))
+        return seen
 
     @contextmanager
     def memory(self) -> Iterator[Counter[str]]:
         """Give the most bytes since the block began, in `sum` and of each kind of process of the job by itself."""
         most: Counter[str] = Counter()
-        end = threading.Event()
 
         def sample() -> None:
-            while not end.wait(_SAMPLE_SECONDS):  # noqa: WAIT002 - how often it looks
-                if pid := self.job.pid:
-                    now = proportional_by_process(pid)
-                    now["sum"] = sum(now.values())
-                    most.update({name: size - most[name] for name, size in now.items() if size > most[name]})
+            if pid := self.job.pid:
+                now = proportional_by_process(pid)
+                now["sum"] = sum(now.values())
+                most.update({name: size - most[name] for name, size in now.items() if size > most[name]})
 
-        thread = threading.Thread(target=sample, daemon=True)
-        thread.start()
-        try:
+        with repeating(sample, _SAMPLE_SECONDS):
             yield most
-        finally:
-            end.set()
-            thread.join()
 
     def compare_honest_groups(self) -> list[str]:
         """Return where the rows of honest groups differ from the broker's; their sessions may end meanwhile."""
@@ -182,7 +166,7 @@ class AttackBed(Bed):
             self.settle()
             text = self.get("/metrics")
         found += [f"{one} has no series" for one in self.honest if f'group="{one}"' not in text]
-        found += [f"an honest row or alert never came: {one}" for one in seen if None in one]
+        found += [f"an honest row or alert never came: {one}" for one in seen if len(one) < 2]
         return Outcome(seen, memory, found)
 
     def withstand(self, name: str, play: Play) -> None:
@@ -193,7 +177,7 @@ class AttackBed(Bed):
         outcome = self.play(play)
         self.broken += outcome.found
         for what, most in (("row", MOST_ROW_SECONDS), ("alert", MOST_ALERT_SECONDS)):
-            before, worst = (max(getattr(one, what) or 0.0 for one in probes) for probes in (calm, outcome.probes))
+            before, worst = (max(one.get(what, 0.0) for one in probes) for probes in (calm, outcome.probes))
             self.shown.append(f"{what}: calm {before:.1f} s, worst {worst:.1f} s")
             self.broken += [f"{name}: an honest {what} took {worst:.1f} s"] if worst > most else []
         memory = outcome.memory["sum"] / max(1.0, calm_memory["sum"])

@@ -6,9 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import groupby, takewhile
-from pathlib import Path
 
-from deploy.generate.runbook import OUTPUTS
 from tests.support.kafka_tool import column_slices
 
 WIDTH = 116
@@ -23,10 +21,6 @@ _VARYING = (
     (re.compile(r"(\b0[smhd]?){2,}"), "0"),
     (re.compile(r"-{2,}|\s+"), " "),
 )
-
-
-def file_of(rule: str) -> Path:
-    return OUTPUTS / f"{rule}.txt"
 
 
 def show(

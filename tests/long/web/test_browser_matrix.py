@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import expect
 
 from docs import screenshots
 from tests.support.browser import view
-from tests.support.sample_groups import WRITTEN, write_sample
 from tests.support.warehouses import make_warehouse
 from tests.web import test_browser
 
@@ -55,15 +53,3 @@ def test_the_pictures_of_the_documentation_can_be_taken(
     taken = screenshots.take(chromium, serve_page(screenshots.write_clean_sample(tmp_path)), tmp_path)
     assert {file.name for file in taken} == {file.name for file in screenshots.FIGURES.glob("page-*.png")}
     assert all(file.stat().st_size > 20_000 for file in taken)
-
-
-def test_ten_thousand_groups_are_filtered_at_once(
-    chromium: Browser, serve_page: Callable[..., str], tmp_path: Path
-) -> None:
-    warehouse = write_sample(tmp_path / "large", WRITTEN, more=10_000)
-    with view(chromium, serve_page(warehouse)) as seen:
-        seen.open("/")
-        assert seen.page.locator("tbody tr").count() == 100
-        seen.page.get_by_label("Group", exact=True).fill("application-09999")
-        expect(seen.page.locator("tbody tr")).to_have_count(1)
-        assert "q=application-09999" in seen.page.url

@@ -239,15 +239,6 @@ def test_whatever_two_processes_write_the_table_is_as_one_that_is_opened(place: 
         assert pa.schema(kept.schema().to_arrow()) == pa.schema(opened.schema().to_arrow())
 
 
-def test_a_table_that_was_deleted_is_not_written(directory: Path, place: Location) -> None:
-    table = RustTable(place, "default")
-    table.append(rows("a"))
-    shutil.rmtree(directory)
-    with pytest.raises(OSError, match="Cannot write the table log_ends"):
-        table.append(rows("b"))
-    assert not directory.exists()
-
-
 @pytest.mark.parametrize("commits", [0, 2, 7])
 def test_a_table_that_was_created_again_is_written_as_it_is(
     commits: int, directory: Path, place: Location, tmp_path: Path

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Barrier, Event, Thread
+from threading import Barrier
 
 import pytest
 from deltalake import DeltaTable
@@ -132,32 +132,6 @@ def test_threads_may_ask_one_reader(tmp_path: Path) -> None:
     queries = [f"SELECT count(*) AS n FROM {one.name}" for one in (*tables(), *views())] * 3
     with ThreadPoolExecutor(8) as pool:
         assert all(rows == [{"n": 0}] for rows in pool.map(reader.rows, queries))
-
-
-def test_other_threads_go_on_while_a_query_runs(reader: WarehouseReader) -> None:
-    """A query of a size that takes long enough on any machine: one that holds up the others does so at each size."""
-    turns, done = 0, Event()
-
-    def go_on() -> None:
-        nonlocal turns
-        while not done.wait(0.001):  # noqa: WAIT002 - it counts its turns
-            turns += 1
-
-    thread = Thread(target=go_on)
-    thread.start()
-    try:
-        for size in (3, 30, 300):
-            many = f"generate_series(1, {1000 * size}) a CROSS JOIN generate_series(1, 20000) b"
-            before = turns
-            found = reader.rows(f"SELECT count(*) AS n FROM {many} WHERE a.value * b.value % 7 = 3")
-            during = turns - before
-            assert size != 3 or found == [{"n": 7_348_633}]
-            if during > 3:
-                break
-    finally:
-        done.set()
-        thread.join()
-    assert during > 3
 
 
 def test_times_are_read_without_pandas_also_those_that_no_log_has(reader: WarehouseReader) -> None:

@@ -195,32 +195,6 @@ def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes
     assert len(content(path)["groups"]) == 3
 
 
-def test_a_batch_that_is_kept_takes_no_memory_of_the_heap_which_is_freed_after_it(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[tuple[int, int]] = []
-    freed: list[int] = []
-    infos = spark.sparkContext._jsc.sc().getRDDStorageInfo
-    others = {one.id() for one in infos()}  # of other tests
-
-    class Looking(NoPositions):
-        """Looks at what Spark keeps once the batch was read."""
-
-        def after_read(self, ends: Mapping[int, int] | None) -> bool:
-            kept.extend((one.memSize(), one.diskSize()) for one in infos() if one.id() not in others)
-            return super().after_read(ends)
-
-    write = batch_writer(spark, empty_warehouse, positions=Looking(), free_heap=lambda: freed.append(1))
-    write_offset_log(empty_warehouse / "_checkpoints" / "default", [8, 40])
-    write(batch(spark, ROWS[:8]), 0)
-    assert not freed
-    limit_driver(monkeypatch, records=0)
-    write(batch(spark, ROWS[8:]), 1)
-    assert len(freed) == 1
-    assert kept, "the records and what they amount to"
-    assert all(in_memory == 0 and on_disk > 0 for in_memory, on_disk in kept), kept
-
-
 def test_batches_that_one_job_reads_give_the_same_tables(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

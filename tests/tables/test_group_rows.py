@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, TableFeatures
 from deltalake.schema import PrimitiveType
@@ -79,29 +78,6 @@ def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: Grou
     newest = DeltaTable(path / "groups")
     assert len({*table.file_uris()} & {*newest.file_uris()}) == 1
     assert newest.version() == table.version() + 1
-
-
-def test_rows_are_found_and_replaced_without_a_query_and_each_file_is_read_once(
-    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, read = empty_warehouse, list[str]()
-    replace(few, path, numbered())
-    original = pq.ParquetFile.read
-
-    def counted(self: pq.ParquetFile, *columns: list[str], **options: bool) -> pa.Table:
-        found = original(self, *columns, **options)
-        read.append(found["group_id"][0].as_py())
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
-        patched.setattr(pq.ParquetFile, "read", counted)
-        found = few.find("group_id", ["g01", "g05", "g14", "new"])
-        replace(few, path, {"g01": "Stable", "g05": "Stable", "g14": "Dead", "new": "Empty"})
-    assert sorted(found["group_id"].to_pylist()) == ["g01", "g05", "g14"]
-    assert sorted(read) == ["g00", "g10", "g30"]
-    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
-    assert states(path) == [*((group, changes.get(group, "Empty")) for group in numbered()), ("new", "Empty")]
 
 
 @pytest.mark.parametrize("kind", ["large", "lacks a column", "needs a feature", "not sorted", "many at once"])

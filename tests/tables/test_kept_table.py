@@ -131,35 +131,6 @@ def test_a_job_checks_what_others_do_to_a_table_after_a_time_and_a_command_alway
     assert table.table_id() is None
 
 
-def test_a_job_opens_a_table_in_a_directory_once_and_sees_at_once_what_others_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = make_warehouse(tmp_path / "w") / NAME
-    place = Location.of(directory)
-    table, opened = RustTable(place, "default", Fence("default", 1)), list[Location]()
-    open_table = Location.delta_table
-    monkeypatch.setattr(Location, "delta_table", lambda self: (opened.append(self), open_table(self))[1])
-    versions_seen = []
-    for topic in "abc":
-        versions_seen.append(table.open().version())
-        append_as_other(place, topic)
-    begin = versions_seen[0]
-    assert versions_seen == [begin, begin + 1, begin + 2]
-    assert len(opened) == 1
-    table_id = table.table_id()
-    shutil.rmtree(directory)
-    assert table.table_id() is None
-    create(directory, tmp_path / "again")
-    assert table.table_id() == table_id  # of the copy from which tests create tables
-    shutil.copytree(directory, tmp_path / "copy")
-    for topic in "ab":
-        append_as_other(place, topic)
-    assert table.open().version() == begin + 2
-    shutil.rmtree(directory)
-    shutil.copytree(tmp_path / "copy", directory)
-    assert table.open().version() == begin
-
-
 def test_what_the_maintenance_of_a_job_commits_is_known_to_its_readers(place: Location) -> None:
     table = RustTable(place, "default", Fence("default", 1))
     for topic in "abc":

@@ -93,30 +93,6 @@ def test_what_no_version_ever_named_is_removed_after_a_day_or_the_retention_as_a
     assert data_files(directory) == {named.name, young.name}
 
 
-def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
-    table: RustTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listings = []
-    vacuum = DeltaTable.vacuum
-
-    def counted(self: DeltaTable, *, full: bool = False, **options: object) -> list[str]:
-        listings.extend([full] if full else [])
-        return vacuum(self, full=full, **options)
-
-    monkeypatch.setattr(DeltaTable, "vacuum", counted)
-    seconds = [1_800_000_000.0]
-    both = [RustTable(table.location, name) for name in ("a", "b")]
-    clusters = [MaintainedTable(one, wall_clock=lambda: seconds[0]) for one in both]
-    for one in clusters:
-        one.maintain()
-    assert listings == [True]
-    for hours in (1, 1, -7):  # the clock of a machine may be set back
-        seconds[0] += hours * 3600
-        for one in reversed(clusters):
-            one.maintain()
-    assert listings == [True] * 4
-
-
 def test_a_table_is_maintained_after_a_start_unless_that_was_done_in_this_hour(table: RustTable) -> None:
     seconds = [1_800_000_000.0]
 

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from deltalake import DeltaTable
@@ -74,28 +73,6 @@ def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read
     assert opened == ["groups", "alerts"]
     reader.rows("SELECT count(*) FROM lag_sums")
     assert sorted(opened[2:]) == ["inputs", "lag"]
-
-
-@pytest.mark.parametrize(
-    ("ahead", "sql"),
-    [
-        (("groups", "alerts"), "SELECT count(*) AS n FROM groups"),
-        ((), "SELECT count(*) AS n FROM lag_sums"),
-    ],
-)
-def test_tables_in_a_store_are_opened_at_the_same_time(
-    ahead: tuple[str, ...], sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warehouse, both = make_warehouse(tmp_path), Barrier(2, timeout=300)
-
-    def wait_for_other(location: Location, _known_for: float) -> DeltaTable:
-        both.wait()
-        return open_table(Location.of(warehouse / location.name))
-
-    monkeypatch.setattr(reader_module, "open_table", wait_for_other)
-    reader = WarehouseReader(Location.of("s3a://bucket/w"))
-    reader.open_ahead(*ahead)
-    assert reader.rows(sql) == [{"n": 0}]
 
 
 @pytest.mark.parametrize(

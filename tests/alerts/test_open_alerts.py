@@ -23,7 +23,7 @@ from streaming_app.alerts.alert import (
 )
 from streaming_app.alerts.catalog import Rule
 from streaming_app.alerts.engine_facts import EngineSettings
-from streaming_app.alerts.open_alerts import CALM, OpenAlerts
+from streaming_app.alerts.open_alerts import OpenAlerts
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -155,27 +155,6 @@ def test_a_verdict_older_than_the_end_of_the_last_alert_opens_another_one_after_
     assert one.opened_at is not None
     assert timedelta(0) < one.opened_at - at(5) < timedelta(seconds=1)
     assert one.alert_id != first.alert_id
-
-
-def test_a_group_that_stands_still_again_within_an_hour_has_one_more_alert_that_ends_after_half_an_hour() -> None:
-    alerts = make()
-    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
-    ended, _ = changes(alerts)
-    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
-    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
-    restarted = make((*ended, open_one(alerts)))
-    for one in (alerts, restarted):
-        one.end_calm(at(54), is_known=bool)
-        assert "it is over if that lasts until" in open_one(one).summary
-        one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
-        one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
-        one.end_calm(at(60) + CALM, is_known=lambda _group_id: False)
-        assert open_one(one).state == FIRING
-        one.end_calm(at(60) + CALM, is_known=bool)
-        (last, *_), _ = changes(one)
-        assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
-        assert one.open == {}
 
 
 GONE = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])

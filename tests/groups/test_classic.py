@@ -127,16 +127,6 @@ def test_a_static_thread_that_is_back_is_a_replacement_in_the_same_generation() 
     assert tasks(to_row("c", result.group)) == ["i-new active 0_0"]
 
 
-def test_all_threads_replaced_within_minutes_are_a_deployment() -> None:
-    stored = fold(records(generation(1, M1))).group
-    later = [
-        LogRecord(1, at(2_000), 2, GROUP, generation(2, M1, thread("n1"))),
-        LogRecord(2, at(2_060), 2, GROUP, generation(3, thread("n1"))),
-    ]
-    (deployed,) = [one for one in fold(later, stored).events if one.kind == "deployment"]
-    assert (deployed.at, deployed.new, deployed.protocol) == (at(2_060), "processes", "classic")
-
-
 def test_a_task_that_changes_hands_is_the_target_of_its_next_owner_and_no_standby() -> None:
     old = thread("m1", subscription(P1, {(0, 0): -2, (0, 1): -2}), assignment([(0, 0)], next_rebalance=AT_ONCE))
     new = thread("m2", subscription(P2), assignment([], [(0, 1)], next_rebalance=AT_ONCE))

@@ -31,8 +31,7 @@ def _played(groups: int = 1, members: int = 1, partitions: int = 2, commits: int
 @pytest.mark.parametrize("what", ["groups", "members", "partitions", "commits"])
 @pytest.mark.slow
 def test_fold_lag_verdicts_and_alerts_take_at_most_in_proportion(what: str) -> None:
-    least = {"groups": 4, "members": 4, "partitions": 4, "commits": 4}[what]  # a short outage is not late yet
-    assert out_of_proportion(lambda size: _played(**{what: size}), least) == {}
+    assert out_of_proportion(lambda size: _played(**{what: size}), 4) == {}  # a short outage is not late yet
 
 
 @pytest.mark.parametrize("times", [10, 100])

@@ -237,27 +237,3 @@ def test_records_of_an_unknown_type_are_counted_and_one_is_kept(
     assert 1 <= len(rows["quarantine"]) <= spark.sparkContext.defaultParallelism
     assert {(row["error_kind"], row["value"]) for row in rows["quarantine"]} == {("UnknownRecordType", b"\0\0")}
     assert rows["groups"] == []
-
-
-@pytest.mark.parametrize("few_records", [0, 20_000])
-def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
-) -> None:
-    limit_driver(monkeypatch, records=few_records)
-    write = batch_writer(spark, empty_warehouse, topics=lambda _names: {"other": 1})
-    rows = [
-        (offset, START, key, value)
-        for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
-    ]
-    tail = [
-        encode(17, {"group_id": group}, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]})
-        for group in GROUPS
-    ]
-    rows += [(len(rows) + n, START, key, value) for n, (key, value) in enumerate(tail)]
-    write(batch(spark, rows[:-1]), 0)
-    write(batch(spark, rows[-1:]), 1)
-    outcomes = WarehouseReader(empty_warehouse).rows("SELECT state, not_ready_reason FROM groups")
-    reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
-    assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
-    events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
-    assert events == [{"new": reason}] * 3

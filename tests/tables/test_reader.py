@@ -5,15 +5,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables import reader as reader_module
 from streaming_app.tables.definitions import tables, views
-from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.reader import WarehouseReader, quote
 from tests.long.hostile import HOSTILE
 from tests.support.warehouses import make_warehouse
 
@@ -53,26 +50,6 @@ def test_a_large_result_is_read_in_parts_as_they_are_needed(reader: WarehouseRea
     assert list(reader.slices("SELECT group_id FROM groups WHERE false")) == []
     first = next(reader.slices("SELECT value FROM generate_series(1, 1000000000000)"))  # no machine holds all of them
     assert 0 < first.num_rows < 50_000
-
-
-def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-
-    def count(location: Location, _known_for: float) -> DeltaTable:
-        opened.append(location.name)
-        return open_table(location)
-
-    monkeypatch.setattr(reader_module, "open_table", count)
-    reader = WarehouseReader(make_warehouse(tmp_path), "default")
-    assert opened == []
-    reader.rows("SELECT 1 AS one")
-    assert opened == ["groups"]
-    reader.rows("SELECT * FROM groups g JOIN alerts ON true")
-    assert opened == ["groups", "alerts"]
-    reader.rows("SELECT count(*) FROM lag_sums")
-    assert sorted(opened[2:]) == ["inputs", "lag"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-_MOST_RECORDS, _BATCHES = 1_000, 100
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
 Pair = tuple[bytes, bytes | None]
@@ -49,15 +48,6 @@ def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:
     (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
     for batch_id, end in enumerate(ends):
         (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
-
-
-def expect_few_records(warehouse: Path) -> None:
-    """Let the job know, as in production, that batches of cluster `default` have few records: then the driver writes.
-
-    Without this, Spark writes them, as in a catch-up.
-    """
-    ends = range(_MOST_RECORDS, _BATCHES * _MOST_RECORDS, _MOST_RECORDS)
-    write_offset_log(warehouse / "_checkpoints" / "default", ends)
 
 
 def limit_driver(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:

@@ -180,6 +180,9 @@ def test_an_alert_ends_at_once_unless_another_one_of_its_kind_has_ended_within_a
         alerts.take(OF_HEALTH, ends, at(at_minute + 5))
     assert bool(alerts.open) == is_again
     alerts.take(OF_HEALTH, Over("Idle"), at(begins + 20))  # which is as well
+    for is_known in (False, True):
+        alerts.end_calm(at(begins + 36), is_known=lambda _group_id, is_known=is_known: is_known)  # type: ignore[misc]
+        assert bool(alerts.open) == (is_again and not is_known)
     alerts.take(OF_HEALTH, GONE, at(begins + 40))
     stored, _ = changes(alerts)
     assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]

@@ -137,16 +137,6 @@ def test_a_group_that_migrates_to_the_streams_protocol_keeps_its_verdict_until_i
     assert (change.verdict.verdict in {OK, IDLE}, PROTOCOL in change.verdict.evidence) == (True, False)
 
 
-def test_a_consumer_that_takes_over_the_id_ends_the_verdict() -> None:
-    other = {**generation(3, M1), "protocol": "range"}
-    board, before = Board(lambda _group_id: DEFAULTS), played(STARTED, stopped(300), seconds=400)
-    board.step(Known({"g": before.group}, {"g": before.history}, work={"g": works(400)}), at(400))
-    after = played(STARTED, stopped(300), (500.0, other), seconds=500)
-    assert after.group.state == "Dead"
-    board.step(Known({"g": after.group}, {"g": after.history}, work={"g": works(500)}), at(500))
-    assert "g" not in board.verdicts() or board.verdicts()["g"].verdict == OFF
-
-
 def test_of_members_that_nobody_saw_join_each_further_rebalance_does_not_begin_the_patience_again() -> None:
     """A job that starts in the middle: the first record that it reads is of a later generation, with members."""
     seen = [(n * 200, generation(n + 7, M1, M2, entered=at(n * 200))) for n in range(5)]

@@ -16,6 +16,7 @@ from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.location import Location
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import subtopology_row
+from tests.support.sample_groups import replace_group
 from tests.support.warehouses import append, make_warehouse
 
 SINCE = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -46,6 +47,24 @@ def test_only_groups_that_have_changed_are_read_and_only_what_tells_who_has_a_ta
     assert read["null"]["members"] == read["empty"]["assignments"] == []
     assert [row["group_id"] for row in store.groups(store.reader(), {"empty", "unknown"})] == ["empty"]
     assert list(store.groups(store.reader(), set())) == []
+
+
+def test_tasks_follow_the_rows_of_the_groups_and_the_topics_that_exist(tmp_path: Path) -> None:
+    path = make_warehouse(tmp_path / "w")
+    rows = stored("named", subtopologies=[part("orders")]), stored("matching", subtopologies=[part(pattern="click.*")])
+    append(path, "groups", *rows)
+    store = LagTables(path, "default")
+    one = LagPass(store, LagTracker())
+
+    def topics(*committed: str) -> dict[str, Any]:
+        one._read_groups(store.reader())
+        return {name: dict(tasks.subtopology_of) for name, tasks in one._groups(set(committed)).items()}
+
+    assert topics("orders") == {"named": {"orders": "0"}, "matching": {}}
+    assert topics("orders", "clicks") == {"named": {"orders": "0"}, "matching": {"clicks": "0"}}
+    replace_group(path, stored("named", 2, subtopologies=[part("payments")]))
+    replace_group(path, stored("matching", 2, deleted_at=SINCE))
+    assert topics("orders", "clicks") == {"named": {"payments": "0"}}
 
 
 def test_who_has_the_partitions_of_classic_and_consumer_groups_is_read_where_it_has_changed(tmp_path: Path) -> None:

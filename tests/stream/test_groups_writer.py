@@ -23,7 +23,7 @@ from streaming_app.tables.definitions import tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encoded import metadata_record
-from tests.support.frames import batch, limit_driver, write_offset_log
+from tests.support.frames import batch, limit_driver, rows_of, write_offset_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,3 +237,19 @@ def test_records_of_an_unknown_type_are_counted_and_one_is_kept(
     assert 1 <= len(rows["quarantine"]) <= spark.sparkContext.defaultParallelism
     assert {(row["error_kind"], row["value"]) for row in rows["quarantine"]} == {("UnknownRecordType", b"\0\0")}
     assert rows["groups"] == []
+
+
+def test_groups_that_are_not_ready_get_their_reason_also_where_workers_fold_them(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_driver(monkeypatch, records=0)
+    write = batch_writer(spark, empty_warehouse, topics=lambda _names: {"other": 1})
+    configs = [{"key": "k", "value": "v"}]
+    epochs = [encode(17, {"group_id": one}, {"epoch": 2, "last_assignment_configs": configs}) for one in GROUPS]
+    rows = rows_of([*(pair for pair in history() if pair[0] and pair[0][1] in {19, 23}), *epochs])
+    for number, part in enumerate((rows[:-1], rows[-1:])):
+        write(batch(spark, part), number)
+    reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
+    found = content(empty_warehouse)
+    assert [(one["state"], one["not_ready_reason"]) for one in found["groups"]] == [("NotReady", reason)] * 3
+    assert [one["new"] for one in found["group_events"] if one["kind"] == "not_ready_reason"] == [reason] * 3

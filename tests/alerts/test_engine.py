@@ -119,25 +119,6 @@ def test_what_is_observed_of_a_classic_group_is_no_alert_unless_the_settings_say
         assert (name in rig.open_rules()) == is_open
 
 
-def test_the_patience_with_a_classic_group_is_that_of_the_settings_though_its_alerts_are_off() -> None:
-    rig = Rig({"rules": {"StreamsGroupDown": {"for": "20m"}}})
-    rig.step(0, of_classic(), work=waits(0))
-    assert rig.engine.board.verdicts()["payments"].verdict == "Unknown"
-
-
-def test_alerts_of_classic_groups_that_are_turned_off_end_and_turned_on_they_open() -> None:
-    rig = Rig(ON)
-    rig.cycle(0, of_classic(), work=waits(0))
-    rig.settings = OFF
-    rig.restart()
-    rig.cycle(30, of_classic(), work=waits(30))
-    assert [(one.rule, one.ended_by) for one in rig.table.values()] == [("StreamsGroupDown", "ignored")]
-    rig.settings = ON
-    rig.restart()
-    rig.cycle(60, of_classic(), work=waits(60))
-    assert [(one.state, one.opened_at) for one in rig.alerts] == [(FIRING, at(60))]
-
-
 def test_a_classic_group_that_is_deleted_while_it_waits_for_members_is_no_alert_without_the_setting() -> None:
     for settings, rules in ((OFF, set()), (ON, {"StreamsGroupDown"})):
         rig, young = Rig(settings), {"state_since": at(-60)}

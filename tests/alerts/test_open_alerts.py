@@ -23,7 +23,7 @@ from streaming_app.alerts.alert import (
 )
 from streaming_app.alerts.catalog import Rule
 from streaming_app.alerts.engine_facts import EngineSettings
-from streaming_app.alerts.open_alerts import CALM, OpenAlerts
+from streaming_app.alerts.open_alerts import OpenAlerts
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -157,27 +157,6 @@ def test_a_verdict_older_than_the_end_of_the_last_alert_opens_another_one_after_
     assert one.alert_id != first.alert_id
 
 
-def test_a_group_that_stands_still_again_within_an_hour_has_one_more_alert_that_ends_after_half_an_hour() -> None:
-    alerts = make()
-    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
-    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
-    ended, _ = changes(alerts)
-    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
-    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
-    restarted = make((*ended, open_one(alerts)))
-    for one in (alerts, restarted):
-        one.end_calm(at(54), is_known=bool)
-        assert "it is over if that lasts until" in open_one(one).summary
-        one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
-        one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
-        one.end_calm(at(60) + CALM, is_known=lambda _group_id: False)
-        assert open_one(one).state == FIRING
-        one.end_calm(at(60) + CALM, is_known=bool)
-        (last, *_), _ = changes(one)
-        assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
-        assert one.open == {}
-
-
 GONE = replace(found("gone", CRITICAL, "Down"), causes=["missing_topic:a"])
 WELL = Over("Ok", "Offsets advance.")
 
@@ -201,6 +180,9 @@ def test_an_alert_ends_at_once_unless_another_one_of_its_kind_has_ended_within_a
         alerts.take(OF_HEALTH, ends, at(at_minute + 5))
     assert bool(alerts.open) == is_again
     alerts.take(OF_HEALTH, Over("Idle"), at(begins + 20))  # which is as well
+    for is_known in (False, True):
+        alerts.end_calm(at(begins + 36), is_known=lambda _group_id, is_known=is_known: is_known)  # type: ignore[misc]
+        assert bool(alerts.open) == (is_again and not is_known)
     alerts.take(OF_HEALTH, GONE, at(begins + 40))
     stored, _ = changes(alerts)
     assert [one.ended_at for one in stored] == [at(5), at(begins + (35 if is_again else 5)), None]

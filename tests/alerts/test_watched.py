@@ -4,14 +4,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.alerts.engine import AlertEngine
-from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, EngineSettings, Observed
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, Observed
 from streaming_app.alerts.evaluate import Watched, evaluate
-from streaming_app.groups.snapshot import GroupSnapshot, Versions
+from streaming_app.groups.snapshot import GroupSnapshot
 from tests.alerts.evaluation import rule_settings_of, truths_of
 from tests.support.healthy_group import healthy_group
 
@@ -65,45 +63,3 @@ def test_what_is_left_out_changes_no_finding_and_no_count(history: list[tuple[di
             facts = EngineFacts(now, Observed(groups), descriptions=fresh)
             of_all = truths_of(groups.values(), now, descriptions_since=since)
             assert evaluate(facts, watched, rule_settings_of) == of_all
-
-
-class Counted(Versions[GroupSnapshot]):
-    """The groups of a cluster, and how many times one of them was looked at."""
-
-    looks = 0
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.looks += 1
-        return super().get(key, default)
-
-    def __getitem__(self, key: str) -> GroupSnapshot:
-        self.looks += 1
-        return super().__getitem__(key)
-
-    def items(self) -> Any:
-        self.looks += len(self)
-        return super().items()
-
-    def values(self) -> Any:
-        self.looks += len(self)
-        return super().values()
-
-
-@pytest.mark.parametrize("status", ["CURRENT", "NEVER_STORED"])
-def test_a_step_looks_at_no_group_that_has_not_changed(status: str) -> None:
-    engine = AlertEngine(EngineSettings("c", rule_settings_of), (), DescriptionSupport("never"))
-    groups = Counted(
-        (name, replace(healthy_group(OLD), group_id=name, description_status=status))
-        for name in (f"app-{n}" for n in range(1_000))
-    )
-    for second in range(2):
-        engine.step(Observed(groups), NOW + timedelta(seconds=second))
-    groups.looks = 0
-    engine.step(Observed(groups), NOW + timedelta(seconds=2))
-    assert groups.looks == 0
-    assert len(engine.board.verdicts()) == len(groups)
-    changes = {one: replace(groups[one], last_offset=1) for one in ("app-3", "app-700")}
-    after = groups.after(changes)
-    for second in range(3, 6):
-        engine.step(Observed(after), NOW + timedelta(seconds=second))
-    assert 0 < groups.looks + after.looks < 50

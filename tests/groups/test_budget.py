@@ -112,15 +112,6 @@ def test_events_beyond_the_budget_are_counted_in_one_more() -> None:
     assert int(left_out.new or 0) == len(whole.events) - 50
 
 
-def test_a_group_that_takes_more_steps_than_its_budget_is_refused() -> None:
-    records = log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(100)))
-    fold = Fold.of("g", 3, None, replace(DEFAULT, steps=100))
-    fold.add(records)
-    fold = Fold.of("g", 3, None, replace(DEFAULT, steps=100))
-    with pytest.raises(OverBudgetError, match="more than 100 steps"):
-        fold.add(log(*((at(number), 17, GROUP, metadata(number + 2)) for number in range(200))))
-
-
 @pytest.mark.parametrize(
     ("joins", "leaves"), [(range(4), range(4)), (range(2), range(2))], ids=["new values", "old values"]
 )

@@ -8,7 +8,7 @@ import pytest
 
 from streaming_app.groups.budget import Budget, OverBudgetError
 from streaming_app.groups.fold import Fold
-from streaming_app.groups.group import Group, GroupEvent, LogRecord
+from streaming_app.groups.group import LogRecord
 from streaming_app.groups.row import from_row, to_row
 from streaming_app.groups.task_copies import copies_of_row
 from streaming_app.queries.described import member_rows
@@ -82,11 +82,6 @@ def test_the_release_of_a_client_follows_from_the_newest_version_that_it_support
     assert printed["CLIENT-VERSION"] == release
 
 
-def test_of_a_compacted_log_neither_the_creation_nor_the_joins_are_known() -> None:
-    row = to_row("c", fold(records(generation(7, M1))).group)
-    assert (row["first_seen_at"], row["members"][0]["joined_at"], row["members_since"]) == (None, None, None)
-
-
 def test_a_record_that_a_static_member_wrote_again_has_the_time_of_its_generation() -> None:
     result = fold([LogRecord(9, at(5_000), 2, GROUP, generation(1, M1, entered=at(3)))])
     assert result.group.first_seen_at == at(3)
@@ -130,16 +125,6 @@ def test_a_static_thread_that_is_back_is_a_replacement_in_the_same_generation() 
     assert joined == [("member_left", "i-old", "i"), ("member_joined", "i-new", "i")]
     assert not kinds(result, "group_epoch")
     assert tasks(to_row("c", result.group)) == ["i-new active 0_0"]
-
-
-def test_all_threads_replaced_within_minutes_are_a_deployment() -> None:
-    stored = fold(records(generation(1, M1))).group
-    later = [
-        LogRecord(1, at(2_000), 2, GROUP, generation(2, M1, thread("n1"))),
-        LogRecord(2, at(2_060), 2, GROUP, generation(3, thread("n1"))),
-    ]
-    (deployed,) = [one for one in fold(later, stored).events if one.kind == "deployment"]
-    assert (deployed.at, deployed.new, deployed.protocol) == (at(2_060), "processes", "classic")
 
 
 def test_a_task_that_changes_hands_is_the_target_of_its_next_owner_and_no_standby() -> None:
@@ -348,61 +333,6 @@ def test_a_classic_group_that_was_deleted_before_the_streams_group_began_was_not
 def test_a_tombstone_of_the_streams_protocol_does_not_delete_a_classic_group() -> None:
     stored = fold(records(generation(1, M1))).group
     assert not fold(log((at(9), 17, GROUP, None), first=9), stored).touched
-
-
-# --- Batches ----------------------------------------------------------------------------------------------------------
-
-
-def history() -> list[LogRecord]:
-    """A history with conversions in both directions, static members and moves, many records with one time."""
-    static = [thread("i-1", instance="i"), thread("i-2", subscription(P2, {(0, 0): 4}), instance="i")]
-    probing = thread("m2", subscription(P2, {(0, 0): 8}), assignment([], [(0, 0)], next_rebalance=PROBING))
-    values: list[dict[str, Any] | None] = [
-        generation(1, M1),
-        generation(2, M1, M2),
-        generation(2, M1, static[0]),
-        generation(2, M1, static[1]),
-        generation(3, M1, probing),
-        generation(4),
-        None,
-        generation(1, M1),
-        {**generation(2, M1), "protocol": "range"},
-        generation(5, M2),
-    ]
-    steps: list[Any] = [(at(n // 3), 2, GROUP if value else {}, value) for n, value in enumerate(values)]
-    steps += [(at(3), kind, key, value) for _, kind, key, value in FIRST_JOIN]
-    steps += [(at(3), 17, GROUP, None), (at(3), 2, GROUP, generation(6, M1)), (at(3), 2, GROUP, generation(7, M1, M2))]
-    steps += [(at(5), kind, key, value) for _, kind, key, value in FIRST_JOIN]
-    by_others = {**generation(1, M1), "protocol": "range"}
-    steps += [(at(6), 17, GROUP, None), (at(6), 2, GROUP, {}), (at(7), 2, GROUP, by_others), (at(7), 2, GROUP, {})]
-    return log(*steps)
-
-
-def identity(event: GroupEvent) -> tuple[Any, ...]:
-    return event.at, event.kind, event.member_id, event.old, event.offset
-
-
-def test_rows_and_events_do_not_depend_on_where_a_batch_ends() -> None:
-    whole = history()
-    expected = fold(whole)
-    for cut in range(1, len(whole)):
-        for middle in {cut, min(cut + 2, len(whole))}:
-            stored: Group | None = None
-            events: dict[tuple[Any, ...], GroupEvent] = {}
-            for part in (whole[:cut], whole[cut:middle], whole[middle:]):
-                result = fold(part, stored)
-                for event in result.retracted:
-                    events.pop(identity(event), None)  # some changes have no event
-                events |= {identity(event): event for event in result.events}
-                stored = from_row(to_row("c", result.group)) if result.group.last_offset >= 0 else None
-            assert stored
-            assert sorted(map(str, events.values())) == sorted(map(str, expected.events)), (cut, middle)
-            assert to_row("c", stored) == to_row("c", from_row(to_row("c", expected.group))), (cut, middle)
-
-
-def test_records_that_are_read_again_change_nothing() -> None:
-    result = fold(history())
-    assert not fold(history(), from_row(to_row("c", result.group))).touched
 
 
 # --- What cannot be decoded, and what is too large --------------------------------------------------------------------

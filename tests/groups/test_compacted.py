@@ -56,19 +56,3 @@ def test_a_member_whose_record_is_of_the_operation_that_creates_the_group_again_
     row = to_row("c", fold([*before, *again]).group)
     assert [(one["member_id"], one["member_epoch"]) for one in row["members"]] == [("m1", None)]
     assert row["assignments"] == []
-
-
-def test_a_group_without_members_has_had_some_since_if_its_epoch_rose() -> None:
-    """They came and left while nobody read, and compaction removed their records: relation S with the cleaner."""
-    left = [(at(60), kind, M1, None) for kind in (22, 21, 19)]
-    emptied = [
-        (at(60), 20, GROUP, {"assignment_epoch": 5, "assignment_timestamp": 0}),
-        (at(60), 17, GROUP, metadata(5)),
-    ]
-    before = fold(log(*FIRST_JOIN, *left, *emptied))
-    assert (row_of(before)["state"], row_of(before)["state_since"]) == ("Empty", at(60))
-    again = log((at(900), 20, GROUP, {"assignment_epoch": 9, "assignment_timestamp": 0}), first=50)
-    meanwhile = [*again, *log((at(900), 17, GROUP, metadata(9)), first=51)]
-    assert row_of(fold(meanwhile, before.group))["state_since"] == at(900)
-    described = log((at(950), 17, GROUP, metadata(9)), first=60)  # of the same epoch: it proves no member
-    assert row_of(fold([*meanwhile, *described], before.group))["state_since"] == at(900)

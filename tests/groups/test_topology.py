@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_app.groups.row import to_row
 from streaming_app.groups.topology import changes_between, is_internal_topic, topology_hash
-from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, fold, log, member, metadata
 
 
 def subtopology(subtopology_id: str = "0", **columns: Any) -> dict[str, Any]:
@@ -108,32 +106,6 @@ def test_there_is_no_change_between_two_topologies_if_and_only_if_their_hashes_a
     shuffled = deepcopy(one)
     shuffler.shuffle(shuffled)
     assert changes(one, shuffled) == []
-
-
-OTHER = {**TOPOLOGY, "subtopologies": [{**TOPOLOGY["subtopologies"][0], "source_topics": ["a", "c"]}]}
-DELETED = [(at(100), kind, GROUP, None) for kind in (20, 17, 23)]
-
-
-def recreated(topology: dict[str, Any]) -> list[tuple[Any, int, Any, Any]]:
-    return [(at(200), 19, M1, member()), (at(200), 23, GROUP, topology), (at(200), 17, GROUP, metadata(2))]
-
-
-def topology_events(folded: Any) -> list[tuple[Any, ...]]:
-    return [(one.at, one.old, one.new, one.offset) for one in folded.events if one.kind == "topology"]
-
-
-def hash_of(topology: dict[str, Any]) -> str:
-    (subtopologies,) = (one["subtopologies"] for one in fold(log((at(0), 23, GROUP, topology))).topologies)
-    return topology_hash(subtopologies)
-
-
-def test_a_group_created_again_with_another_topology_is_an_event_even_at_epoch_0() -> None:
-    folded = fold(log(*FIRST_JOIN, *DELETED, *recreated(OTHER)))
-    assert topology_events(folded) == [(at(200), hash_of(TOPOLOGY), hash_of(OTHER), 11)]
-    assert [
-        (one["topology_hash"], one["topology_epoch"], one["first_seen_at"], one["offset"]) for one in folded.topologies
-    ] == [(hash_of(TOPOLOGY), 0, at(0), 1), (hash_of(OTHER), 0, at(200), 11)]
-    assert to_row("c", folded.group)["topology_hash"] == hash_of(OTHER)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from streaming_app.health import board as board_module
 from streaming_app.health.board import Board, Change, Known
 from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.judge import judge
-from streaming_app.health.successors import Successors
-from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, UNKNOWN, Verdict
+from streaming_app.health.verdict import DOWN, LOSING, OFF, OK, RESTORING, STALLED, Verdict
 from tests.support.health_harness import LONG_AGO, NOW, ago, bad, group, unmoved, waiting, work
 
 GROUP = "payments"
@@ -176,20 +175,3 @@ def test_a_step_that_memory_ends_sets_no_group_aside_and_the_next_one_returns_wh
         assert times_of(found) == changes
     assert calls > failing
     assert (one.verdicts(), one.failed) == (whole.verdicts(), {})
-
-
-def test_an_error_in_the_search_for_a_successor_is_of_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    since = ago(minutes=20)
-    died = {name: replace(ENDED, state_since=since, group_id=name) for name in "ab"}
-    works = {name: replace(waiting(since), group_id=name) for name in died}
-
-    class Failing(Successors):
-        def of(self, facts: Facts) -> str | None:
-            return super().of(facts) if facts.group.group_id == "b" else str(1 // 0)
-
-    monkeypatch.setattr(board_module, "Successors", Failing)
-    one = board()
-    changes = {change.group_id: change.verdict for change in one.step(Known(died, work=works), NOW)}
-    assert {name: found.verdict for name, found in changes.items()} == {"a": UNKNOWN, "b": DOWN}
-    assert "ZeroDivisionError" in one.failed["a"]
-    assert one.failed.keys() == {"a"}

@@ -1,13 +1,11 @@
 """Verdicts on Kafka Streams with the classic protocol, from the records of type 2 that its coordinator writes."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from streaming_app.groups.group import Group, GroupEvent
+from streaming_app.groups.group import Group
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import Board, Known
@@ -26,7 +24,7 @@ from tests.groups.classic_records import (
     thread,
 )
 from tests.groups.records import FIRST_JOIN, at, fold, log
-from tests.support.health_harness import unmoved, verdict, waiting, work
+from tests.support.health_harness import facts, unmoved, verdict, waiting, work
 
 M1 = thread("m1", subscription(P1), assignment([(0, 0), (0, 1)]))
 M2 = thread("m2", subscription(P2), assignment([(1, 0), (1, 1)]))
@@ -44,7 +42,7 @@ def refused(seconds: float, code: int, number: int = 2) -> Generation:
     return seconds, generation(number, *members, entered=at(seconds))
 
 
-def played(*generations: Generation, seconds: float, of_work: GroupWork | None = None, **others: Any) -> Facts:
+def played(*generations: Generation, seconds: float, of_work: GroupWork | None = None) -> Facts:
     """Return the facts at a time, after these generations."""
     group: Group | None = None
     histories, now = GroupHistories(), at(seconds)
@@ -52,19 +50,9 @@ def played(*generations: Generation, seconds: float, of_work: GroupWork | None =
         result = fold(records(value, first=number, seconds=when - number), group)
         group = result.group
         for event in result.events:
-            histories.add("g", _columns(event), now)
+            histories.add("g", {name: getattr(event, name) for name in COLUMNS}, now)
     assert group
-    history = histories.groups().get("g")
-    facts = Facts(group_snapshot(to_row("c", group)), now, **({"history": history} if history else {}), **others)
-    return Facts(**{**_fields(facts), "work": of_work}) if of_work else facts
-
-
-def _columns(event: GroupEvent) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in COLUMNS}
-
-
-def _fields(facts: Facts) -> dict[str, Any]:
-    return {name: getattr(facts, name) for name in Facts.__dataclass_fields__}
+    return facts(group_snapshot(to_row("c", group)), of_work, histories.groups().get("g"), at=now)
 
 
 def judged(*generations: Generation, seconds: float, of_work: GroupWork | None = None) -> Verdict:
@@ -77,36 +65,6 @@ def works(seconds: float, **fields: Any) -> GroupWork:
 
 def waits(seconds: float, since: float, **fields: Any) -> GroupWork:
     return waiting(at(since), at(seconds), **fields)
-
-
-@pytest.mark.parametrize(
-    ("of_work", "expected"),
-    [
-        (works(900), IDLE),
-        (works(900, arrived_at=at(900)), OK),
-        (waits(900, 880, progressed_at=at(890)), OK),
-        (waits(900, 100, progressed_at=at(100), stalled=unmoved(at(100))), STALLED),
-        (None, UNKNOWN),
-    ],
-    ids=["nothing waits", "records come", "offsets advance", "no progress", "not known"],
-)
-def test_a_group_with_members_is_judged_by_its_work(of_work: GroupWork | None, expected: str) -> None:
-    found = judged(STARTED, seconds=900, of_work=of_work)
-    assert (found.verdict, found.evidence[PROTOCOL]) == (expected, "classic")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "of_work", "expected"),
-    [(600, waits(600, 200), DOWN), (599, waits(599, 200), UNKNOWN), (600, works(600), OFF), (1200, None, DOWN)],
-)
-def test_without_members_it_is_down_if_work_waits_since_they_left(
-    seconds: float, of_work: GroupWork | None, expected: str
-) -> None:
-    found = judged(STARTED, stopped(300), seconds=seconds, of_work=of_work)
-    assert found.verdict == expected
-    if found.verdict == DOWN:
-        assert (found.since, found.severity) == (at(300), "critical")
-        assert "no members since 2026-01-01 00:05:00Z" in found.why
 
 
 @pytest.mark.parametrize("code", [1, 3, 4])
@@ -127,14 +85,6 @@ def test_an_error_that_does_not_end_by_itself_is_down_though_nothing_waits_and_a
         assert found.verdict == expected
     found = judged(STARTED, refused(300, 4), stopped(345, 3), seconds=700, of_work=waits(700, 300))
     assert (found.verdict, "SHUTDOWN_REQUESTED" in found.why) == (DOWN, True)
-
-
-def test_members_that_join_after_an_error_have_none_any_more() -> None:
-    again = (500, generation(4, M1, M2, entered=at(500)))
-    found = judged(
-        STARTED, refused(300, 1), stopped(345, 3), again, seconds=900, of_work=works(900, arrived_at=at(900))
-    )
-    assert found.verdict == OK
 
 
 def rebalances(number: int, **rebalance: Any) -> Iterator[Generation]:
@@ -166,31 +116,6 @@ def test_many_rebalances_are_unstable_unless_the_one_before_announced_them(
         assert "new assignments in 10 minutes that no member caused: unknown" in found.why
 
 
-def test_a_member_that_comes_and_goes_is_unstable() -> None:
-    steps = [STARTED]
-    for n in range(1, 5):
-        joined = thread(f"x{n}", subscription(P2))
-        steps += [
-            (n * 300, generation(2 * n, M1, M2, joined, entered=at(n * 300))),
-            (n * 300 + 200, generation(2 * n + 1, M1, M2, entered=at(n * 300 + 200))),
-        ]
-    found = judged(*steps, seconds=1410, of_work=works(1410, arrived_at=at(1410), progressed_at=at(1400)))
-    assert (found.verdict, "members left after less than 20 minutes" in found.why) == (UNSTABLE, True)
-
-
-def test_static_members_that_are_back_in_time_are_one_replacement_each_and_no_deployment() -> None:
-    def member(n: int, life: int) -> dict[str, Any]:
-        return thread(f"i{n}-{life}", subscription(P1), assignment([(0, n)]), instance=f"i{n}")
-
-    first = [member(n, 1) for n in range(3)]
-    steps: list[Generation] = [(0, generation(1, *first, entered=at(0)))]
-    for n in range(3):  # one after the other, two hours later
-        first[n] = member(n, 2)
-        steps.append((7200 + n * 60, generation(1, *first, entered=at(0))))
-    found = judged(*steps, seconds=7500, of_work=works(7500, arrived_at=at(7500), progressed_at=at(7490)))
-    assert found.verdict == OK
-
-
 def test_an_application_that_restarts_again_and_again_is_down_and_says_why_if_its_record_did() -> None:
     steps: list[Generation] = [STARTED]
     for n in range(4):
@@ -203,29 +128,6 @@ def test_an_application_that_restarts_again_and_again_is_down_and_says_why_if_it
     )
 
 
-def test_an_outage_ends_once_the_group_has_had_members_for_long_enough() -> None:
-    steps = [STARTED, stopped(600), (660, generation(3, M1, M2, entered=at(660)))]
-    for seconds in (700, 1400):
-        found = judged(*steps, seconds=seconds, of_work=works(seconds, arrived_at=at(seconds), progressed_at=at(690)))
-        assert found.verdict == OK
-
-
-def test_a_session_time_out_after_no_progress_is_the_same_outage() -> None:
-    """All instances are killed at 300 s; with a session of ten minutes the record comes at 900 s."""
-    board = Board(lambda _group_id: DEFAULTS)
-    found: list[Verdict] = []
-    for seconds, steps, of_work in (
-        (290, [STARTED], works(290, arrived_at=at(290), progressed_at=at(290))),
-        (620, [STARTED], waits(620, 300, progressed_at=at(300), stalled=unmoved(at(300)))),
-        (1300, [STARTED, stopped(900)], waits(1300, 300, progressed_at=at(300))),
-    ):
-        facts = played(*steps, seconds=seconds)
-        board.step(Known({"g": facts.group}, {"g": facts.history}, work={"g": of_work}), at(seconds))
-        found.append(board.verdicts()["g"])
-    assert [one.verdict for one in found] == [OK, STALLED, DOWN]
-    assert [one.since for one in found[1:]] == [at(300), at(300)]
-
-
 def test_a_group_that_migrates_to_the_streams_protocol_keeps_its_verdict_until_it_is_judged_anew() -> None:
     board, before = Board(lambda _group_id: DEFAULTS), played(STARTED, stopped(300), seconds=700)
     board.step(Known({"g": before.group}, {"g": before.history}, work={"g": waits(700, 300)}), at(700))
@@ -233,32 +135,6 @@ def test_a_group_that_migrates_to_the_streams_protocol_keeps_its_verdict_until_i
     streams = group_snapshot(to_row("c", fold(log(*FIRST_JOIN)).group))
     (change,) = board.step(Known({"g": streams}, work={"g": works(760, progressed_at=at(750))}), at(760))
     assert (change.verdict.verdict in {OK, IDLE}, PROTOCOL in change.verdict.evidence) == (True, False)
-
-
-def test_a_consumer_that_takes_over_the_id_ends_the_verdict() -> None:
-    other = {**generation(3, M1), "protocol": "range"}
-    board, before = Board(lambda _group_id: DEFAULTS), played(STARTED, stopped(300), seconds=400)
-    board.step(Known({"g": before.group}, {"g": before.history}, work={"g": works(400)}), at(400))
-    after = played(STARTED, stopped(300), (500.0, other), seconds=500)
-    assert after.group.state == "Dead"
-    board.step(Known({"g": after.group}, {"g": after.history}, work={"g": works(500)}), at(500))
-    assert "g" not in board.verdicts() or board.verdicts()["g"].verdict == OFF
-
-
-def test_the_same_facts_give_the_same_verdicts_at_any_pace() -> None:
-    steps = [STARTED, refused(300, 1), stopped(345, 3)]
-    times: list[datetime] = [at(seconds) for seconds in range(300, 900, 60)]
-    assert all(later - earlier == timedelta(seconds=60) for earlier, later in pairwise(times))
-    found = []
-    for moments in (times, times[-1:]):
-        board = Board(lambda _group_id: DEFAULTS)
-        for moment in moments:
-            seconds = (moment - at(0)).total_seconds()
-            known = [step for step in steps if step[0] <= seconds]
-            facts = played(*known, seconds=seconds)
-            board.step(Known({"g": facts.group}, {"g": facts.history}, work={"g": works(seconds)}), moment)
-        found.append(board.verdicts()["g"])
-    assert [(one.verdict, one.since, one.why) for one in found] == [(DOWN, found[0].since, found[0].why)] * 2
 
 
 def test_of_members_that_nobody_saw_join_each_further_rebalance_does_not_begin_the_patience_again() -> None:

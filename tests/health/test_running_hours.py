@@ -25,18 +25,18 @@ BEFORE = Verdict(OFF, at("17:02"), at("17:02"), "It is not meant to run.", facts
 
 
 @pytest.mark.parametrize(
-    ("stored", "ended", "started", "since", "down"),
+    ("stored", "ended", "started", "down"),
     [
-        pytest.param({"payments": BEFORE}, "17:02", at("06:50", 1), "07:00", "07:15", id="restarted before its hours"),
-        pytest.param({}, "17:00", at("17:30", 1), "07:00", "17:45", id="started after hours in which it did not run"),
+        pytest.param({"payments": BEFORE}, "17:02", "06:50", "07:15", id="restarted before its hours"),
+        pytest.param({}, "17:00", "17:30", "17:45", id="started after hours in which it did not run"),
     ],
 )
 def test_a_start_of_the_job_takes_no_time_from_a_group_of_which_nothing_is_known(
-    stored: dict[str, Verdict], ended: str, started: datetime, since: str, down: str
+    stored: dict[str, Verdict], ended: str, started: str, down: str
 ) -> None:
     settings, found = replace(DEFAULTS, running_hours=(OFFICE,)), list[Verdict]()
     board, snapshot = Board(lambda _group: settings, stored), group("Empty", at(ended), first_seen_at=at("12:00"))
     for minutes in range(30):
-        changes = board.step(Known({"payments": snapshot}, work=None), started + timedelta(minutes=minutes))
+        changes = board.step(Known({"payments": snapshot}, work=None), at(started, 1) + timedelta(minutes=minutes))
         found += [change.verdict for change in changes if change.verdict.verdict == DOWN]
-    assert [(one.since, one.at) for one in found] == [(at(since, 1), at(down, 1))]
+    assert [(one.since, one.at) for one in found] == [(at("07:00", 1), at(down, 1))]

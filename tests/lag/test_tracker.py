@@ -44,6 +44,20 @@ def test_a_rewind_of_an_earlier_run_lasts_an_hour_from_its_beginning(since: floa
     assert status(begun + 3601) != "REWOUND"
 
 
+@pytest.mark.parametrize(
+    ("before", "kept"), [(TOPIC_ID, False), (None, True)], ids=["another topic", "it had no id that was known"]
+)
+def test_what_was_stored_of_a_topic_that_was_created_again_is_not_of_the_new_one(
+    before: str | None, *, kept: bool
+) -> None:
+    tracker, stored = LagTracker(), row(waits_since=NOW - 600, offset_status="WAITS")
+    tracker.restore_row(stored)
+    tracker.restore_samples(TOPIC, 0, before, [(80, NOW - 900), (90, NOW - 600)])
+    cluster = MiniCluster(tracker, tasks=TASKS, end=100, topic_id="another", commit=Commit(90, "another", 0, NOW - 600))
+    assert (cluster.step().waits_since == stored.waits_since) is kept
+    assert (len(tracker.samples[TOPIC, 0].pairs()) > 1) is kept
+
+
 def test_whether_what_was_deleted_unseen_at_the_end_were_records_is_not_known_and_a_marker_alone_is_none() -> None:
     cluster = MiniCluster(end=100, start=100)
     cluster.commit_offset(99)

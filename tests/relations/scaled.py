@@ -5,8 +5,7 @@ import sys
 import threading
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,32 +19,16 @@ _LEAST = 2_000
 _PRODUCT = str(Path(streaming_app.__file__).parent) + "/"
 
 
-def instructions(work: Callable[[], object]) -> int:
-    """Return how many instructions of Python `work` takes in this thread. Work in C counts as one."""
-    found = Counter[str]()
-    with _counted(found, ""):
-        work()
-    return found.total()
-
-
 def by_module(work: Callable[[], object]) -> Counter[str]:
     """Return how many instructions `work` takes in each module of the product, in this thread and those it starts."""
     found = Counter[str]()
-    with _counted(found, _PRODUCT):
-        work()
-    return found
-
-
-@contextmanager
-def _counted(found: Counter[str], below: str) -> Iterator[None]:
-    """Count the instructions of files below a directory, by file."""
 
     def enter(frame: FrameType, _: str, _argument: Any) -> Any:
         file = frame.f_code.co_filename
-        if not file.startswith(below):
+        if not file.startswith(_PRODUCT):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        file = file.removeprefix(below)
+        file = file.removeprefix(_PRODUCT)
 
         def count(_frame: FrameType, event: str, _argument: Any) -> Any:
             found[file] += event == "opcode"
@@ -57,17 +40,11 @@ def _counted(found: Counter[str], below: str) -> Iterator[None]:
     threading.settrace(enter)
     sys.settrace(enter)
     try:
-        yield
+        work()
     finally:
         sys.settrace(before)
         threading.settrace(before)  # type: ignore[arg-type] # None ends it
-
-
-def is_in_proportion(prepare: Callable[[int], Callable[[], object]], size: int = 20, times: int = 10) -> bool:
-    """Whether what `prepare` makes of `times` as much input takes at most `times` as many instructions."""
-    small, large = (instructions(prepare(one)) for one in (size, size * times))
-    assert small > size, "this work does not look at its input"
-    return large <= small * times * _SLACK
+    return found
 
 
 def out_of_proportion(prepare: Callable[[int], Callable[[], object]], size: int, times: int = 10) -> dict[str, float]:

@@ -13,12 +13,10 @@ from tests.histories.judged import ALL, name_of
 from tests.histories.outcome import Outcome
 from tests.histories.world import World
 from tests.recorded import record as recorded
-from tests.recorded import record_classic
 from tests.recorded.record import VERSIONS, read
 from tests.relations.engine import a_fifth, excepted, play, random_of, told, verdicts
 from tests.relations.renamed import (
     Names,
-    Tables,
     as_texts,
     fold,
     log_of,
@@ -101,28 +99,6 @@ def test_other_names_in_groups_and_configuration_and_another_order_change_nothin
 @pytest.mark.parametrize("version", VERSIONS)
 def test_names_batches_and_workers_change_no_row_of_the_log_of_a_broker(version: str) -> None:
     check_rows(version, read(Path(recorded.__file__).parent / f"{version}.jsonl.gz")[0], seeds=3)
-
-
-def test_names_batches_and_workers_change_no_row_of_an_application_with_the_classic_protocol() -> None:
-    """Its repartition topics and the ids of its clients have its name: they are renamed, too, and so is their hash."""
-    log, _ = read(record_classic.FILE)
-    (name,) = {one.group_id for one in log}
-    new = name[::-1]  # as long: the bytes of members have lengths before names
-    assert new != name
-    values = (one.value and one.value.replace(name.encode(), new.encode()) for one in log)
-    other = [one._replace(value=value) for one, value in zip(with_names(log, {name: new}), values, strict=True)]
-
-    def texts(tables: Tables) -> dict[str, list[str]]:
-        kept = {
-            table: [{column: value for column, value in row.items() if column != "topology_hash"} for row in rows]
-            for table, rows in tables.items()
-        }
-        found = as_texts(kept, {new: name})
-        return {table: sorted(text.replace(new, name) for text in those) for table, those in found.items()}
-
-    whole = texts(fold(log))
-    assert len(whole["topologies"]) == 1
-    assert texts(fold(other, in_worker=True)) == texts(fold(other, random_of("N", "classic"))) == whole
 
 
 @pytest.mark.parametrize("history", a_fifth("N rows")[::3], ids=name_of)

@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import pytest
-
-from streaming_app.groups.budget import Budget
 from streaming_app.groups.marked_rows import marked
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE
 from streaming_app.stream.group_result import FoldOptions
 from tests.groups.classic_records import AT_ONCE, P2, assignment, generation, subscription, thread
-from tests.stream.test_fold_stage import Pair, by_id, fold, fold_all, group, other_partition, records
+from tests.stream.test_fold_stage import Pair, by_id, fold, fold_all, group, records
 from tests.support.encode import encode
 
 M1 = thread("m1", subscription(sums={(0, 0): 4}), assignment([(0, 0)]))
@@ -60,13 +57,6 @@ def test_without_the_setting_they_give_no_row_and_end_a_streams_group_as_others_
     assert (row["state"], row["group_type"], row["protocol"]) == ("Dead", "classic", "streams")
 
 
-def test_a_record_left_in_a_partition_that_no_longer_holds_the_group_gives_nothing() -> None:
-    _, before = other_partition("g", 4)
-    options = FoldOptions("default", "topic", partitions=4, partitions_grew=True)
-    found = fold_all(records([classic("g", generation(1, M1))], partition=before), options=options)
-    assert (found["groups"], found[QUARANTINE]) == ([], [])
-
-
 def test_a_group_that_is_read_again_keeps_joins_and_topics_that_only_its_row_proves() -> None:
     first = fold(records([classic("g", generation(1, M1, M2))]))
     moving = thread("m1", subscription(), assignment([(0, 0)], next_rebalance=AT_ONCE))
@@ -76,21 +66,6 @@ def test_a_group_that_is_read_again_keeps_joins_and_topics_that_only_its_row_pro
     names = ("first_seen_at", "members", "subtopologies", "state")
     assert {name: row[name] for name in names} == {name: stored[name] for name in names}
     assert row["known_before"] is None
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_group_without_members_that_is_read_again_keeps_its_row(is_known: bool) -> None:
-    stored = fold(records([classic("g", generation(1, M1)), classic("g", generation(2))]))
-    again = [{**one, "last_offset": marked(one["last_offset"])} for one in stored] if is_known else []
-    rows = fold(records([classic("g", generation(2))], first=1), again)
-    assert [(row["state"], row["state_since"]) for row in rows] == [("Empty", stored[0]["state_since"])] * is_known
-
-
-def test_a_group_over_its_budget_is_set_aside_as_a_classic_group() -> None:
-    options = FoldOptions("default", "topic", budget=Budget(members=1))
-    (row,) = fold(records([classic("g", generation(1, M1, M2))]), options=options)
-    assert "2 members" in row["set_aside_reason"]
-    assert (row["group_type"], row["protocol"]) == ("classic", "classic")
 
 
 def test_half_surrogates_in_names_are_no_reason_to_lose_a_group() -> None:

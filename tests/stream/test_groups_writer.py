@@ -23,7 +23,7 @@ from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encode import encode
 from tests.support.encoded import metadata_record
-from tests.support.frames import batch, limit_driver, write_offset_log
+from tests.support.frames import batch, limit_driver, rows_of, write_offset_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,32 +195,6 @@ def test_where_spark_writes_a_batch_that_was_read_as_a_small_one_no_reading_goes
     assert len(content(path)["groups"]) == 3
 
 
-def test_a_batch_that_is_kept_takes_no_memory_of_the_heap_which_is_freed_after_it(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[tuple[int, int]] = []
-    freed: list[int] = []
-    infos = spark.sparkContext._jsc.sc().getRDDStorageInfo
-    others = {one.id() for one in infos()}  # of other tests
-
-    class Looking(NoPositions):
-        """Looks at what Spark keeps once the batch was read."""
-
-        def after_read(self, ends: Mapping[int, int] | None) -> bool:
-            kept.extend((one.memSize(), one.diskSize()) for one in infos() if one.id() not in others)
-            return super().after_read(ends)
-
-    write = batch_writer(spark, empty_warehouse, positions=Looking(), free_heap=lambda: freed.append(1))
-    write_offset_log(empty_warehouse / "_checkpoints" / "default", [8, 40])
-    write(batch(spark, ROWS[:8]), 0)
-    assert not freed
-    limit_driver(monkeypatch, records=0)
-    write(batch(spark, ROWS[8:]), 1)
-    assert len(freed) == 1
-    assert kept, "the records and what they amount to"
-    assert all(in_memory == 0 and on_disk > 0 for in_memory, on_disk in kept), kept
-
-
 def test_batches_that_one_job_reads_give_the_same_tables(
     spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,25 +239,17 @@ def test_records_of_an_unknown_type_are_counted_and_one_is_kept(
     assert rows["groups"] == []
 
 
-@pytest.mark.parametrize("few_records", [0, 20_000])
-def test_groups_that_are_not_ready_get_their_reason_on_both_paths(
-    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch, few_records: int
+def test_groups_that_are_not_ready_get_their_reason_also_where_workers_fold_them(
+    spark: SparkSession, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_driver(monkeypatch, records=few_records)
+    limit_driver(monkeypatch, records=0)
     write = batch_writer(spark, empty_warehouse, topics=lambda _names: {"other": 1})
-    rows = [
-        (offset, START, key, value)
-        for offset, (key, value) in enumerate(pair for pair in history() if pair[0] and pair[0][1] in {19, 23})
-    ]
-    tail = [
-        encode(17, {"group_id": group}, {"epoch": 2, "last_assignment_configs": [{"key": "k", "value": "v"}]})
-        for group in GROUPS
-    ]
-    rows += [(len(rows) + n, START, key, value) for n, (key, value) in enumerate(tail)]
-    write(batch(spark, rows[:-1]), 0)
-    write(batch(spark, rows[-1:]), 1)
-    outcomes = WarehouseReader(empty_warehouse).rows("SELECT state, not_ready_reason FROM groups")
+    configs = [{"key": "k", "value": "v"}]
+    epochs = [encode(17, {"group_id": one}, {"epoch": 2, "last_assignment_configs": configs}) for one in GROUPS]
+    rows = rows_of([*(pair for pair in history() if pair[0] and pair[0][1] in {19, 23}), *epochs])
+    for number, part in enumerate((rows[:-1], rows[-1:])):
+        write(batch(spark, part), number)
     reason = "MISSING_SOURCE_TOPICS: Source topics in are missing."
-    assert outcomes == [{"state": "NotReady", "not_ready_reason": reason}] * 3
-    events = WarehouseReader(empty_warehouse).rows("SELECT new FROM group_events WHERE kind = 'not_ready_reason'")
-    assert events == [{"new": reason}] * 3
+    found = content(empty_warehouse)
+    assert [(one["state"], one["not_ready_reason"]) for one in found["groups"]] == [("NotReady", reason)] * 3
+    assert [one["new"] for one in found["group_events"] if one["kind"] == "not_ready_reason"] == [reason] * 3

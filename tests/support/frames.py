@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streaming_app.stream import newest_records, source
 from streaming_app.tables.driver_limits import GROUPS, MOST
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     import pytest
     from pyspark.sql import DataFrame, SparkSession
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-_MOST_RECORDS, _BATCHES = 1_000, 100
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 
 Pair = tuple[bytes, bytes | None]
 """Key and value, as `encode` returns them."""
 Row = tuple[int, datetime, bytes | None, bytes | None]
 """Offset, time, key, value; all records are in partition 0 of topic `topic`."""
-
-_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def rows_of(pairs: Iterable[tuple[bytes | None, bytes | None]], first: int = 0) -> list[Row]:
@@ -54,51 +50,6 @@ def write_offset_log(checkpoint: Path, ends: Iterable[int]) -> None:
         (checkpoint / "offsets" / str(batch_id)).write_text(f'v1\n{{}}\n{{"topic":{{"0":{end}}}}}\n', "utf-8")
 
 
-def expect_few_records(warehouse: Path) -> None:
-    """Let the job know, as in production, that batches of cluster `default` have few records: then the driver writes.
-
-    Without this, Spark writes them, as in a catch-up.
-    """
-    ends = range(_MOST_RECORDS, _BATCHES * _MOST_RECORDS, _MOST_RECORDS)
-    write_offset_log(warehouse / "_checkpoints" / "default", ends)
-
-
 def limit_driver(monkeypatch: pytest.MonkeyPatch, kind: str = GROUPS, **most: int) -> None:
     """Let the driver write less than usual, and Spark the rest; with `records=0` Spark writes everything."""
     monkeypatch.setitem(MOST, kind, MOST[kind]._replace(**most))
-
-
-def assert_leaves_no_session(spark: SparkSession, write: Callable[[], None]) -> None:
-    """Assert that Spark's JVM has no more sessions after two calls than before; it may have fewer.
-
-    Sessions of earlier tests may still be ending, and pending events of the calls may still refer to a session.
-    """
-    before = live_objects(spark, _SESSION_CLASS)
-    while (settled := live_objects(spark, _SESSION_CLASS)) < before:
-        before = settled
-    assert before > 0
-    for _ in range(2):
-        write()
-    assert wait_until(lambda: live_objects(spark, _SESSION_CLASS) <= before, interval=1)
-
-
-def live_objects(spark: SparkSession, class_name: str) -> int:
-    """Return how many live objects of a class Spark's JVM has, as after a full collection."""
-    jvm, gateway = spark._jvm, spark.sparkContext._gateway
-
-    def array(kind: Any, *values: Any) -> Any:
-        made = gateway.new_array(kind, len(values))
-        for place, value in enumerate(values):
-            made[place] = value
-        return made
-
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    # By reflection, since the class itself is not accessible to others, such as Py4J.
-    methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
-    (invoke,) = (method for method in methods if method.getName() == "invoke")
-    name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    no_options = array(jvm.java.lang.Object, array(jvm.java.lang.String))
-    types = array(jvm.java.lang.String, "[Ljava.lang.String;")
-    histogram = invoke.invoke(server, array(jvm.java.lang.Object, name, "gcClassHistogram", no_options, types))
-    lines = map(str.split, histogram.splitlines())
-    return sum(int(words[1]) for words in lines if class_name in words[3:4])

@@ -7,7 +7,6 @@ from copy import deepcopy
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -39,9 +38,6 @@ from tests.support.fencing import CLUSTER, NEW, OLD, assert_fenced, claim, claim
 from tests.support.lag_harness import row
 from tests.support.rows import group_row
 from tests.support.warehouses import append, arrow_schema, copy_warehouse, make_warehouse
-
-if TYPE_CHECKING:
-    pass
 
 AT = datetime(2020, 11, 1, tzinfo=timezone.utc)
 CUT = Cut("offsets", 0, 0, 100, None, 9, AT.isoformat())

@@ -6,14 +6,11 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, TableFeatures
-from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from streaming_app.tables import group_files, group_rows
-from streaming_app.tables.fence import Fence
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader
@@ -81,29 +78,6 @@ def test_groups_are_replaced_in_one_commit_and_only_their_files_change(few: Grou
     newest = DeltaTable(path / "groups")
     assert len({*table.file_uris()} & {*newest.file_uris()}) == 1
     assert newest.version() == table.version() + 1
-
-
-def test_rows_are_found_and_replaced_without_a_query_and_each_file_is_read_once(
-    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, read = empty_warehouse, list[str]()
-    replace(few, path, numbered())
-    original = pq.ParquetFile.read
-
-    def counted(self: pq.ParquetFile, *columns: list[str], **options: bool) -> pa.Table:
-        found = original(self, *columns, **options)
-        read.append(found["group_id"][0].as_py())
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(group_rows, "QueryBuilder", Mock(side_effect=AssertionError("a query")))
-        patched.setattr(pq.ParquetFile, "read", counted)
-        found = few.find("group_id", ["g01", "g05", "g14", "new"])
-        replace(few, path, {"g01": "Stable", "g05": "Stable", "g14": "Dead", "new": "Empty"})
-    assert sorted(found["group_id"].to_pylist()) == ["g01", "g05", "g14"]
-    assert sorted(read) == ["g00", "g10", "g30"]
-    changes = {"g01": "Stable", "g05": "Stable", "g14": "Dead"}
-    assert states(path) == [*((group, changes.get(group, "Empty")) for group in numbered()), ("new", "Empty")]
 
 
 @pytest.mark.parametrize("kind", ["large", "lacks a column", "needs a feature", "not sorted", "many at once"])
@@ -218,16 +192,6 @@ def test_files_whose_ranges_overlap_get_ranges_of_their_own_when_they_are_rewrit
     assert DeltaTable(path / "groups").version() == version
 
 
-def test_small_files_are_compacted_with_their_neighbours(few: GroupRows, empty_warehouse: Path) -> None:
-    path = empty_warehouse
-    for number in NUMBERS:
-        group_table(path).append(rows(path, numbered([number])))
-    compact(few, path)
-    assert len(ranges(path)) <= 5
-    assert are_separate(ranges(path))
-    assert states(path) == [*numbered().items()]
-
-
 def test_a_commit_of_another_process_meanwhile_is_no_failure(
     few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,27 +210,6 @@ def test_a_commit_of_another_process_meanwhile_is_no_failure(
     few.replace(new, ["a"])
     assert len(opened) == 3, "before each attempt, and to see why the first one failed"
     assert states(path) == [("a", "Stable"), ("b", "Dead")]
-
-
-def test_rows_are_written_once_however_often_other_clusters_come_first(
-    few: GroupRows, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = empty_warehouse
-    replace(few, path, numbered())
-    commit, refused = DeltaTable.create_write_transaction, list[int]()
-
-    def refuse(self: DeltaTable, *args: object, **options: object) -> None:
-        if len(refused) < 3:
-            refused.append(len(list((path / "groups").rglob("*.parquet"))))
-            Fence("other", 1).claim([Location.of(path / "groups")])
-            raise CommitFailedError("overtaken")
-        commit(self, *args, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DeltaTable, "create_write_transaction", refuse)
-        replace(few, path, {"g11": "Stable"})
-    assert refused == [refused[0]] * 3
-    assert dict(states(path)) == {**numbered(), "g11": "Stable"}
 
 
 def test_only_rows_of_the_own_cluster_say_how_far_the_history_reaches(empty_warehouse: Path) -> None:

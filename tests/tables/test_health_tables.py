@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +12,12 @@ from deltalake import DeltaTable
 from streaming_app.alerts.alert import FIRING, Delivery, Line
 from streaming_app.alerts.catalog import HEALTH_RULES
 from streaming_app.health.verdict import DOWN, OK, Verdict, pending_evidence
-from streaming_app.notify.mutes import Mutes
-from streaming_app.tables import request_files
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.expiry import delete_expired
 from streaming_app.tables.health_tables import HISTORY, EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
-from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_files import TableFiles
 from tests.alerts.examples import make_alert
@@ -113,29 +109,6 @@ def test_who_ends_an_alert_is_heard_once_and_a_damaged_file_is_not(tmp_path: Pat
     ended.end(["d", "e"], "planned", "somebody", NOW)
     (tmp_path / "_jobs" / "prod.incidents" / "def.json").write_text("{")
     assert EndedAlerts(tmp_path, "prod").reasons() == {"abc": "retired", "d": "planned", "e": "planned"}
-
-
-READERS = [
-    lambda location: Mutes(location, "prod").refresh,
-    lambda location: EndedAlerts(location, "prod").reasons,
-    lambda location: ReleaseRequests(location, "prod").group_ids,
-]
-
-
-@pytest.mark.parametrize("reader_of", READERS, ids=["mutes", "ended alerts", "releases"])
-def test_a_store_is_looked_into_every_30_seconds_and_a_local_directory_each_time(
-    monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Location], Callable[[], object]]
-) -> None:
-    looks: list[str] = []
-    monkeypatch.setattr(Location, "names", lambda self: looks.append(str(self)) or [])
-    now = 1_000.0
-    monkeypatch.setattr(request_files, "time", SimpleNamespace(monotonic=lambda: now))
-    for uri, expected in (("/tmp/local", 5), ("s3a://bucket/warehouse", 2)):  # noqa: S108 - nothing is there
-        look = reader_of(Location.of(uri))
-        looks.clear()
-        for now in (1_000.0, 1_010.0, 1_020.0, 1_029.0, 1_031.0):  # noqa: B007 - what the clock says
-            look()
-        assert len(looks) == expected, looks
 
 
 def test_alerts_are_read_as_they_were_saved(empty_warehouse: Path) -> None:

@@ -131,35 +131,6 @@ def test_a_job_checks_what_others_do_to_a_table_after_a_time_and_a_command_alway
     assert table.table_id() is None
 
 
-def test_a_job_opens_a_table_in_a_directory_once_and_sees_at_once_what_others_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = make_warehouse(tmp_path / "w") / NAME
-    place = Location.of(directory)
-    table, opened = RustTable(place, "default", Fence("default", 1)), list[Location]()
-    open_table = Location.delta_table
-    monkeypatch.setattr(Location, "delta_table", lambda self: (opened.append(self), open_table(self))[1])
-    versions_seen = []
-    for topic in "abc":
-        versions_seen.append(table.open().version())
-        append_as_other(place, topic)
-    begin = versions_seen[0]
-    assert versions_seen == [begin, begin + 1, begin + 2]
-    assert len(opened) == 1
-    table_id = table.table_id()
-    shutil.rmtree(directory)
-    assert table.table_id() is None
-    create(directory, tmp_path / "again")
-    assert table.table_id() == table_id  # of the copy from which tests create tables
-    shutil.copytree(directory, tmp_path / "copy")
-    for topic in "ab":
-        append_as_other(place, topic)
-    assert table.open().version() == begin + 2
-    shutil.rmtree(directory)
-    shutil.copytree(tmp_path / "copy", directory)
-    assert table.open().version() == begin
-
-
 def test_what_the_maintenance_of_a_job_commits_is_known_to_its_readers(place: Location) -> None:
     table = RustTable(place, "default", Fence("default", 1))
     for topic in "abc":
@@ -237,15 +208,6 @@ def test_whatever_two_processes_write_the_table_is_as_one_that_is_opened(place: 
         assert kept.version() == opened.version(), (number, kind)
         assert files(kept) == files(opened), (number, kind)
         assert pa.schema(kept.schema().to_arrow()) == pa.schema(opened.schema().to_arrow())
-
-
-def test_a_table_that_was_deleted_is_not_written(directory: Path, place: Location) -> None:
-    table = RustTable(place, "default")
-    table.append(rows("a"))
-    shutil.rmtree(directory)
-    with pytest.raises(OSError, match="Cannot write the table log_ends"):
-        table.append(rows("b"))
-    assert not directory.exists()
 
 
 @pytest.mark.parametrize("commits", [0, 2, 7])

@@ -134,15 +134,10 @@ def test_a_checkpoint_without_its_newest_offsets_is_damaged_and_a_batch_that_is_
     assert find_damage(Location.of(checkpoint)) is None
 
 
-def test_a_batch_that_is_planned_but_not_committed_is_not_processed(tmp_path: Path) -> None:
-    write_batch(tmp_path, 9, {"0": 45, "1": 40})
-    write_batch(tmp_path, 10, {"0": 46, "1": 47}, committed=False)
-    assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", {0: 45, 1: 40})
-
-
-def test_batches_are_compared_as_numbers_and_other_files_are_ignored(tmp_path: Path) -> None:
+def test_the_last_committed_batch_counts_by_its_number_and_other_files_are_ignored(tmp_path: Path) -> None:
     write_batch(tmp_path, 9, {"0": 1})
     write_batch(tmp_path, 10, {"0": 2})
+    write_batch(tmp_path, 11, {"0": 3}, committed=False)
     (tmp_path / "_checkpoints" / "default" / "commits" / ".11.crc").touch()
     (tmp_path / "_checkpoints" / "default" / "commits" / "7.compact").touch()
     assert read_checkpoint_offsets(tmp_path, "default") == CheckpointOffsets("__consumer_offsets", {0: 2})

@@ -139,9 +139,8 @@ def test_the_log_of_old_versions_is_removed_and_spark_reads_the_table(spark: Spa
     for number in range(8):
         own.replace(own.to_table([group_row("g", group_epoch=number)]))
     before = len(list(log.glob("*.json")))
-    for (
-        file
-    ) in log.iterdir():  # an hour older, in their order in time: Delta 4.4 skips a checkpoint as old as its entry
+    # An hour older, in their order in time: Delta 4.4 skips a checkpoint as old as its entry.
+    for file in log.iterdir():
         os.utime(file, (file.stat().st_mtime - 3600,) * 2)
     MaintainedTable(own).maintain()
     assert len(list(log.glob("*.json"))) < before / 2

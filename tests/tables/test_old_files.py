@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
 
 from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
@@ -79,65 +78,19 @@ def test_after_many_commits_the_files_are_those_of_the_versions_within_retention
     assert len(needed_files(table)) == 1
 
 
-def test_what_no_version_ever_named_is_removed_once_it_is_a_day_old_as_a_paused_batch_may_still_commit_it(
-    table: RustTable, directory: Path
-) -> None:
-    table.replace(rows(0))
-    (named,) = directory.glob("cluster=default/*.parquet")
-    young, old = (shutil.copyfile(named, named.with_name(f"part-{name}.parquet")) for name in ("young", "old"))
-    in_root = shutil.copyfile(named, directory / "part-as-0.3.0-wrote-it.parquet")
-    for age, file in ((DAY - 600, young), (DAY + 600, old), (DAY + 600, named), (DAY + 600, in_root)):
-        os.utime(file, (time.time() - age,) * 2)
-    MaintainedTable(table).maintain()
-    assert data_files(directory) == {named.name, young.name}
-
-
 @pytest.mark.parametrize(("retention", "hours"), [("interval 0 seconds", 24), ("interval 2 days", 48)])
-def test_the_file_of_a_rejected_commit_is_removed_after_a_day_or_the_retention_of_the_table_if_that_is_longer(
+def test_what_no_version_ever_named_is_removed_after_a_day_or_the_retention_as_a_paused_batch_may_still_commit_it(
     retention: str, hours: int, table: RustTable, directory: Path
 ) -> None:
     table.replace(rows(0))
     table.open().alter.set_table_properties({"delta.deletedFileRetentionDuration": retention})
-    young, old = (reject_commit(table, directory, number) for number in (1, 2))
-    for age, file in ((hours - 1, young), (hours + 1, old)):
+    (named,) = directory.glob("cluster=default/*.parquet")
+    young, old = (shutil.copyfile(named, named.with_name(f"part-{name}.parquet")) for name in ("young", "old"))
+    in_root = shutil.copyfile(named, directory / "part-as-0.3.0-wrote-it.parquet")
+    for age, file in ((hours - 1, young), (hours + 1, old), (hours + 1, named), (hours + 1, in_root)):
         os.utime(file, (time.time() - age * 3600,) * 2)
     MaintainedTable(table).maintain()
-    assert (young.exists(), old.exists()) == (True, False)
-
-
-def reject_commit(table: RustTable, directory: Path, number: int) -> Path:
-    """Let another commit overtake one, and return the file that it leaves."""
-    overtaken = table.location.delta_table()
-    table.replace(rows(number))
-    before = set(directory.glob("cluster=default/*.parquet"))
-    with pytest.raises(CommitFailedError):
-        write_deltalake(overtaken, rows(-number), mode="overwrite")
-    (left,) = set(directory.glob("cluster=default/*.parquet")) - before
-    return left
-
-
-def test_the_files_of_a_table_are_listed_once_an_hour_whichever_cluster_does_it(
-    table: RustTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listings = []
-    vacuum = DeltaTable.vacuum
-
-    def counted(self: DeltaTable, *, full: bool = False, **options: object) -> list[str]:
-        listings.extend([full] if full else [])
-        return vacuum(self, full=full, **options)
-
-    monkeypatch.setattr(DeltaTable, "vacuum", counted)
-    seconds = [1_800_000_000.0]
-    both = [RustTable(table.location, name) for name in ("a", "b")]
-    clusters = [MaintainedTable(one, wall_clock=lambda: seconds[0]) for one in both]
-    for one in clusters:
-        one.maintain()
-    assert listings == [True]
-    for hours in (1, 1, -7):  # the clock of a machine may be set back
-        seconds[0] += hours * 3600
-        for one in reversed(clusters):
-            one.maintain()
-    assert listings == [True] * 4
+    assert data_files(directory) == {named.name, young.name}
 
 
 def test_a_table_is_maintained_after_a_start_unless_that_was_done_in_this_hour(table: RustTable) -> None:

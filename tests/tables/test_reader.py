@@ -3,18 +3,14 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import Barrier, Event, Thread
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming_app.errors import WarehouseError
-from streaming_app.tables import reader as reader_module
 from streaming_app.tables.definitions import tables, views
-from streaming_app.tables.location import Location
-from streaming_app.tables.reader import WarehouseReader, open_table, quote
+from streaming_app.tables.reader import WarehouseReader, quote
 from tests.long.hostile import HOSTILE
 from tests.support.warehouses import make_warehouse
 
@@ -56,48 +52,6 @@ def test_a_large_result_is_read_in_parts_as_they_are_needed(reader: WarehouseRea
     assert 0 < first.num_rows < 50_000
 
 
-def test_a_query_opens_the_tables_that_it_names_with_those_that_their_views_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-
-    def count(location: Location, _known_for: float) -> DeltaTable:
-        opened.append(location.name)
-        return open_table(location)
-
-    monkeypatch.setattr(reader_module, "open_table", count)
-    reader = WarehouseReader(make_warehouse(tmp_path), "default")
-    assert opened == []
-    reader.rows("SELECT 1 AS one")
-    assert opened == ["groups"]
-    reader.rows("SELECT * FROM groups g JOIN alerts ON true")
-    assert opened == ["groups", "alerts"]
-    reader.rows("SELECT count(*) FROM lag_sums")
-    assert sorted(opened[2:]) == ["inputs", "lag"]
-
-
-@pytest.mark.parametrize(
-    ("ahead", "sql"),
-    [
-        (("groups", "alerts"), "SELECT count(*) AS n FROM groups"),
-        ((), "SELECT count(*) AS n FROM lag_sums"),
-    ],
-)
-def test_tables_in_a_store_are_opened_at_the_same_time(
-    ahead: tuple[str, ...], sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warehouse, both = make_warehouse(tmp_path), Barrier(2, timeout=300)
-
-    def wait_for_other(location: Location, _known_for: float) -> DeltaTable:
-        both.wait()
-        return open_table(Location.of(warehouse / location.name))
-
-    monkeypatch.setattr(reader_module, "open_table", wait_for_other)
-    reader = WarehouseReader(Location.of("s3a://bucket/w"))
-    reader.open_ahead(*ahead)
-    assert reader.rows(sql) == [{"n": 0}]
-
-
 @pytest.mark.parametrize(
     ("query", "instead"),
     [
@@ -132,32 +86,6 @@ def test_threads_may_ask_one_reader(tmp_path: Path) -> None:
     queries = [f"SELECT count(*) AS n FROM {one.name}" for one in (*tables(), *views())] * 3
     with ThreadPoolExecutor(8) as pool:
         assert all(rows == [{"n": 0}] for rows in pool.map(reader.rows, queries))
-
-
-def test_other_threads_go_on_while_a_query_runs(reader: WarehouseReader) -> None:
-    """A query of a size that takes long enough on any machine: one that holds up the others does so at each size."""
-    turns, done = 0, Event()
-
-    def go_on() -> None:
-        nonlocal turns
-        while not done.wait(0.001):  # noqa: WAIT002 - it counts its turns
-            turns += 1
-
-    thread = Thread(target=go_on)
-    thread.start()
-    try:
-        for size in (3, 30, 300):
-            many = f"generate_series(1, {1000 * size}) a CROSS JOIN generate_series(1, 20000) b"
-            before = turns
-            found = reader.rows(f"SELECT count(*) AS n FROM {many} WHERE a.value * b.value % 7 = 3")
-            during = turns - before
-            assert size != 3 or found == [{"n": 7_348_633}]
-            if during > 3:
-                break
-    finally:
-        done.set()
-        thread.join()
-    assert during > 3
 
 
 def test_times_are_read_without_pandas_also_those_that_no_log_has(reader: WarehouseReader) -> None:

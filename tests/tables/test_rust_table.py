@@ -1,8 +1,7 @@
 """Writes by delta-rs: each once, one at a time in this process, and again only if another commit came first."""
 
-from collections import defaultdict
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -15,7 +14,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.maintenance import MaintainedTable
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import BatchId, CommitOptions, RustTable
-from tests.support.locks import WatchedLock
 from tests.support.warehouses import arrow_schema, make_warehouse
 
 NAME = "log_ends"
@@ -72,32 +70,17 @@ def test_rows_of_other_clusters_stay(table: RustTable, warehouse: Path) -> None:
     assert topics(warehouse) == ["b", "c"]
 
 
-def test_two_writers_of_a_table_write_one_after_the_other(
-    table: RustTable, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+def test_while_a_table_is_written_other_writers_of_it_wait_and_those_of_other_tables_do_not(
+    table: RustTable, warehouse: Path
 ) -> None:
-    locks = defaultdict[str, WatchedLock](WatchedLock)
-    monkeypatch.setattr(rust_table, "_LOCKS", locks)
-    began, went_on = Event(), Event()
-    order: list[str] = []
+    held = list[bool]()
 
-    def slow(target: DeltaTable, _: CommitOptions) -> None:
-        began.set()
-        assert went_on.wait(300)
-        order.append("first")
-        target.delete("topic = 'a'")
+    def write(_target: DeltaTable, _commit: CommitOptions) -> None:
+        held.append(rust_table._LOCKS[str(RustTable(table.location, "other").location)].locked())
+        RustTable(Location.of(warehouse / "task_copies"), "default").delete()
 
-    first = Thread(target=table.change, args=(slow,))
-    first.start()
-    assert began.wait(300)
-    other = RustTable(table.location, "default")
-    second = Thread(target=other.change, args=(lambda *_: order.append("second"),))
-    assert locks[str(table.location)].holds_up(second)
-    RustTable(Location.of(warehouse / "task_copies"), "default").delete()  # another table is free
-    assert order == []
-    went_on.set()
-    first.join()
-    second.join()
-    assert order == ["first", "second"]
+    table.change(write)
+    assert held == [True]
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,9 +22,8 @@ from streaming_app.tables.rust_table import RustTable
 from streaming_app.tables.table_creation import create_missing, create_table, existing_tables
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row, member_row
-from tests.support.warehouses import append, make_warehouse
+from tests.support.warehouses import make_warehouse
 
-AT = datetime(2026, 11, 1, tzinfo=timezone.utc)
 JOBS, ROUNDS = 12, 20
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -81,17 +79,13 @@ def test_tables_of_an_older_release_get_the_missing_columns(tmp_path: Path, monk
         prepare(tmp_path)
     groups = RustTable(Location.of(tmp_path / "groups"), "default")
     groups.append(groups.to_table([group_row("old", members=[member_row("m")])]))
-    for query in ("SELECT not_ready_reason FROM groups", "SELECT joined_at FROM members"):
+    queries = ("not_ready_reason FROM groups", "joined_at FROM members")
+    for query in queries:
         with pytest.raises(WarehouseError, match="created by an older release and lacks columns"):
-            WarehouseReader(tmp_path).rows(query)
-    assert WarehouseReader(tmp_path).rows("SELECT group_id FROM groups") == [{"group_id": "old"}]
+            WarehouseReader(tmp_path).rows(f"SELECT {query}")
     assert prepare(tmp_path) == {"topologies"}
-    append(tmp_path, "groups", group_row("new", not_ready_reason="why", members=[member_row("n", joined_at=AT)]))
-    rows = WarehouseReader(tmp_path).rows("SELECT group_id, not_ready_reason FROM groups ORDER BY group_id")
-    assert [tuple(row.values()) for row in rows] == [("new", "why"), ("old", None)]
-    joined = WarehouseReader(tmp_path).rows("SELECT joined_at FROM members ORDER BY group_id")
-    assert joined == [{"joined_at": AT}, {"joined_at": None}]
-    assert WarehouseReader(tmp_path).rows("SELECT deliveries FROM alerts") == []
+    for query in queries:
+        assert [[*row.values()] for row in WarehouseReader(tmp_path).rows(f"SELECT {query}")] == [[None]]
 
 
 def test_a_warehouse_of_an_older_release_lacks_a_table_and_none_is_no_warehouse(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from offsets_decoder import DecodeError, EncodeError, definitions
 from offsets_decoder.embedded import decode_embedded
-from offsets_decoder.java_text import decode_chars, decode_utf, encode_chars, encode_utf
+from offsets_decoder.java_text import decode_utf
 from offsets_decoder.layout import embedded_layout
 from offsets_decoder.reference import encode_embedded, reference_decode_embedded
 from offsets_decoder.streams_protocol import (
@@ -32,7 +32,6 @@ KINDS: list[Kind] = [(one.name, version) for one in definitions.all_embedded() f
 RANDOM = st.builds(Random, st.integers(0, 2**64 - 1))
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind[0]}-v{kind[1]}")
 CALLS = (decode_subscription, decode_assignment, decode_consumer_subscription, decode_consumer_assignment)
-PROCESS = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 PROCESS_BASE64 = "PyUE4E-JQdOaDAMF6CwzAQ"
 
 
@@ -187,12 +186,6 @@ def test_half_a_surrogate_and_other_bytes_are_read_as_the_replacement_character(
     assert assignment == Assignment(10, None, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]})
     tags = [{"key": b"zone", "value": b"\xff"}]
     assert decode_subscription(subscription_info(11, client_tags=tags)).client_tags == {"zone": "\ufffd"}
-
-
-@pytest.mark.parametrize("text", ["", "plain", "nul\0", "é€", "😀", "a\0é€😀b"])
-def test_text_of_java_is_read_and_written_in_both_of_its_forms(text: str) -> None:
-    assert decode_utf(encode_utf(text)) == text
-    assert decode_chars(encode_chars(text)) == text
 
 
 @pytest.mark.parametrize("data", ["ff", "c3", "e282", "f09f9880", "c080c0"])

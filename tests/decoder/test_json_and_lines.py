@@ -53,11 +53,6 @@ def test_an_undecodable_record_is_printed_with_its_error_and_its_bytes(key: str,
     assert printed["error"]["message"]
 
 
-@pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])
-def test_blank_lines_are_skipped(line: str) -> None:
-    assert decode_all(line) == []
-
-
 @pytest.mark.parametrize(
     "line",
     [

@@ -22,14 +22,13 @@ from offsets_decoder import decode, encode, to_json
 from offsets_decoder.embedded import decode_embedded
 from offsets_decoder.reference import encode_embedded
 from offsets_decoder.streams_protocol import Subscription, Task, decode_assignment, decode_subscription
-from tests.decoder.random_records import corrupt, random_kafka_json
+from tests.decoder.random_records import random_kafka_json
 from tests.support.ivy import resolve
 from tests.support.kafka_oracle import Oracle
 
 pytestmark = pytest.mark.java
 RELEASE = "4.4.0"
 MESSAGES = int(os.environ.get("ORACLE_MESSAGES", "50")) // 2
-STREAMS = "org.apache.kafka.streams.processor.internals.assignment"
 CONSUMER_FORMATS = ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment")
 LETTERS = 'abc-_.09 é€😀\x00"\\'
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -346,38 +345,3 @@ def test_assignments_of_kafka_streams_are_read_as_a_client_reads_them(
         assert assignment.next_rebalance_ms == (None if expected["next"] == 2**63 - 1 else expected["next"])
         assert assignment.common_version == (None if version < 3 else expected["common"])
         assert (assignment.version, assignment.error_code) == (version, expected["error"])
-
-
-@pytest.mark.parametrize(("kind", "versions"), [("SubscriptionInfo", range(3, 12)), ("AssignmentInfo", range(1, 12))])
-def test_corrupted_user_data_that_decodes_is_read_the_same_by_kafka(
-    streams: Streams, kind: str, versions: range
-) -> None:
-    random, decoded = Random(f"corrupt {kind}"), 0
-    ours, theirs, write = (
-        (our_subscription, streams.facts_of_subscription, written_subscription)
-        if kind == "SubscriptionInfo"
-        else (our_assignment, streams.facts_of_assignment, lambda *given: written_assignment(*given)[0])
-    )
-
-    for _ in range(MESSAGES):
-        written = write(random, streams, random.choice(versions))
-        for _ in range(30):  # one in twenty assignments still decodes, and to corrupt them takes no time
-            corrupted = corrupt(random, written)
-            if decode_embedded(kind, corrupted) is None or is_inconsistent(kind, corrupted):
-                continue
-            decoded += 1
-            assert ours(corrupted) == theirs(corrupted)
-    assert decoded > MESSAGES // 2
-
-
-def is_inconsistent(kind: str, data: bytes) -> bool:
-    """Return whether Kafka rejects what the format allows (versions, topics, tags), or text has half surrogates."""
-    version, fields = decode_embedded(kind, data)
-    if "\ufffd" in str(fields):
-        return True
-    if kind == "SubscriptionInfo":
-        tags = [one["key"].decode(errors="replace") for one in fields["client_tags"]]
-        return len(set(tags)) < len(tags) or (version >= 3 and not version <= fields["latest_supported_version"])
-    known = {one["index"] for one in fields["topics"]}
-    hosts = fields["indexed_partitions_by_host"] + fields["indexed_standby_partitions_by_host"]
-    return any(one["topic_index"] not in known for host in hosts for one in host["partitions"])

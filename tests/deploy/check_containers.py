@@ -7,27 +7,22 @@ later ones use the layers in build/docker.
 import json
 import shutil
 import subprocess
-import sys
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from streaming_app.job.stopping import STOP_SECONDS
-from streaming_app.jvm.jars import KAFKA_VERSION
-from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import reserve_port
 from tests.deploy import docker_engine
 from tests.deploy.docker_engine import ROOT, Engine
 from tests.deploy.live_group import READY_SECONDS, first_two_columns, live_group
-from tests.support.container import BROKER_VARIABLE, ContainerBroker
 from tests.support.http_client import answers
 from tests.support.waiting import wait_until
 
@@ -56,8 +51,6 @@ PROJECT = "streams-groups-check"
 RULES_FILE = ROOT / "deploy" / "charts" / "streams-groups" / "files" / "streams-groups.rules.yml"
 RULES = sum(len(group["rules"]) for group in yaml.safe_load(RULES_FILE.read_text("utf-8"))["groups"])
 PROMETHEUS = "http://127.0.0.1:9090"
-KAFKA = f"apache/kafka:{KAFKA_VERSION}"
-SELECTION = ["tests/kafka/test_client.py", "tests/sandbox/test_member.py"]
 
 
 # --- The image
@@ -77,16 +70,12 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
         engine.try_run("rm", "--force", "--volumes", name)
 
 
-def test_the_image_has_what_the_job_needs_and_no_root(
-    engine: Engine,
-    image: str,
-    report: Callable[[str], None],
-) -> None:
+def test_the_image_has_what_the_job_needs_and_no_root(engine: Engine, image: str) -> None:
     size = int(engine.run("image", "inspect", "-f", "{{.Size}}", image))
     base = docker_engine.dockerfile_bases()[0]
     base_size = int(engine.run("image", "inspect", "-f", "{{.Size}}", base))
     source = "made from Debian" if docker_engine.is_stand_in(engine, base) else "pulled"
-    report(f"image: {size / 1e6:.0f} MB, {base_size / 1e6:.0f} MB of them {base} ({source})")
+    print(f"image: {size / 1e6:.0f} MB, {base_size / 1e6:.0f} MB of them {base} ({source})")
     assert size < LARGEST_BYTES
     assert engine.run("run", "--rm", image, "--version").startswith("streams-groups, version ")
     assert engine.run("run", "--rm", "--entrypoint", "id", image).startswith("uid=10001(streams-groups) gid=10001")
@@ -110,7 +99,6 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     volume: str,
     container: Callable[..., str],
     start_broker: Callable[..., LocalBroker],
-    report: Callable[[str], None],
 ) -> None:
     broker = start_broker()
     mount = [
@@ -146,14 +134,14 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     pss = int(engine.run("exec", name, "python", "-c", _PSS))
     assert pss < LARGEST_PSS_MIB
     seconds = _stop(engine, name)
-    report(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
+    print(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
 
     started = time.monotonic()
     again = container(*OPTIONS, *mount, "-e", "STREAMS_GROUPS_CHECK=no", image)
     assert wait_until(
         lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)), READY_SECONDS, interval=1
     )
-    report(f"image: {time.monotonic() - started:.1f} s from the start of the container until the stream runs again")
+    print(f"image: {time.monotonic() - started:.1f} s from the start of the container until the stream runs again")
     assert not [line for line in _log(engine, again) if line.startswith("ok ")]
     _stop(engine, again)
 
@@ -189,7 +177,7 @@ def _stop(engine: Engine, name: str) -> float:
 
 
 @pytest.fixture
-def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterator[Callable[..., str]]:
+def compose(engine: Engine, image: str) -> Iterator[Callable[..., str]]:
     """`compose("ps")` runs a command of Docker Compose; all services that can be had run, and are removed after."""
     command = _command(engine)
     # Compose 1, which Debian has, does not know the key `name`.
@@ -216,7 +204,7 @@ def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterat
         if service["image"] != image and (reason := docker_engine.reason_without(engine, service["image"]))
     }
     for name, reason in missing.items():
-        report(f"compose: {name} is left out: {reason}")
+        print(f"compose: {name} is left out: {reason}")
     if missing.keys() - {"grafana"}:
         pytest.skip("services are missing")
     available = [name for name in SERVICES if name not in missing]
@@ -236,13 +224,13 @@ def _command(engine: Engine) -> list[str]:
     return [standalone]
 
 
-def test_the_services_work_together(compose: Callable[..., str], report: Callable[[str], None]) -> None:
+def test_the_services_work_together(compose: Callable[..., str]) -> None:
     began = time.monotonic()
     with live_group("localhost:9092", "payments"):
         assert wait_until(lambda: answers(f"{PROMETHEUS}/-/ready"), READY_SECONDS, interval=1)
         query = 'streams_group_state{group="payments",state="Stable"}'
         assert wait_until(lambda: _query(query) == ["1"], READY_SECONDS, interval=1)
-        report(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
+        print(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
         assert _query('up{job="streams-groups"}') == ["1"]
         assert wait_until(lambda: {rule["health"] for rule in _rules()} == {"ok"}, READY_SECONDS, interval=1)
         assert len(_rules()) == RULES
@@ -264,52 +252,3 @@ def _query(promql: str) -> list[str]:
 
 def _rules() -> list[dict[str, Any]]:
     return [rule for group in _get("rules")["groups"] for rule in group["rules"]]
-
-
-# --- Tests with a broker in a container: STREAMS_GROUPS_BROKER=docker
-
-
-@pytest.fixture
-def variables(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What testcontainers needs: the engine has Kafka's image, and no image that ends containers after a crash."""
-    try:
-        docker_engine.provide(engine, KAFKA)
-    except docker_engine.ImageUnavailableError as error:
-        pytest.skip(str(error))
-    changed = {BROKER_VARIABLE: "docker", "TESTCONTAINERS_RYUK_DISABLED": "true"}
-    if engine.host:
-        changed["DOCKER_HOST"] = engine.host
-    for name, value in changed.items():
-        monkeypatch.setenv(name, value)
-    return engine.environment | changed
-
-
-@pytest.mark.usefixtures("variables")
-def test_a_broker_in_a_container_keeps_its_data_and_port_when_it_is_restarted(tmp_path: Path) -> None:
-    # In a process of its own: docker-py leaves its sockets to the garbage collector.
-    program = f"""
-from pathlib import Path
-from {StreamsGroupClient.__module__} import StreamsGroupClient
-from {ContainerBroker.__module__} import ContainerBroker
-with ContainerBroker(Path({str(tmp_path)!r}), properties={{"offsets.topic.num.partitions": "3"}}) as broker:
-    before = broker.bootstrap_server
-    with StreamsGroupClient(before) as client:
-        client.create_topic("kept", 2)
-    broker.restart()
-    assert broker.bootstrap_server == before
-    with StreamsGroupClient(before) as client:
-        assert client.end_offsets("kept") == {{0: 0, 1: 0}}
-"""
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert "Kafka Server started" in (tmp_path / "broker.log").read_text("utf-8", "replace")
-
-
-def test_tests_pass_with_a_broker_in_a_container(
-    engine: Engine, variables: dict[str, str], report: Callable[[str], None]
-) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SELECTION]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=variables)
-    assert result.returncode == 0, result.stdout[-6000:]
-    source = "made from the jars" if docker_engine.is_stand_in(engine, KAFKA) else "pulled"
-    report(f"with a broker in a container ({KAFKA}, {source}): {result.stdout.splitlines()[-1]}")

@@ -63,7 +63,8 @@ def test_verdicts_are_listed_of_kafka_streams_with_either_protocol(tmp_path: Pat
         return [line[:2] for line in words(path, "list", *arguments)[1:]]
 
     assert listed("--health") == [["app", "Down"], ["streams-one", "Unknown"]]
-    assert listed("--health", "Down") == [["app", "Down"]]
+    assert listed("--health", "down,Stalled") == [["app", "Down"]]
+    assert "No such verdict: Dwn" in run(path, "list", "--health", "Dwn").stderr
     assert listed("--type", "classic", "--health", "Down") == [["app", "Classic"], ["plain", "Classic"]]
     assert listed() == [["streams-one", "Unknown"]]
     lines = run(path, "why", "app").stdout.splitlines()

@@ -185,7 +185,8 @@ def test_half_a_surrogate_and_other_bytes_are_read_as_the_replacement_character(
 
     assert assignment == Assignment(10, None, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]})
     tags = [{"key": b"zone", "value": b"\xff"}]
-    assert decode_subscription(subscription_info(11, client_tags=tags)).client_tags == {"zone": "\ufffd"}
+    subscription = decode_subscription(subscription_info(11, client_tags=tags))
+    assert (subscription.client_tags, subscription.topics) == ({"zone": "\ufffd"}, ("in",))
 
 
 @pytest.mark.parametrize("data", ["ff", "c3", "e282", "f09f9880", "c080c0"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from offsets_decoder import encode
+from offsets_decoder.reference import encode_embedded
 from streaming_app.health.verdict import DOWN, Verdict
 from streaming_app.tables.health_tables import HealthRow, HealthTable
 from tests.cli.commands import as_json, run, words
@@ -90,17 +91,10 @@ def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last
     assert (moving["state"], "known_state" in moving) == ("PreparingRebalance", False)
 
 
-def assignment(**topics: list[int]) -> bytes:
-    each = (
-        len(name).to_bytes(2, "big") + name.encode() + b"".join(n.to_bytes(4, "big") for n in (len(ones), *ones))
-        for name, ones in topics.items()
-    )
-    return b"\x00\x03" + len(topics).to_bytes(4, "big") + b"".join(each) + b"\xff\xff\xff\xff"
-
-
 TOPIC_ID = "B" * 22
-WANTS = bytes.fromhex("0001 00000003 0001 61 0001 62 0001 63 ffffffff 00000000")
-"""A consumer's subscription to a, b and c."""
+WANTS = encode_embedded("ConsumerProtocolSubscription", 1, {"topics": ["a", "b", "c"]})
+OWNED = [{"topic": "b", "partitions": [1, 0]}, {"topic": "a", "partitions": [7]}]
+OWNS = encode_embedded("ConsumerProtocolAssignment", 3, {"assigned_partitions": OWNED})
 
 
 def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_and_what_they_have(
@@ -115,7 +109,7 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     of_orders = {"subscribed_topic_names": ["orders"]}
     committed = {"offset": 1, "metadata": "", "commit_timestamp": 1, "topic_id": TOPIC_ID}
     pairs = [
-        encode(2, {"group": "old"}, group | {"members": [one | {"assignment": assignment(b=[1, 0], a=[7])}, odd]}),
+        encode(2, {"group": "old"}, group | {"members": [one | {"assignment": OWNS}, odd]}),
         *consumer("new", epoch=4, assignment=4, members=[]),
         encode(
             5, key, {"client_id": "c3", "client_host": "/10.0.0.3", "instance_id": "i3", "rack_id": None, **of_orders}

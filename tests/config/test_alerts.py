@@ -52,11 +52,8 @@ def test_the_last_override_wins_key_by_key() -> None:
     assert severity_and_for("batch-gold") == ("critical", 3600)
     assert not_ready not in rule_settings_of("batch-x")
     assert rule_settings_of("batch-x")["StreamsGroupBehind"].for_seconds == 99
-    assert ["StreamsGroupDown" in rule_settings_of(name) for name in ("payments", "batch-1", "a-gold")] == [
-        False,
-        False,
-        True,
-    ]
+    groups = ("payments", "batch-1", "a-gold")
+    assert [name for name in groups if "StreamsGroupDown" in rule_settings_of(name)] == ["a-gold"]
 
 
 @pytest.mark.parametrize(

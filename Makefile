@@ -64,7 +64,7 @@ wheel:
 	.ci/wheel $(PYTHON)
 
 check-deploy: $(STAMP) $(DEPLOY_TOOLS)
-	$(BIN)/python -m pytest tests/deploy/check_*.py
+	$(BIN)/python -m pytest -s tests/deploy/check_*.py
 
 # Without go there is no helm and no compose-go, without npm no Azurite: the tests that need them are skipped, and say so.
 $(DEPLOY_TOOLS): deploy/check-tools.txt

@@ -37,31 +37,27 @@ def find(source: str) -> Iterator[tuple[str, int]]:
     """Yield the function, by its qualified name, and the line of each broad handler."""
     tree = ast.parse(source)
     values = (one for one in tree.body if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name))
-    yield from _find(tree, "", {one.targets[0].id: _names(one.value, {}) for one in values})  # type: ignore[attr-defined]
-
-
-def _find(node: ast.AST, place: str, constants: Mapping[str, set[str]]) -> Iterator[tuple[str, int]]:
-    for one in ast.iter_child_nodes(node):
-        is_named = isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        inner = f"{place}.{one.name}".lstrip(".") if is_named else place  # type: ignore[attr-defined]
+    constants = {one.targets[0].id: _names(one.value, {}) for one in values}  # type: ignore[attr-defined]
+    for place, one in _places(tree):
         for caught, line in _handlers(one, constants):
             loops = (part for statement in one.body for part in ast.walk(statement))  # type: ignore[attr-defined]
             if caught & _BROAD or (caught & _AROUND_LOOPS and any(isinstance(part, _LOOPS) for part in loops)):
-                yield inner, line
-        yield from _find(one, inner, constants)
+                yield place, line
 
 
 def find_calls(source: str) -> Iterator[tuple[str, int]]:
     """Yield the function, by its qualified name, and the line of each such call."""
-    yield from _find_calls(ast.parse(source), "")
-
-
-def _find_calls(node: ast.AST, place: str) -> Iterator[tuple[str, int]]:
-    for one in ast.iter_child_nodes(node):
+    for place, one in _places(ast.parse(source)):
         if isinstance(one, ast.Call) and getattr(one.func, "attr", getattr(one.func, "id", None)) in _CALLS:
             yield place, one.lineno
+
+
+def _places(node: ast.AST, place: str = "") -> Iterator[tuple[str, ast.AST]]:
+    """Yield each node with the qualified name of the function that it is in."""
+    for one in ast.iter_child_nodes(node):
+        yield place, one
         is_named = isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        yield from _find_calls(one, f"{place}.{one.name}".lstrip(".") if is_named else place)  # type: ignore[attr-defined]
+        yield from _places(one, f"{place}.{one.name}".lstrip(".") if is_named else place)  # type: ignore[attr-defined]
 
 
 def _handlers(node: ast.AST, constants: Mapping[str, set[str]]) -> Iterator[tuple[set[str], int]]:

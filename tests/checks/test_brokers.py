@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from streaming_app.checks.brokers import check_brokers
+from streaming_app.checks.first_configuration import first_configuration
 from streaming_app.checks.result import FAILED
 from streaming_app.cli.main import main
 from streaming_app.kafka import connection
@@ -63,3 +65,5 @@ def test_a_configuration_is_written_that_check_accepts_and_does_not_replace(tmp_
     again = streams_groups(*arguments, cwd=tmp_path)
     assert again.returncode == 1
     assert "streams-groups.yaml exists" in again.stderr
+    properties = tmp_path / 'client "quoted" ${x}.properties'
+    assert yaml.safe_load(first_configuration("broker:9092", properties))["command_config"] == str(properties)

@@ -155,12 +155,6 @@ def test_every_field_that_differs_is_reported(path: tuple[Any, ...], value: Any)
     ("path", "value", "line"),
     [
         (("group_epoch",), 6, "group_epoch: 5 in the tables, 6 on the broker"),
-        ((*PART, "repartition_sink_topics"), [], "subtopologies[0].repartition_sink_topics: ['s'] in the tables, "),
-        (
-            (*PART, "state_changelog_topics", 0, "topic_configs"),
-            [],
-            "subtopologies[0].state_changelog_topics[c].topic_configs: {'k': 'v'} in the tables, none on the broker",
-        ),
         ((*PART, "subtopology_id"), "1", "subtopologies[0]: present in the tables, absent on the broker"),
         (("members",), [], "members[m]: present in the tables, absent on the broker"),
         ((*MEMBER, "user_endpoint"), None, "members[m].user_endpoint: host:80 in the tables, none on the broker"),

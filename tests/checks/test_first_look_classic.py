@@ -42,10 +42,7 @@ def test_a_group_without_members_is_one_of_kafka_streams_if_a_record_before_says
 @pytest.mark.parametrize(
     ("protocols", "said"),
     [
-        (
-            "streams",
-            "1 with the classic protocol and no alerts (alerts.protocols: streams): ",
-        ),
+        ("streams", "1 with the classic protocol and no alerts (alerts.protocols: streams): "),
         ("all", "1 with the classic protocol: "),
     ],
 )

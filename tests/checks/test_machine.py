@@ -1,9 +1,12 @@
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from streaming_app.checks import machine
+from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.machine import (
     check_client_properties,
     check_machine,
@@ -11,9 +14,13 @@ from streaming_app.checks.machine import (
     judge_memory,
 )
 from streaming_app.checks.result import FAILED, OK, WARNING
+from streaming_app.checks.sinks import check_sinks
+from streaming_app.config.settings import SinkList
 from streaming_app.errors import SetupError
 from streaming_app.kafka.properties import client_properties
+from streaming_app.notify.sink import Sink
 from streaming_app.sandbox.child_process import reserve_port
+from tests.support.receivers import HttpReceiver
 
 GIB = 1 << 30
 
@@ -82,3 +89,52 @@ def test_client_properties_with_secrets_that_every_user_may_read_are_a_warning(t
     file.chmod(0o644)
     assert list(check_client_properties(file, {"bootstrap.servers": "b:1"})) == []
     assert list(check_client_properties(None, properties)) == []
+
+
+def settings(**sink: object) -> Sequence[Sink]:
+    return TypeAdapter(SinkList).validate_python([sink])
+
+
+def test_a_receiver_that_nobody_listens_at_fails() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, reserve_port() as unused:
+        answers, refuses = (f"http://127.0.0.1:{one.getsockname()[1]}/" for one in (server, unused))
+        reachable, unreachable = (
+            result
+            for url in (answers, refuses)
+            for result in check_sinks(settings(type="webhook", url=url), "default", send_test=False)
+        )
+    assert reachable.status == OK
+    assert unreachable.status == FAILED
+    assert unreachable.text == f"{refuses[7:-1]}: Connection refused"
+
+
+def test_a_test_notification_is_sent_and_is_over() -> None:
+    with HttpReceiver() as receiver:
+        (result,) = check_sinks(settings(type="webhook", url=receiver.url), "production", send_test=True)
+    assert (result.check, result.status) == ("sink webhook", OK)
+    firing, resolved = receiver.bodies
+    assert firing["data"]["rule"] == "StreamsGroupsTest"
+    assert "nothing is wrong" in firing["data"]["summary"]
+    assert resolved["type"] == "alert.resolved"
+
+
+def test_what_is_hidden_is_counted_by_the_right_that_is_missing_with_the_command_that_grants_it() -> None:
+    errors = {
+        "GROUP_AUTHORIZATION_FAILED": {"group a", "group b c"},
+        "TOPIC_AUTHORIZATION_FAILED": {f"t{n}" for n in range(9)},
+        "whether records wait (TOPIC_AUTHORIZATION_FAILED)": {"orders"},
+        "LEADER_NOT_AVAILABLE": {"away"},
+    }
+    found = list(hidden_parts(errors))
+    assert [(one.right, one.kind, len(one.names)) for one in found] == [
+        ("Describe", "group", 2),
+        ("Describe", "topic", 9),
+        ("Read", "topic", 1),
+    ]
+    groups, topics, unread = (one.line for one in found)
+    command = "grant it with kafka-acls.sh --add --allow-principal User:... --operation"
+    assert groups.startswith("2 groups may not be described (a, b c): ")
+    assert groups.endswith(f"; {command} Describe --group a --group 'b c'")
+    assert topics.endswith(f"; {command} Describe --topic '*'")
+    assert unread.endswith(f"; {command} Read --topic orders")
+    assert not list(hidden_parts({}))

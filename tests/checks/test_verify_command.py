@@ -83,13 +83,7 @@ def test_groups_in_every_state_agree_then_lag_and_then_differ(
     source = json.dumps({offsets.topic: {str(partition): end for partition, end in ends.items()}})
     (checkpoint / "offsets" / "99").write_text("v1\n{}\n" + source, "utf-8")
     (checkpoint / "commits" / "99").write_text("v1\n{}", "utf-8")
-    differing = verify(inconsistent, "--timeout", "5")
-    lines = differing.stdout.splitlines()
-    (description,) = demo_client.describe(["price-feed"])
-    assert differing.returncode == 1
-    assert "newcomer group: absent in the tables, " in lines[0]
-    assert f"price-feed group_epoch: 3 in the tables, {description['group_epoch']} on the broker" in lines
-    assert lines[-1] == "9 groups agree, 2 differ"
-    as_json = json.loads(verify(inconsistent, "--timeout", "5", "--json").stdout)
-    assert {one["group_id"] for one in as_json["differences"]} == {"newcomer", "price-feed"}
-    assert (as_json["agreeing"], as_json["agrees"]) == (9, False)
+    differing = verify(inconsistent, "--timeout", "5", "--json")
+    found = json.loads(differing.stdout)
+    assert {one["group_id"] for one in found["differences"]} == {"newcomer", "price-feed"}
+    assert (differing.returncode, found["agreeing"], found["agrees"]) == (1, 9, False)

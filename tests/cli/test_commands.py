@@ -46,12 +46,12 @@ def test_a_group_is_an_argument_or_an_option(tmp_path: Path) -> None:
     assert [row["group_id"] for row in json.loads(result.stdout)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("command", ["describe", "why", "history", "lag"])
+@pytest.mark.parametrize("command", ["describe", "why", "history", "lag", "migrate check"])
 def test_an_unknown_group_and_no_warehouse_are_one_line(command: str, tmp_path: Path) -> None:
     path = make_warehouse(tmp_path / "w")
     write_heartbeat(path)
     for warehouse in (path, tmp_path / "none"):
-        result = CliRunner().invoke(main, [command, "unknown", "--warehouse", str(warehouse)])
+        result = CliRunner().invoke(main, [*command.split(), "unknown", "--warehouse", str(warehouse)])
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1), result.output
         assert result.stderr.startswith("Error: ")
 

@@ -1,6 +1,5 @@
 """`check --show-config`, and the option --config of the other commands."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming_app.cli.main import main
+from streaming_app.web.access import Access
 from tests.support.waiting import MINUTES
 from tests.support.warehouses import make_warehouse
 
@@ -53,22 +53,6 @@ def test_the_configuration_is_printed_or_each_error(file: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("command", READ_COMMANDS, ids=lambda command: command[0])
-def test_every_read_command_uses_the_warehouse_in_the_file_unless_it_is_overridden(
-    command: list[str], file: Path, tmp_path: Path
-) -> None:
-    def warehouse_in_error(*arguments: object, **variables: str) -> str:
-        result = run_cli(*command, *arguments, **variables)
-        assert result.exit_code == 1
-        return result.stderr.split(" (no table")[0].rpartition("/")[2].split()[0].rstrip(":,")
-
-    other = tmp_path / "other"
-    assert warehouse_in_error("--config", file) == "from-file"
-    assert warehouse_in_error(CONFIG=str(file)) == "from-file"
-    assert warehouse_in_error("--config", file, WAREHOUSE=str(other)) == "other"
-    assert warehouse_in_error("--config", file, "--warehouse", other, WAREHOUSE="/x") == "other"
-
-
 def test_a_read_command_does_not_need_the_secrets_in_the_file(file: Path) -> None:
     file.write_text(file.read_text() + "sinks: [{type: webhook, url: '${env:NO_SUCH_VARIABLE}'}]\n")
 
@@ -101,22 +85,24 @@ def test_an_invalid_conf_flag_is_not_printed_because_it_may_contain_a_secret() -
     assert "hunter2" not in result.output
 
 
-_IN_PROCESS = "import sys\nfrom click.testing import CliRunner\nfrom streaming_app.cli.main import main"
-
-
-def _output_of(code: str) -> str:
-    """Return what a new Python prints that runs this, without variables that give options."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMS_GROUPS_")}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=MINUTES
-    ).stdout
-
-
 def test_reading_tables_loads_neither_pandas_nor_a_terminal(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path / "w")
-    code = f"""{_IN_PROCESS}
+    code = f"""import sys
+from click.testing import CliRunner
+from streaming_app.cli.main import main
 for command in (['list'], ['describe', '--all-groups', '--json'], ['status']):
     assert CliRunner().invoke(main, [*command, '--warehouse', {str(warehouse)!r}]).exit_code == 0, command
 print(sorted({{'pandas', 'rich.console', 'pyspark'}} & sys.modules.keys()))"""
 
-    assert _output_of(code) == "[]\n"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=MINUTES)
+    assert ran.stdout == "[]\n"
+
+
+def test_the_server_of_the_page_reads_its_section(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Access] = []
+    monkeypatch.setattr("streaming_app.web.page.serve", lambda *arguments: served.append(arguments[2]))
+    file.write_text("page: {allowed_hosts: [A.example]}\n")
+    for variables in ({}, {"PAGE__ALLOWED_HOSTS": '["B"]'}):
+        result = run_cli("web", "--config", file, **variables)
+        assert result.exit_code == 0, result.output
+    assert [one.allowed_hosts for one in served] == [{"A.example"}, {"B"}]

@@ -11,12 +11,10 @@ from streaming_app.alerts.alert import Alert, Line
 from streaming_app.health.verdict import DOWN, OFF, OK, RESTORING, STALLED, Verdict
 from streaming_app.tables.alerts_table import AlertsTable
 from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
-from streaming_app.tables.lag_tables import LagTables
 from streaming_app.text import utc
 from tests.alerts.examples import make_alert
 from tests.cli.commands import as_json, output
 from tests.support.health_harness import NOW, ago
-from tests.support.lag_harness import row
 from tests.support.rows import group_row
 from tests.support.warehouses import append
 
@@ -75,18 +73,6 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
     assert "There is no verdict on a group 'nobody'" in output(warehouse, "why", "--group", "nobody", code=1)
 
 
-def test_why_says_how_far_the_input_has_got_if_that_is_known(warehouse: Path) -> None:
-    assert "Stream time" not in output(warehouse, "why", "--group", "orders")
-    rows = [row(group_id="orders", partition=number, partition_time=60.0 * number) for number in range(3)]
-    LagTables(warehouse, "default").replace_lag([*rows, row(group_id="orders", partition=3)])
-
-    text = output(warehouse, "why", "--group", "orders")
-    shown = as_json(warehouse, "why", "--group", "orders")
-
-    assert " Stream time: 1970-01-01 00:00:00Z to 1970-01-01 00:02:00Z, the highest timestamps" in text
-    assert (shown["max_partition_time"], shown["labels"]) == ("1970-01-01T00:02:00.000Z", {})
-
-
 STALLED_WHY = "no offset of 1 partition moved since 03:05, 7 offsets wait: orders-0 at 7 on 10.0.0.1"
 
 
@@ -138,34 +124,6 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     assert lines[3].startswith("  Its last alert, old, StreamsGroupDown, ended at ")
     shown = as_json(warehouse, "why", "retired")
     assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
-
-
-@pytest.mark.parametrize(
-    ("what", "text"),
-    [
-        ("processes", "All its processes were last replaced, by a restart or a deployment, at"),
-        ("processes, topology", "Its last deployment ended at"),
-    ],
-)
-def test_processes_that_were_replaced_may_have_been_restarted_only(warehouse: Path, what: str, text: str) -> None:
-    event = {"group_id": "orders", "at": NOW, "kind": "deployment", "old": ago(minutes=3).isoformat(), "new": what}
-    append(warehouse, "group_events", {**event, "offset": 7})
-    assert f"  {text} {utc(NOW)}, within 3m: {what}." in output(warehouse, "why", "orders").splitlines()
-
-
-def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
-    append(warehouse, "groups", *map(group_row, ("orders", "payments", "new")))
-    lines = output(warehouse, "list").splitlines()[-4:]
-    assert [line.split() for line in lines] == [
-        ["GROUP", "HEALTH"],
-        ["new", "Unknown"],
-        ["orders", "Ok"],
-        ["payments", "Down"],
-    ]
-    down = output(warehouse, "list", "--health", "down,Stalled")
-    assert ("payments" in down, "orders" in down) == (True, False)
-    assert "No such verdict: Dwn" in output(warehouse, "list", "--health", "Dwn", code=1)
-    assert "verdicts  1 Down, 1 Ok" in output(warehouse, "status")
 
 
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]

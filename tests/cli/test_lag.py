@@ -83,13 +83,6 @@ def test_tasks_say_who_has_them(warehouse: Path) -> None:
         ["payments", "0_0", "alice", "10.0.0.1", "10", "3"],
         ["payments", "0_3", "alice", "10.0.0.1", "-", "-"],
     ]
-
-
-def test_members_of_groups_without_tasks_have_their_partitions_and_hosts_those_of_all_groups(warehouse: Path) -> None:
-    assert [line[:4] for line in words(warehouse, "lag", "plain", "--by", "member")[1:]] == [
-        ["plain", "carol", "10.0.0.2", "7"]
-    ]
-    assert words(warehouse, "lag", "plain", "--by", "task")[1:] == []
     hosts = {line[0]: line[1] for line in words(warehouse, "lag", "--by", "host")[1:]}
     assert hosts == {"10.0.0.2": "507", "-": "70", "10.0.0.1": ">=10"}
 

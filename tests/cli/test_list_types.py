@@ -7,7 +7,7 @@ import pytest
 from streaming_app.health.verdict import DOWN, Verdict
 from streaming_app.tables.health_tables import HealthRow, HealthTable
 from tests.cli.commands import as_json, run, words
-from tests.support.encode import encode
+from tests.support.encode import encode, encode_embedded
 from tests.support.health_harness import ago
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
@@ -63,7 +63,8 @@ def test_verdicts_are_listed_of_kafka_streams_with_either_protocol(tmp_path: Pat
         return [line[:2] for line in words(path, "list", *arguments)[1:]]
 
     assert listed("--health") == [["app", "Down"], ["streams-one", "Unknown"]]
-    assert listed("--health", "Down") == [["app", "Down"]]
+    assert listed("--health", "down,Stalled") == [["app", "Down"]]
+    assert "No such verdict: Dwn" in run(path, "list", "--health", "Dwn").stderr
     assert listed("--type", "classic", "--health", "Down") == [["app", "Classic"], ["plain", "Classic"]]
     assert listed() == [["streams-one", "Unknown"]]
     lines = run(path, "why", "app").stdout.splitlines()
@@ -89,17 +90,10 @@ def test_the_state_of_a_classic_group_with_members_is_what_the_brokers_said_last
     assert (moving["state"], "known_state" in moving) == ("PreparingRebalance", False)
 
 
-def assignment(**topics: list[int]) -> bytes:
-    each = (
-        len(name).to_bytes(2, "big") + name.encode() + b"".join(n.to_bytes(4, "big") for n in (len(ones), *ones))
-        for name, ones in topics.items()
-    )
-    return b"\x00\x03" + len(topics).to_bytes(4, "big") + b"".join(each) + b"\xff\xff\xff\xff"
-
-
 TOPIC_ID = "B" * 22
-WANTS = bytes.fromhex("0001 00000003 0001 61 0001 62 0001 63 ffffffff 00000000")
-"""A consumer's subscription to a, b and c."""
+WANTS = encode_embedded("ConsumerProtocolSubscription", 1, {"topics": ["a", "b", "c"]})
+OWNED = [{"topic": "b", "partitions": [1, 0]}, {"topic": "a", "partitions": [7]}]
+OWNS = encode_embedded("ConsumerProtocolAssignment", 3, {"assigned_partitions": OWNED})
 
 
 def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_and_what_they_have(
@@ -114,7 +108,7 @@ def test_members_of_classic_and_consumer_groups_are_described_with_their_hosts_a
     of_orders = {"subscribed_topic_names": ["orders"]}
     committed = {"offset": 1, "metadata": "", "commit_timestamp": 1, "topic_id": TOPIC_ID}
     pairs = [
-        encode(2, {"group": "old"}, group | {"members": [one | {"assignment": assignment(b=[1, 0], a=[7])}, odd]}),
+        encode(2, {"group": "old"}, group | {"members": [one | {"assignment": OWNS}, odd]}),
         *consumer("new", epoch=4, assignment=4, members=[]),
         encode(
             5, key, {"client_id": "c3", "client_host": "/10.0.0.3", "instance_id": "i3", "rack_id": None, **of_orders}

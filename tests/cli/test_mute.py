@@ -72,6 +72,8 @@ def test_check_does_not_count_muted_alerts_unless_told_to_and_notices_a_dead_job
     ("arguments", "line"),
     [
         (MUTE[:1], "Give --for, such as --for 2h: every mute ends, after 30d at the latest."),
+        ((MUTE[0], "--for", "31d", *MUTE[3:]), '--for must be at most 30d, not "31d"'),
+        (("x" * 1001, *MUTE[1:]), "PATTERN must have at most 1,000 characters"),
         (("pay(", *MUTE[1:]), "PATTERN is not a valid regular expression: missing ): pay("),
         ((*MUTE, "--cluster", "../elsewhere"), "--cluster: must be letters, digits, "),  # no other directory
     ],

@@ -3,19 +3,7 @@
 from streaming_app.report import ReportOnce
 
 
-def test_a_line_is_not_repeated_until_another_one_came_or_it_is_cleared() -> None:
-    lines: list[str] = []
-    report = ReportOnce(lines.append)
-    for line in ("a", "a", "b", "a"):
-        report(line)
-    assert lines == ["a", "b", "a"]
-    assert report.clear()
-    assert not report.clear()
-    report("a")
-    assert lines == ["a", "b", "a", "a"]
-
-
-def test_lines_that_differ_in_durations_only_are_the_same() -> None:
+def test_a_line_is_not_repeated_until_another_one_came_or_it_is_cleared_also_if_it_differs_in_a_duration() -> None:
     lines: list[str] = []
     report = ReportOnce(lines.append)
     for line in (
@@ -28,3 +16,7 @@ def test_lines_that_differ_in_durations_only_are_the_same() -> None:
     ):
         report(line)
     assert lines == ["GET x in 1.25ms: 503", "GET x in 2 s: 500", "7 groups", "8 groups"]
+    assert report.clear()
+    assert not report.clear()
+    report("8 groups")
+    assert lines[-2:] == ["8 groups", "8 groups"]

@@ -53,11 +53,6 @@ def test_an_undecodable_record_is_printed_with_its_error_and_its_bytes(key: str,
     assert printed["error"]["message"]
 
 
-@pytest.mark.parametrize("line", ["", "\n", "\r\n", "   ", "\t"])
-def test_blank_lines_are_skipped(line: str) -> None:
-    assert decode_all(line) == []
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -185,37 +180,14 @@ def test_members_of_kafka_streams_are_printed_with_what_their_bytes_contain_besi
     )
     assert list(printed) == ["key", "value", "decoded"]
     [ours] = printed["decoded"]["members"]
-    assert ours["memberId"] == "m"
-    assert ours["subscription"]["version"] == 0
+    assert (ours["memberId"], ours["subscription"]["version"], ours["assignment"]["version"]) == ("m", 0, 0)
     assert ours["subscription"]["data"]["topics"] == ["in"]
-    assert ours["subscription"]["data"]["userData"] == {
-        "version": 11,
-        "data": {
-            "latestSupportedVersion": 11,
-            "processId": "A" * 22,
-            "userEndPoint": "",
-            "taskOffsetSums": [],
-            "uniqueField": 0,
-            "errorCode": 0,
-            "clientTags": [],
-        },
-    }
-    assert ours["assignment"] == {
-        "version": 0,
-        "data": {
-            "assignedPartitions": ASSIGNED,
-            "userData": {
-                "version": 4,
-                "data": {
-                    "commonlySupportedVersion": -1,
-                    "activeTasks": [{"topicGroupId": 1, "partition": 2}],
-                    "standbyTasks": [],
-                    "partitionsByHost": [],
-                    "errCode": 0,
-                },
-            },
-        },
-    }
+    subscribed = ours["subscription"]["data"]["userData"]
+    assert (subscribed["version"], subscribed["data"]["processId"]) == (11, "A" * 22)
+    assert ours["assignment"]["data"]["assignedPartitions"] == ASSIGNED
+    none = {"commonlySupportedVersion": -1, "standbyTasks": [], "partitionsByHost": [], "errCode": 0}
+    active = {"activeTasks": [{"topicGroupId": 1, "partition": 2}]}
+    assert ours["assignment"]["data"]["userData"] == {"version": 4, "data": {**active, **none}}
 
 
 def test_user_data_of_another_assignor_stays_base64_and_other_bytes_are_null() -> None:

@@ -70,16 +70,12 @@ def container(engine: Engine) -> Iterator[Callable[..., str]]:
         engine.try_run("rm", "--force", "--volumes", name)
 
 
-def test_the_image_has_what_the_job_needs_and_no_root(
-    engine: Engine,
-    image: str,
-    report: Callable[[str], None],
-) -> None:
+def test_the_image_has_what_the_job_needs_and_no_root(engine: Engine, image: str) -> None:
     size = int(engine.run("image", "inspect", "-f", "{{.Size}}", image))
     base = docker_engine.dockerfile_bases()[0]
     base_size = int(engine.run("image", "inspect", "-f", "{{.Size}}", base))
     source = "made from Debian" if docker_engine.is_stand_in(engine, base) else "pulled"
-    report(f"image: {size / 1e6:.0f} MB, {base_size / 1e6:.0f} MB of them {base} ({source})")
+    print(f"image: {size / 1e6:.0f} MB, {base_size / 1e6:.0f} MB of them {base} ({source})")
     assert size < LARGEST_BYTES
     assert engine.run("run", "--rm", image, "--version").startswith("streams-groups, version ")
     assert engine.run("run", "--rm", "--entrypoint", "id", image).startswith("uid=10001(streams-groups) gid=10001")
@@ -103,7 +99,6 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     volume: str,
     container: Callable[..., str],
     start_broker: Callable[..., LocalBroker],
-    report: Callable[[str], None],
 ) -> None:
     broker = start_broker()
     mount = [
@@ -139,14 +134,14 @@ def test_the_job_runs_without_root_and_with_a_read_only_file_system(
     pss = int(engine.run("exec", name, "python", "-c", _PSS))
     assert pss < LARGEST_PSS_MIB
     seconds = _stop(engine, name)
-    report(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
+    print(f"image: the job uses {pss} MiB (PSS) with one group, and stops in {seconds:.1f} s")
 
     started = time.monotonic()
     again = container(*OPTIONS, *mount, "-e", "STREAMS_GROUPS_CHECK=no", image)
     assert wait_until(
         lambda: any("resuming from the checkpoint" in line for line in _log(engine, again)), READY_SECONDS, interval=1
     )
-    report(f"image: {time.monotonic() - started:.1f} s from the start of the container until the stream runs again")
+    print(f"image: {time.monotonic() - started:.1f} s from the start of the container until the stream runs again")
     assert not [line for line in _log(engine, again) if line.startswith("ok ")]
     _stop(engine, again)
 
@@ -182,7 +177,7 @@ def _stop(engine: Engine, name: str) -> float:
 
 
 @pytest.fixture
-def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterator[Callable[..., str]]:
+def compose(engine: Engine, image: str) -> Iterator[Callable[..., str]]:
     """`compose("ps")` runs a command of Docker Compose; all services that can be had run, and are removed after."""
     command = _command(engine)
     # Compose 1, which Debian has, does not know the key `name`.
@@ -209,7 +204,7 @@ def compose(engine: Engine, image: str, report: Callable[[str], None]) -> Iterat
         if service["image"] != image and (reason := docker_engine.reason_without(engine, service["image"]))
     }
     for name, reason in missing.items():
-        report(f"compose: {name} is left out: {reason}")
+        print(f"compose: {name} is left out: {reason}")
     if missing.keys() - {"grafana"}:
         pytest.skip("services are missing")
     available = [name for name in SERVICES if name not in missing]
@@ -229,13 +224,13 @@ def _command(engine: Engine) -> list[str]:
     return [standalone]
 
 
-def test_the_services_work_together(compose: Callable[..., str], report: Callable[[str], None]) -> None:
+def test_the_services_work_together(compose: Callable[..., str]) -> None:
     began = time.monotonic()
     with live_group("localhost:9092", "payments"):
         assert wait_until(lambda: answers(f"{PROMETHEUS}/-/ready"), READY_SECONDS, interval=1)
         query = 'streams_group_state{group="payments",state="Stable"}'
         assert wait_until(lambda: _query(query) == ["1"], READY_SECONDS, interval=1)
-        report(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
+        print(f"compose: a group is in Prometheus {time.monotonic() - began:.0f} s after it was created")
         assert _query('up{job="streams-groups"}') == ["1"]
         assert wait_until(lambda: {rule["health"] for rule in _rules()} == {"ok"}, READY_SECONDS, interval=1)
         assert len(_rules()) == RULES

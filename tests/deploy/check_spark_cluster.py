@@ -75,12 +75,6 @@ def test_executors_of_a_cluster_read_fold_and_write(
     assert result.returncode == 0, result.stderr
     assert_both_executors_wrote(warehouse, tmp_path / "log")
 
-    alone = tmp_path / "alone"
-    result = run_job(broker.bootstrap_server, alone, "--topic", topic)
-    assert result.returncode == 0, result.stderr
-    for name in ("groups", "group_events", "topologies"):
-        assert rows_of(warehouse, name) == rows_of(alone, name)
-
 
 def test_an_application_of_spark_submit_runs_the_job_in_its_session(
     broker: Broker, topic: str, conf: list[str], tmp_path: Path
@@ -101,23 +95,10 @@ def test_an_application_of_spark_submit_runs_the_job_in_its_session(
     stored = WarehouseReader(warehouse).rows("SELECT group_id, state FROM groups WHERE cluster = 'internal'")
     assert {"group_id": "in-the-brokers", "state": "Stable"} in stored
 
-    config.write_text(yaml.safe_dump({**values, "conf": {_FETCHING: False}, "cluster": "none"}), "utf-8")
-    result = spark_submit(conf, config, "--once")
-    assert result.returncode == 1
-    assert (
-        "Error: Spark's Kafka source finds no partition of __consumer_offsets" in result.stdout
-    )  # spark-submit puts both there
-
-
-def rows_of(warehouse: Path, name: str) -> list[str]:
-    """Return the rows of a table as texts, in order."""
-    return sorted(map(str, WarehouseReader(warehouse).rows(f"SELECT * FROM {name}")))
-
 
 _COMMAND = (SPARK / "README.md").read_text("utf-8").split("spark-submit --master")[1].split("deploy/spark/job.py")[0]
 SETTINGS = re.findall(r"--conf (\S+)", _COMMAND)
 """The settings of the README's command of spark-submit, each with its value."""
-_FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 def spark_submit(conf: list[str], config: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -47,20 +47,6 @@ def _run(*command: object, **variables: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, env=environment)
 
 
-def _render(variant: str, home: Path) -> subprocess.CompletedProcess[str]:
-    directories = dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), str(home))
-    return _run(
-        deploy_tool("helm"),
-        "template",
-        "release",
-        CHART,
-        "--kube-version",
-        KUBERNETES,
-        *VARIANTS[variant],
-        **directories,
-    )
-
-
 def test_hadolint_finds_no_problem_in_the_dockerfile() -> None:
     result = _run(deploy_tool("hadolint"), DEPLOY / "Dockerfile")
     assert result.returncode == 0, result.stdout
@@ -76,7 +62,9 @@ def test_the_rendered_chart_is_valid_for_kubernetes_and_for_the_job(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "key")
-    result = _render(variant, tmp_path)
+    homes = dict.fromkeys(("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"), str(tmp_path))
+    options = ["--kube-version", KUBERNETES, *VARIANTS[variant]]
+    result = _run(deploy_tool("helm"), "template", "release", CHART, *options, **homes)
     assert result.returncode == 0, result.stderr
     documents = [document for document in yaml.safe_load_all(result.stdout) if document]
     kubernetes_file = tmp_path / "kubernetes.yaml"

@@ -1,9 +1,9 @@
-"""Fixtures of the checks that need a Docker engine, and the lines that `make check-deploy` prints at its end."""
+"""Fixtures of the checks that need a Docker engine, and the wheel."""
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,20 +43,6 @@ def volume(engine: Engine) -> Iterator[str]:
     name = engine.run("volume", "create")
     yield name
     engine.run("volume", "rm", "--force", name)
-
-
-@pytest.fixture
-def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Prints a line that pytest does not keep for itself: what was measured."""
-    plugins = request.config.pluginmanager
-    reporter, capture = plugins.get_plugin("terminalreporter"), plugins.get_plugin("capturemanager")
-
-    def write(line: str) -> None:
-        with capture.global_and_fixture_disabled():  # else the line is shown only if the test fails
-            reporter.ensure_newline()
-            reporter.write_line(line)
-
-    return write
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,9 @@ def docker_engine() -> Iterator[Engine]:
 
     Raises EngineUnavailableError.
     """
-    client = _find_client()
+    client = shutil.which("docker", path=f"/usr/bin:{os.environ['PATH']}")  # Debian's builds with BuildKit, no plugin
+    if not client:
+        raise EngineUnavailableError("docker is not installed")
     running = Engine(client, os.environ.get("DOCKER_HOST"))
     if running.try_run("info").returncode == 0:
         yield running
@@ -112,14 +114,6 @@ def _unmount(directory: Path) -> None:
     mounts = (line.split()[1] for line in Path("/proc/self/mounts").read_text("utf-8").splitlines())
     for mount in sorted((one for one in mounts if Path(one).is_relative_to(directory)), reverse=True):
         subprocess.run(["umount", mount], check=True)
-
-
-def _find_client() -> str:
-    # Debian's client first: it builds with BuildKit without a plugin.
-    client = shutil.which("docker", path=f"/usr/bin:{os.environ['PATH']}")
-    if not client:
-        raise EngineUnavailableError("docker is not installed")
-    return client
 
 
 def _wait(engine: Engine, process: subprocess.Popen[bytes], log: Path) -> Engine:
@@ -211,21 +205,16 @@ def _make_debian(engine: Engine) -> None:
         )
         if made.returncode != 0:
             raise ImageUnavailableError(f"debootstrap: {(made.stdout + made.stderr).strip().splitlines()[-1]}")
-        _copy_certificates(root)
+        bundle, java = Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/ssl/certs/java/cacerts")
+        if bundle.is_file():
+            shutil.copy(bundle, root / "etc/ssl/certs/ca-certificates.crt")
+        if java.is_file():
+            (root / "opt/certificates").mkdir(parents=True)
+            shutil.copy(java, root / "opt/certificates/cacerts")
         for cached in root.glob("var/cache/apt/archives/*.deb"):
             cached.unlink()
         # As in Docker's image of Debian: what apt caches is in no layer.
         (root / "etc/apt/apt.conf.d/docker-clean").write_text(_NO_CACHE, "utf-8")
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
-        bundle = "/etc/ssl/certs/ca-certificates.crt"
         variables = f"ENV PIP_CERT={bundle} REQUESTS_CA_BUNDLE={bundle}"  # for pip, and for the download of jars
         engine.run("import", "--change", variables, archive, image, timeout=300)
-
-
-def _copy_certificates(root: Path) -> None:
-    bundle, java = Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/ssl/certs/java/cacerts")
-    if bundle.is_file():
-        shutil.copy(bundle, root / "etc/ssl/certs/ca-certificates.crt")
-    if java.is_file():
-        (root / "opt/certificates").mkdir(parents=True)
-        shutil.copy(java, root / "opt/certificates/cacerts")

@@ -10,7 +10,6 @@ import promql_parser
 import pytest
 import yaml
 
-from deploy.generate import prometheus
 from streaming_app.health.verdict import VERDICTS
 from streaming_app.lag.statuses import STATUSES
 from streaming_app.metrics.group_metrics import GROUP_METRICS
@@ -79,14 +78,6 @@ def test_label_values_are_values_that_the_job_exports() -> None:
     known |= {*STATUSES, *VERDICTS, "CURRENT", "FAILED", "UNCERTAIN", "NEVER_STORED", "STALE", "NO_TOPOLOGY"}
     assert used <= known
     assert "FAILED" in used
-
-
-@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_the_runbook_has_what_an_alert_refers_to(rule: dict[str, Any]) -> None:
-    heading = rule["annotations"]["runbook_url"].removeprefix(f"{prometheus.RUNBOOK}#")
-    lines = (DEPLOY / "RUNBOOK.md").read_text("utf-8").splitlines()
-    headings = [line.lstrip("# ").lower() for line in lines if line[:1] == "#"]
-    assert heading in headings
 
 
 def run_promtool(*arguments: object) -> str:

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from streaming_app.alerts.catalog import rules
 from streaming_app.cli.main import main
+from streaming_app.tables.definitions import tables, views
 from streaming_app.tables.reader import WarehouseReader
-from tests.docs.test_sources import COLUMNS, NAMED
-from tests.support.documents import ROOT
+from tests.support.documents import DOCS, ROOT
 from tests.support.rows import member_row
 from tests.support.sample_groups import WRITTEN, group, write_sample
 from tests.support.warehouses import append
@@ -28,13 +28,36 @@ FULL = "full"
 CATALOG = "streaming_app/alerts/catalog"
 LINES = (Path(__file__).parent / "sources.txt").read_text("utf-8").splitlines()[1:]
 SOURCES = [(source, what, place, words.split("; ")) for source, what, place, words in (one.split("|") for one in LINES)]
+_TABLE = (DOCS / "facts.md").read_text("utf-8").split("## What the sources describe")[1].split("\n## ")[0]
+NAMED = [
+    name for line in _TABLE.splitlines() if line[:1] == "|" for name in re.findall(r"`([^`]+)`", line.split(" | ")[2])
+]
+"""Each name in the table of the document that says where something is shown."""
+COLUMNS = {f"{one.name}.{column}" for one in (*tables(), *views()) for column in (*one.names, *one.also, "group_id")}
+TABLES = {one.name for one in (*tables(), *views())}
+METRICS = set(re.findall(r"`(streams_groups?\w*)", (ROOT / "deploy" / "METRICS.md").read_text("utf-8")))
 COMMANDS = {place for *_, place, _ in SOURCES if place.split()[0] in main.commands and "/" not in place}
 SHOWN_COLUMNS = sorted(
-    {name for _, name in NAMED if name in COLUMNS}
-    | {one for *_, place, some in SOURCES if place == "sql" for one in some}
+    {name for name in NAMED if name in COLUMNS} | {one for *_, place, some in SOURCES if place == "sql" for one in some}
 )
 NEEDS_A_BROKER = {"check", "decode", "verify"}
 """Commands of the table that other tests run, with a broker or without tables."""
+
+
+def exists(name: str) -> bool:
+    """Return whether all of this name exists, or it is no name of ours."""
+    command, *options = name.split()
+    if command in main.commands and (options or "." not in command):
+        return {*options} <= {flag for one in main.commands[command].params for flag in one.opts}
+    if "." in name and name.partition(".")[0] in TABLES:
+        return name in COLUMNS
+    if name.startswith("StreamsGroup") and name != "StreamsGroupDescribe":
+        return name in rules()
+    return not name.startswith("streams_group") or name in METRICS
+
+
+def test_every_command_option_column_rule_and_metric_of_the_document_exists() -> None:
+    assert [name for name in NAMED if not exists(name)] == []
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +111,7 @@ def test_a_column_of_the_table_holds_values(column: str, warehouse: Path) -> Non
 
 
 def test_each_command_of_the_table_is_in_the_list_and_nothing_of_the_sources_is_left_out() -> None:
-    named = {name for _, name in NAMED if name.split()[0] in main.commands and "." not in name}
+    named = {name for name in NAMED if name.split()[0] in main.commands and "." not in name}
     listed = {frozenset(word for word in one.split() if word in main.commands or word[0] == "-") for one in COMMANDS}
     assert [one for one in sorted(named - NEEDS_A_BROKER) if not any({*one.split()} <= words for words in listed)] == []
     assert len(SOURCES) == len({(source, what) for source, what, *_ in SOURCES}) == 237

@@ -17,14 +17,16 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from streaming_app.config.sections import MetricsSettings
 from streaming_app.groups.snapshot import GroupSnapshot
 from streaming_app.groups.task_copies import TaskCopy, sum_copies
+from streaming_app.metrics import lag_metrics
 from streaming_app.metrics.collector import make_registry
 from streaming_app.metrics.group_metrics import GROUP_METRICS, LABELS_METRIC
 from streaming_app.metrics.job_metrics import ALERT_METRICS, JOB_METRICS
-from streaming_app.metrics.lag_metrics import LAG_METRICS
+from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Metric
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.definitions import tables, views
 from streaming_app.web.monitoring import monitoring_server
+from tests.support.lag_harness import row
 from tests.support.metrics_harness import NOW, SINCE, busy_health, group, scraped
 from tests.support.tools import debian_tool
 from tests.support.waiting import MINUTES
@@ -256,3 +258,56 @@ def test_the_table_of_names_of_other_exporters_names_metrics_and_columns_that_ex
     assert used <= {metric.name for metrics in defined for metric in metrics}
     columns = {tuple(name.split(".")) for row in rows for name in re.findall(r"`(\w+\.\w+)`", row)}
     assert columns <= {(one.name, column.name) for one in (*tables(), *views()) for column in one.columns}
+
+
+ALICE = {"member_id": "alice", "process_id": "p-1", "client_host": "10.0.0.1", "subtopology_id": "0"}
+ROWS = [
+    row(partition=0, task_id="0_0", lag=10, lag_seconds=3.0, log_start_offset=5, **ALICE),
+    row(
+        partition=1, task_id="0_1", subtopology_id="0", lag=500, lag_seconds=90.0, lost_offsets=7, offset_status="LOST"
+    ),
+    row(
+        partition=2, task_id="0_2", committed_offset=None, lag=None, lag_seconds=None, offset_status="UNKNOWN", **ALICE
+    ),
+    row(topic="old", lag=9999, lag_seconds=1e6, offset_status="LEFT_OVER"),
+    row(group_id="plain", topic="clicks", lag=7, lag_seconds=None),
+]
+
+
+def of(text: str, name: str) -> dict[tuple[str, ...], float]:
+    """Return the samples of a metric by those label values that are not empty."""
+    return {tuple(filter(None, key[1:])): value for key, value in samples(text).items() if key[0] == name}
+
+
+def test_the_default_series_of_lag(scrape: Scrape) -> None:
+    values = scrape([], lag=ROWS)
+    assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510, ("plain", "clicks"): 7}
+    assert of(values, "streams_group_lag_seconds") == {("payments", "orders"): 90}
+    assert of(values, "streams_group_partitions") == {
+        ("payments", "OK"): 1,
+        ("payments", "LOST"): 1,
+        ("payments", "LEFT_OVER"): 1,
+        ("payments", "NO_COMMIT"): 1,
+        ("plain", "OK"): 1,
+    }
+
+
+def test_a_group_for_whose_series_there_is_no_room_has_none_and_is_counted(
+    scrape: Scrape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 1)
+    values = scrape([], lag=ROWS)
+    assert of(values, "streams_group_lag_offsets") == {("payments", "orders"): 510}
+    assert {group for group, _ in of(values, "streams_group_partitions")} == {"payments"}
+    assert of(values, "streams_groups_left_out")["lag",] == 1
+
+
+def test_the_oldest_groups_have_series_then_those_of_other_types_then_newcomers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lag_metrics, "MAX_LAG_SERIES", 3)
+    large = [row(group_id="!new", topic=f"t{number}", partition=0, lag=99_999) for number in range(9)]
+    small = [row(group_id=name, partition=0, lag=99_999) for name in ("!newer", "!newest")]
+    first_seen = {"!new": NOW, "!newer": NOW, "!newest": NOW + timedelta(1), "payments": NOW - timedelta(days=9)}
+    scrape = LagScrape([*large, *small, *ROWS], MetricsSettings(), first_seen, NOW - timedelta(days=1))
+    assert (list(scrape.groups), scrape.left_out) == (["payments", "plain", "!newer"], 2)

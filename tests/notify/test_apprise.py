@@ -106,7 +106,6 @@ def test_a_service_gets_title_text_and_severity(receiver: HttpReceiver) -> None:
     assert len(receiver.bodies[-1]["message"]) == 4000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("url", PAGERS)
 def test_every_pager_ends_an_incident_by_the_key_that_it_was_opened_with(
     services: HttpReceiver, certificates: Certificates, url: str

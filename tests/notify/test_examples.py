@@ -1,6 +1,5 @@
 """The examples of docs/alerts.md for receivers, each with the real receiver."""
 
-import os
 import re
 import shlex
 import shutil
@@ -12,17 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import SecretStr
 
 from streaming_app.alerts.alert import FIRING, RESOLVED, Alert
 from streaming_app.config.declared import LabelsSettings, make_labels
 from streaming_app.notify.alertmanager import AlertmanagerSink
-from streaming_app.notify.apprise import AppriseSink
 from streaming_app.notify.sink import SinkError
 from streaming_app.notify.webhook import WebhookSink
 from streaming_app.sandbox.child_process import Process, reserve_port
 from tests.alerts.examples import make_alert
-from tests.support.receivers import HOST, HttpReceiver, SmtpReceiver, start_alertmanager
+from tests.support.receivers import HttpReceiver, start_alertmanager
 from tests.support.tools import debian_tool
 from tests.support.waiting import wait_until
 
@@ -137,22 +134,3 @@ def accepts(sink: Any, one: Alert) -> bool:
     except SinkError:  # it starts
         return False
     return True
-
-
-def test_a_mail_of_the_page_arrives_and_each_service_of_it_is_one_that_apprise_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("MAIL_PASSWORD", "secret")
-    monkeypatch.setenv("SLACK_TOKENS", "T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ")
-    monkeypatch.setenv("PAGERDUTY_KEY", "key")
-    sinks = yaml.safe_load(os.path.expandvars(block("yaml", "name: pagerduty").replace("env:", "")))["sinks"]
-    urls = {one["name"]: AppriseSink.model_validate(one).read_url() for one in sinks if one["type"] == "apprise"}
-    assert list(urls) == ["slack", "mail", "ntfy", "pagerduty"]
-    with SmtpReceiver() as server:
-        url = urls["mail"].replace(
-            "mailtos://USER:secret@smtp.example.com?", f"mailto://{HOST}:{server.port}?mode=insecure&"
-        )
-        AppriseSink(type="apprise", url=SecretStr(url)).send([alert("payments-cards")], FIRING)
-        (envelope,) = server.envelopes
-    assert envelope.rcpt_tos == ["ops@example.com"]
-    assert b"Subject: [FIRING] StreamsGroupDown: payments-cards (cluster prod)" in envelope.content

@@ -158,21 +158,6 @@ def test_the_coordinator_and_the_configs_in_force_are_what_the_brokers_said_last
     ]
 
 
-def test_members_that_lack_client_tags_for_standbys_are_told_with_the_tags(tmp_path: Path) -> None:
-    warehouse = Warehouse(tmp_path)
-    tagged = {**member("tagged"), "client_tags": {"zone": "a", "cluster": "x"}}
-    some = {**member("some"), "client_tags": {"zone": "a"}}
-    configs = {"num.standby.replicas": "1", "rack.aware.assignment.tags": "zone, cluster"}
-    for name, tags in (("orders", configs), ("other", {"num.standby.replicas": "1"})):
-        row = group_row(name, members=[tagged, some, member("none")], assignment_configs=tags)
-        append(warehouse.path, "groups", row)
-    rows = [line.split() for line in warehouse.describe("orders", "--members", "--verbose").splitlines()[:4]]
-    at = rows[0].index("CLIENT-TAGS")
-    tags = {"tagged": "zone=a,cluster=x", "some": "zone=a,cluster(missing)", "none": "zone(missing),cluster(missing)"}
-    assert {row[1]: row[at] for row in rows[1:]} == tags
-    assert "missing" not in warehouse.describe("other", "--members", "--verbose")
-
-
 FETCHED_AT = datetime(2026, 11, 22, 9, tzinfo=timezone.utc)
 TEXT = "Topologies:\n   Sub-topology: 0\n    Source: s (topics: [orders])\n      --> none\n\n"
 

@@ -73,32 +73,22 @@ def sample(second: int, partition: int, offset: int) -> dict[str, Any]:
     return {**of, **known, "observed_at": at(second)}
 
 
-def test_there_it_is_stopped_empty_converted_joined_and_has_the_same_tasks(warehouse: Path) -> None:
-    found = steps(warehouse, "classic -> streams")
-    assert [(name, when) for name, (when, _) in found.items()] == [
-        ("stopped", at(-10)),
-        ("Empty", at(-10)),
-        ("converted", at(0)),
-        ("joined", at(0)),
-        ("tasks", at(4)),
-        ("offsets", None),
-    ]
-    assert "1 member left or timed out; members with the classic protocol" in found["stopped"][1]
-    assert found["tasks"][1] == "the same as before: 2 active tasks"
-    assert found["offsets"][1] == "not known"
+STEPS = ("stopped", "Empty", "converted", "joined", "tasks", "offsets")
 
 
-def test_back_it_says_which_tasks_nobody_has(warehouse: Path) -> None:
-    found = steps(warehouse, "streams -> classic")
-    assert [(name, when) for name, (when, _) in found.items()] == [
-        ("stopped", at(30)),
-        ("Empty", at(30)),
-        ("converted", at(60)),
-        ("joined", at(63)),
-        ("tasks", at(63)),
-        ("offsets", None),
-    ]
-    assert found["tasks"][1] == "nobody has 0_1"
+@pytest.mark.parametrize(
+    ("protocol", "seconds", "tasks"),
+    [
+        ("classic -> streams", (-10, -10, 0, 0, 4), "the same as before: 2 active tasks"),
+        ("streams -> classic", (30, 30, 60, 63, 63), "nobody has 0_1"),
+    ],
+)
+def test_each_step_is_told_with_its_time(warehouse: Path, protocol: str, seconds: tuple[int, ...], tasks: str) -> None:
+    found = steps(warehouse, protocol)
+    assert {name: when for name, (when, _) in found.items()} == dict(zip(STEPS, (*map(at, seconds), None), strict=True))
+    assert (found["tasks"][1], found["offsets"][1]) == (tasks, "not known")
+    assert found["stopped"][1].startswith("1 member left or timed out")
+    assert ("members with the classic protocol" in found["stopped"][1]) is protocol.startswith("classic")
 
 
 NONE_LOWER = "none of 1 that are known from before lower than then"
@@ -135,6 +125,5 @@ def test_history_prints_the_events_and_then_the_steps(warehouse: Path) -> None:
     assert "deleted" not in events
     lines = changes.splitlines()
     assert lines[0].split() == ["PROTOCOL", "STEP", "AT", "WHAT"]
-    names = ["stopped", "Empty", "converted", "joined", "tasks", "offsets"]
-    assert [line.split()[3] for line in lines[1:]] == 2 * names
+    assert [line.split()[3] for line in lines[1:]] == [*STEPS, *STEPS]
     assert "\n\n" not in output(warehouse, "history", "g", "--member", "m1")

@@ -1,7 +1,7 @@
 """Time behind and lag over time say of each moment what the rows of `lag_history` do."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,6 @@ def sample(minutes: float, partition: int = 0, lag: int | None = 0, **columns: A
     return {**common, **offsets, "lag": lag, "observed_at": at, **columns}
 
 
-def fill(path: Path, samples: Iterable[Row], known_until: datetime = END) -> WarehouseReader:
-    """Make a warehouse; `lag` has a row of each partition that has samples."""
-    samples = list(samples)
-    append(make_warehouse(path), "lag_history", *samples)
-    kept = sorted({one["partition"] for one in samples})
-    replace_rows(path, "lag", *(sample(0, number, leader=1) for number in kept))
-    inputs = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
-    replace_rows(path, "inputs", *({**one, "known_until": known_until} for one in inputs))
-    return WarehouseReader(path)
-
-
 def rows_at(samples: list[Row], gone: set[int], at: datetime) -> Iterator[tuple[Row, bool]]:
     """Yield the sample of each partition that the group reads at a time, and whether it still holds."""
     for partition in {one["partition"] for one in samples}:
@@ -68,9 +57,13 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One for all examples of a property, each of which is a group of its own."""
-    path = make_warehouse(tmp_path_factory.mktemp("series") / "w")
+    return warehouse_until(tmp_path_factory.mktemp("series"), END)
+
+
+def warehouse_until(path: Path, known_until: datetime) -> Path:
+    """Make a warehouse whose inputs are known up to a time."""
     inputs = ({"input": "commits"}, {"input": "log_ends", "broker": 1})
-    replace_rows(path, "inputs", *({**one, "known_until": END} for one in inputs))
+    replace_rows(make_warehouse(path), "inputs", *({**one, "known_until": known_until} for one in inputs))
     return path
 
 
@@ -112,10 +105,11 @@ def histories(draw: st.DrawFn) -> tuple[list[Row], set[int]]:
     return samples, draw(st.sets(st.integers(0, 3)))
 
 
-def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(tmp_path: Path) -> None:
-    reader = fill(tmp_path / "w", [sample(0, 0, 7), sample(0, 1, 5, log_start_offset=None), sample(100, 2, 3)])
+def test_at_an_instant_a_sample_that_is_too_old_is_no_lag(warehouse: Path) -> None:
+    samples = [sample(0, 0, 7), sample(0, 1, 5, log_start_offset=None), sample(100, 2, 3)]
+    reader, group_id = read(warehouse, samples, set())
     for minutes, expected in ((80, {0: 7, 1: 5}), (120, {0: None, 1: 5, 2: 3})):
-        rows = lag_at(reader, "default", "payments", BEGIN + timedelta(minutes=minutes))
+        rows = lag_at(reader, "default", group_id, BEGIN + timedelta(minutes=minutes))
         assert {row["partition"]: row["lag"] for row in rows} == expected
 
 
@@ -172,12 +166,8 @@ def test_a_group_was_as_far_behind_as_the_rows_say(
 
 
 def test_a_lag_that_nobody_asked_for_any_more_is_not_known(tmp_path: Path) -> None:
-    known_until = BEGIN + timedelta(minutes=28)
-    reader = fill(tmp_path / "w", [sample(0, 0, 7, lag_seconds=1.0)], known_until=known_until)
-    found = behind_series(reader, "default", "payments", BEGIN, END, bins=BINS)
-    assert [(found[n]["most"] is None, found[n]["is_lower"]) for n in range(1, 5)] == [
-        (False, False),
-        (False, False),
-        (True, True),
-        (True, True),
-    ]
+    path = warehouse_until(tmp_path, BEGIN + timedelta(minutes=28))
+    reader, group_id = read(path, [sample(0, 0, 7, lag_seconds=1.0)], set())
+    found = behind_series(reader, "default", group_id, BEGIN, END, bins=BINS)
+    assert [found[n]["is_lower"] for n in range(1, 5)] == [False, False, True, True]
+    assert [found[n]["most"] is None for n in range(1, 5)] == [False, False, True, True]

@@ -15,12 +15,11 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from streaming_app.errors import WarehouseError
 from streaming_app.job_status import JobStatus
-from streaming_app.tables.location import Location
+from streaming_app.web import page_snapshot
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access
 from streaming_app.web.page import Page
-from streaming_app.web.page_snapshot import SnapshotSource, read_other_groups
+from streaming_app.web.page_snapshot import NOTHING_KNOWN, SnapshotSource
 from streaming_app.web.words import group_query, short_name
 from tests.support.heartbeats import write_heartbeat
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
@@ -119,7 +118,6 @@ def test_groups_of_every_type_are_listed_and_filtered(client: TestClient) -> Non
     assert shown(client.get("/?type=consumer&type=share").text) == [sample_others.CONSUMER, sample_others.SHARE]
     assert set(shown(client.get("/?state=none").text)) == {sample_others.CONNECT, sample_others.CLASSIC_STREAMS}
     hostile = short_name(sample_others.HOSTILE_OTHER)
-    assert shown(client.get("/?type=classic&state=Empty").text) == [sample_others.TOOL, hostile]
     assert hostile in html.unescape(client.get(f"/group?{group_query(sample_others.HOSTILE_OTHER)}").text)
     assert others.isdisjoint(shown(client.get("/?type=streams").text))
     text = client.get("/").text
@@ -136,6 +134,7 @@ def test_a_group_of_another_type_shows_what_is_known_of_it(client: TestClient) -
     assert "Generation" in client.get(f"/group?id={sample_others.CONNECT}").text
     classic = client.get(f"/group?id={sample_others.CLASSIC_STREAMS}").text
     assert classic.count("&lt;b&gt;clicks&lt;/b&gt;(0,1)") == classic.count("&lt;b&gt;clicks&lt;/b&gt;,pages") == 2
+    assert "A classic group: a Kafka Streams application" in classic
     assert classic.count("Coordinator") == classic.count("b1.example:9092 (1)") == 1
     assert client.get(f"/graph?id={sample_others.CONSUMER}").status_code == 404
 
@@ -268,9 +267,8 @@ def test_columns_that_are_left_out_stay_left_out_in_every_link(client: TestClien
     heads = re.findall(r'<th scope="col"[^>]*>\s*(?:<a[^>]*>)?([^<]*)', text)
     assert {"Lag, time", "Members"} <= set(heads)
     assert not {"Lag, offsets", "State"} & set(heads)
-    soft = [html.unescape(one) for one in re.findall(r'data-soft(?: class="chip")? href="(\./[^"]*)"', text)]
-    assert soft
-    assert all("without=lag&without=state" in one for one in soft if "sort" in one or "health=" in one)
+    sorts = [one for one in re.findall(r'data-soft href="(\./[^"]*)"', text) if "sort" in one]
+    assert {"without=lag&amp;without=state" in one for one in sorts} == {True}
 
 
 def test_every_response_has_the_policy_and_the_worker_its_own(client: TestClient) -> None:
@@ -336,25 +334,6 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
     assert source.readings == 1
-
-
-def test_the_stream_time_is_shown_with_the_offsets_of_tasks(sample: Path) -> None:
-    key = {
-        "cluster": "default",
-        "group_id": "price-feed",
-        "topic": "read",
-        "committed_offset": 5,
-        "offset_status": "OK",
-    }
-    for partition, time in enumerate([NOW - timedelta(days=400), None]):
-        append(sample, "lag", {**key, "partition": partition, "partition_time": time, "observed_at": NOW})
-
-    text = look(sample).get("/group?id=price-feed").text
-
-    rows = [re.sub(r"<[^>]+>", " ", one).split() for one in text.split("</tr>") if ">read<" in one and ">OK<" in one]
-    assert ">Stream time</" in text
-    assert [one[-1] for one in rows] == [f"{NOW:%H:%M:%SZ}", "\N{EN DASH}"]
-    assert f"{NOW - timedelta(days=400):%Y-%m-%d}" in rows[0]
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:
@@ -438,14 +417,9 @@ def test_readers_who_wait_for_the_same_slow_page_keep_no_other_page_waiting(
 
 
 def test_groups_of_other_types_that_cannot_be_read_do_not_hide_streams_groups(sample: Path) -> None:
-    files = [*(sample / "group_records").rglob("*.parquet")]
-    assert files
-    for file in files:
+    for file in (sample / "group_records").rglob("*.parquet"):
         file.unlink()
-    with pytest.raises(WarehouseError):
-        read_other_groups(Location.of(sample), "default")
-    text = look(sample).get("/").text
-    assert RICH in text
+    assert RICH in look(sample).get("/").text
 
 
 def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,7 +438,51 @@ def test_a_page_that_many_load_is_compressed_once(sample_template: Path, monkeyp
         plain = client.get("/?sort=name", headers={"Accept-Encoding": "identity"})
     assert compressed == [plain.content]
     assert {one.text for one in answers} == {plain.text}
-    assert {one.headers.get("Content-Encoding") for one in answers} == {"gzip"}
-    assert {int(one.headers["Content-Length"]) < len(plain.content) / 3 for one in answers} == {True}
-    assert "Content-Encoding" not in plain.headers
+    assert {one.headers.get("Content-Encoding") for one in (*answers, plain)} == {"gzip", None}
     assert {one.headers["Vary"] for one in (*answers, plain)} == {"Accept-Encoding"}
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("alerts", {"alert_id": "i"}),
+        ("broker_facts", {"subject": "s", "kind": "isr"}),
+        ("topologies", {"group_id": "g"}),
+        ("lag_history", {"group_id": "g"}),
+        ("group_health_history", {"group_id": "g"}),
+    ],
+)
+def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
+    name: str, row: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_snapshot, "CHECK_SECONDS", 0)
+    warehouse = make_warehouse(tmp_path / "warehouse")
+    snapshots = SnapshotSource(warehouse, "default", clock)
+    before = snapshots.current()
+    append(warehouse, name, row)
+    assert wait_until(lambda: snapshots.current().tag != before.tag)
+
+
+def test_groups_of_other_types_that_come_during_a_check_are_shown_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = threading.Event()
+
+    def read(*_: object) -> list[Any]:
+        assert begin.wait(MINUTES)
+        return [{**NOTHING_KNOWN, "group_id": "other", "group_type": "consumer"}]
+
+    monkeypatch.setattr(page_snapshot, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(page_snapshot, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(page_snapshot, "read_other_groups", read)
+    snapshots = SnapshotSource(make_warehouse(tmp_path), "default", clock)
+    refresh = snapshots._mutes.refresh
+
+    def refresh_late() -> None:
+        begin.set()
+        assert wait_until(lambda: snapshots._others._thread is None)
+        refresh()
+
+    monkeypatch.setattr(snapshots._mutes, "refresh", refresh_late)
+    snapshots.current()
+    assert "other" in snapshots.current().groups

@@ -161,29 +161,6 @@ def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: in
             assert seen.width_overflow() <= 0, path
 
 
-_SHIFTS = """
-let sum = 0;
-const add = (found) => { for (const one of found) if (!one.hadRecentInput) sum += one.value; };
-const shifts = new PerformanceObserver((list) => add(list.getEntries()));
-shifts.observe({type: "layout-shift", buffered: true});
-window.shifted = () => { add(shifts.takeRecords()); return sum; };
-"""
-
-
-@pytest.mark.parametrize("width", [360])
-def test_nothing_moves_while_a_page_loads(chromium: Browser, url: str, width: int) -> None:
-    with view(chromium, url, viewport={"width": width, "height": 860}) as seen:
-        seen.page.add_init_script(_SHIFTS)
-        network = seen.page.context.new_cdp_session(seen.page)
-        network.send("Network.setCacheDisabled", {"cacheDisabled": True})  # styles and scripts come late
-        for name, path in list(VIEWS.items())[:5]:
-            seen.open(path)
-            if name in {"group", "instant"}:
-                seen.wait_for_picture()
-            seen.wait_for_frames()
-            assert seen.page.evaluate("window.shifted()") < 0.05, name  # "good" is below 0.1
-
-
 def test_the_timeline_is_used_by_keyboard(chromium: Browser, url: str) -> None:
     with view(chromium, url) as seen:
         seen.open(f"/group?id={RICH}&range=24h")
@@ -228,7 +205,6 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
         seen.open(f"/group?{group_query(RICH, range='24h')}")
         seen.wait_for_picture()
         expect(nodes.filter(has_text="orders-of-old")).to_have_count(0)
-        lag_now = seen.page.get_by_role("region", name="Lag").inner_text()
         seen.page.get_by_label("Instant, UTC").fill(at)
         seen.page.get_by_role("button", name="Show").click()
         expect(nodes.filter(has_text="orders-of-old")).to_contain_text("lag 777 · 1 min 10 s")
@@ -244,22 +220,7 @@ def test_picture_and_tables_are_those_of_the_chosen_instant(
         seen.page.locator("#timeline").focus()
         seen.page.keyboard.press("Escape")
         expect(nodes.filter(has_text="Subtopology 1")).to_have_count(1)
-        lag = seen.page.get_by_role("region", name="Lag")
-        expect(lag).not_to_contain_text("orders-of-old")  # the page may come after the picture
-        assert lag.inner_text() == lag_now
-
-
-@pytest.mark.parametrize("width", [360])
-def test_the_name_of_a_track_is_not_cut(chromium: Browser, url: str, width: int) -> None:
-    with view(chromium, url, viewport={"width": width, "height": 800}) as seen:
-        seen.open(f"/group?id={RICH}&range=24h")
-        names = seen.page.locator("svg.names text")
-        for longest in ("Behind ≤ 23 h 59 min", "Records/s ≤ 1,234,567", "Lag ≤ 1,234,567,890"):
-            names.first.evaluate("(text, longest) => { text.textContent = longest; }", longest)
-            box, around = names.first.bounding_box(), seen.page.locator("svg.names").bounding_box()
-            assert box
-            assert around
-            assert box["x"] >= around["x"], longest
+        expect(seen.page.get_by_role("region", name="Lag")).not_to_contain_text("orders-of-old")
 
 
 TROUBLES = {
@@ -270,15 +231,8 @@ TROUBLES = {
         "NotReady since the deployment, it processes nothing: MISSING_SOURCE_TOPICS: Source topics cards are missing.",
         None,
     ),
-    "payments-held": (
-        "Stalled",
-        9,
-        "1 partition held by an open transaction since 2026-11-22 11:20:00Z: cards-0 at 77, transactional id pay-1",
-        None,
-    ),
     "payments-losing": ("Losing", 31, "retention deletes records that wait in 1 partition", 45),
     "payments-restoring": ("Restoring", 50, "4 tasks restore their state, and records will be lost before it ends", 20),
-    "payments-behind": ("Behind", 61, "the oldest record that waits is 2 h old: 1 partition, cards-0", None),
 }
 """Group -> its verdict, for how many minutes, why, and in how many minutes records are lost."""
 FIRST = {
@@ -344,7 +298,7 @@ def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
             assert all(found.values()), (name, found)
             assert name in found["which"]
             assert verdict in found["which"]
-            assert why.partition(" since 2026")[0] in found["why"]
+            assert why in found["why"]
             assert ("records from" in found["what is lost"]) == (loses_in is not None)
             assert f"{duration(60 * minutes)}" in seen.page.inner_text(".verdict b")
             assert found["the command"].startswith(("streams-groups ", "kafka-"))
@@ -355,15 +309,6 @@ def test_the_first_screen_of_a_group_in_trouble_answers_five_questions(
         seen.open("/group?id=of-no-verdict")
         assert "not known" in seen.page.inner_text("#answer-lost")
         assert seen.page.locator("#answer-who, #answer-step").count() == 0  # nobody says that no task is behind
-
-
-def _wide() -> list[dict[str, object]]:
-    """Return a subtopology that feeds 30, and each of these three."""
-    parts = [part("0", sources=["orders"], writes=[f"a-{n}" for n in range(30)])]
-    for n in range(30):
-        parts.append(part(f"a{n}", repartition=[f"a-{n}"], writes=[f"b-{n}-{m}" for m in range(3)]))
-        parts += [part(f"b{n}{m}", repartition=[f"b-{n}-{m}"]) for m in range(3)]
-    return parts
 
 
 def _deep(subtopologies: int = 33) -> list[dict[str, object]]:
@@ -382,11 +327,10 @@ def _deep(subtopologies: int = 33) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def large_url(serve_page: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of a warehouse with two large topologies; in `deep` a task is processed by nobody."""
+    """The page of a warehouse with a large topology, `deep`, of which a task is processed by nobody."""
     warehouse = tmp_path_factory.mktemp("large") / "warehouse"
     trouble = [task("m-0", "7_0"), task("m-0", "7_1", "standby")]
     write_sample(warehouse, NOW, hostile=False)
-    replace_group(warehouse, group("wide", "Stable", NOW, 5, subtopologies=_wide()))
     replace_group(warehouse, group("deep", "Stable", NOW, 5, subtopologies=_deep(), assignments=trouble))
     return serve_page(warehouse)
 
@@ -412,12 +356,11 @@ def _nodes_in_sight(seen: View) -> list[str]:
 @pytest.mark.parametrize("width", [360])
 def test_a_large_topology_opens_where_something_is(chromium: Browser, large_url: str, width: int) -> None:
     with view(chromium, large_url, viewport={"width": width, "height": 860}) as seen:
-        for group_id in ("wide", "deep"):
-            for opened in ("", "#open=*"):
-                seen.open("/alerts")
-                seen.open(f"/group?id={group_id}{opened}")
-                seen.wait_for_picture()
-                assert _nodes_in_sight(seen), (group_id, opened)
+        for opened in ("", "#open=*"):
+            seen.open("/alerts")
+            seen.open(f"/group?id=deep{opened}")
+            seen.wait_for_picture()
+            assert _nodes_in_sight(seen), opened
 
 
 def test_four_hundred_nodes_are_boxes_that_open_and_close_by_click_and_by_keyboard(

@@ -25,14 +25,13 @@ M1 = thread("m1", subscription(sums={(1, 0): -2}, tags={"zone": "a"}), assignmen
 M2 = thread("m2", subscription(P2, {(1, 0): 5}), assignment([(0, 1)], [(1, 0)], sources=SOURCES), client_host="/h2")
 
 
-def page_of(path: Path, *generations: dict[str, Any], hides: bool = False) -> TestClient:
+def page_of(path: Path, *generations: dict[str, Any]) -> TestClient:
     """Return a client of the page on a warehouse with one classic group, which was folded from these generations."""
     values = [LogRecord(n, NOW, 2, GROUP, value) for n, value in enumerate(generations)]
     found = to_row("default", fold(values).group)
     make_warehouse(path)
-    if not hides:
-        append(path, "groups", found)
-        append(path, "task_copies", *(copy._asdict() for copy in copies_of_row(found)))
+    append(path, "groups", found)
+    append(path, "task_copies", *(copy._asdict() for copy in copies_of_row(found)))
     of_record = {"record_type": 2, "member_id": "", "protocol_type": "consumer", "protocol": "stream", "epoch": 1}
     counted = {"member_count": len(found["members"]), "deleted": False, "last_offset": 0, "recorded_at": NOW}
     append(path, "group_records", {"group_id": "g", **of_record, **counted})
@@ -85,7 +84,3 @@ def test_tasks_that_change_hands_are_not_said_to_be_unowned(tmp_path: Path) -> N
     assert "0_1: will take over as active" in text
     assert "unowned" not in text
     assert "without an active member" not in str(client.get("/graph?id=g").json())
-
-
-def test_without_rows_of_its_tasks_the_page_is_that_of_any_group(tmp_path: Path) -> None:
-    assert "A classic group: a Kafka Streams application" in text_of(page_of(tmp_path, generation(1, M1), hides=True))

@@ -42,8 +42,7 @@ def test_no_view_is_wider_than_the_window(chromium: Browser, url: str, width: in
     test_browser.test_no_view_is_wider_than_the_window(chromium, url, width)
 
 
-def test_the_same_holds_in_a_wide_window(chromium: Browser, url: str, large_url: str) -> None:
-    test_browser.test_nothing_moves_while_a_page_loads(chromium, url, 1360)
+def test_the_same_holds_in_a_wide_window(chromium: Browser, large_url: str) -> None:
     test_browser.test_a_large_topology_opens_where_something_is(chromium, large_url, 1360)
 
 

@@ -20,7 +20,7 @@ from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
 from streaming_app.jvm.spark_session import spark_session
 from streaming_app.kafka.client import StreamsGroupClient
-from tests.support.container import Broker
+from tests.support.container import Broker, select_broker
 from tests.support.delta import delta_conf
 from tests.support.encoded import FIRST_EPOCH, group_records
 from tests.support.job_runner import STREAMS_GROUPS
@@ -83,7 +83,7 @@ def open_harness(*, with_spark: bool = True) -> Iterator[Harness]:
         session = (
             spark_session(directory / "spark.log", conf=delta_conf(), progress=print) if with_spark else nullcontext()
         )
-        with Broker(directory / "broker", progress=print) as broker, session as spark:
+        with select_broker(directory / "broker", progress=print) as broker, session as spark:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_server, linger_ms=5, batch_size=1 << 18)
             try:
                 with StreamsGroupClient(broker.bootstrap_server) as client:

@@ -75,6 +75,12 @@ def test_executors_of_a_cluster_read_fold_and_write(
     assert result.returncode == 0, result.stderr
     assert_both_executors_wrote(warehouse, tmp_path / "log")
 
+    alone = tmp_path / "alone"
+    result = run_job(broker.bootstrap_server, alone, "--topic", topic)
+    assert result.returncode == 0, result.stderr
+    for name in ("groups", "group_events", "topologies"):
+        assert rows_of(warehouse, name) == rows_of(alone, name)
+
 
 def test_an_application_of_spark_submit_runs_the_job_in_its_session(
     broker: Broker, topic: str, conf: list[str], tmp_path: Path
@@ -94,6 +100,11 @@ def test_an_application_of_spark_submit_runs_the_job_in_its_session(
     assert result.returncode == 0, result.stderr
     stored = WarehouseReader(warehouse).rows("SELECT group_id, state FROM groups WHERE cluster = 'internal'")
     assert {"group_id": "in-the-brokers", "state": "Stable"} in stored
+
+
+def rows_of(warehouse: Path, name: str) -> list[str]:
+    """Return the rows of a table as texts, in order."""
+    return sorted(map(str, WarehouseReader(warehouse).rows(f"SELECT * FROM {name}")))
 
 
 _COMMAND = (SPARK / "README.md").read_text("utf-8").split("spark-submit --master")[1].split("deploy/spark/job.py")[0]

@@ -55,7 +55,7 @@ class Engine(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables for `docker`."""
+        """The variables for `docker` and for testcontainers."""
         host = {"DOCKER_HOST": self.host} if self.host else {}
         return {**os.environ, "DOCKER_BUILDKIT": "1", **host}
 

@@ -76,7 +76,7 @@ def test_every_surface_says_the_same_whatever_the_settings_are(
 @cache
 def _play(number: int, name: str) -> Outcome:
     history = HISTORIES[number]
-    return play(replace(history, settings={**history.settings, **SETTINGS[name]}))
+    return play(replace(history, settings={**history.settings, **SETTINGS[name]}, later_settings={}))
 
 
 def _verdicts(outcome: Outcome) -> list[tuple[object, ...]]:

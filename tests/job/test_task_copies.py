@@ -185,6 +185,28 @@ def test_a_group_is_asked_for_once_a_minute_and_at_each_pass_after_it_changed_an
     assert asked(12) == 2
 
 
+def test_nothing_is_computed_again_for_groups_whose_copies_stay(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.groups = {name: replace(harness.groups["g"], group_id=name) for name in ("a", "b", "c")}
+    harness.brokers.standby_offset = 90
+    harness.poll()
+    harness.poll()
+    summed, judged = list[str](), list[str]()
+    sums, status = copies_service.sum_copies, copies_service.next_status
+    monkeypatch.setattr(copies_service, "sum_copies", lambda found: summed.append(found[0].group_id) or sums(found))
+    monkeypatch.setattr(
+        copies_service, "next_status", lambda found, *more: judged.append(found[0].group_id) or status(found, *more)
+    )
+    harness.poll()
+    harness.poll(1 / 6)
+    assert (summed, judged, harness.brokers.asked[-1]) == ([], [], ["a", "b", "c"])
+    harness.groups["b"] = replace(harness.groups["b"], group_epoch=99)
+    harness.poll(1 / 6)
+    assert (summed, judged) == (["b"], ["b"])
+    assert harness.poller.sums().keys() == {"a", "b", "c"}
+
+
 def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so(harness: Harness) -> None:
     harness.brokers.failures = {"g": GroupError(30, "not authorized")}
     harness.poll()

@@ -187,7 +187,8 @@ def mute(warehouse: Location, cluster: str, pattern: str, duration: str | None, 
 
 def _matches(warehouse: Location, cluster: str, new: Mute) -> str:
     """Return how many groups and alerts match now, so that a user notices a pattern that matches too many or none."""
-    reader, own = WarehouseReader(warehouse), f"cluster = {quote(cluster)}"
+    reader, own = WarehouseReader(warehouse, copies=True), f"cluster = {quote(cluster)}"
+    reader.open_ahead("groups", "alerts")
     living = f"{own} AND deleted_at IS NULL AND group_type = coalesce(protocol, 'streams')"
     groups = reader.query(f"SELECT group_id FROM groups WHERE {living}")["group_id"].to_pylist()  # noqa: S608 - quoted
     firing = read_alerts(reader, f"{own} AND {OPEN}")

@@ -95,8 +95,8 @@ def describe(  # noqa: C901, PLR0913, PLR0917 - one per option
     if aspect is None and not as_json:
         _print_overview(open_cluster(warehouse, cluster, *_OVERVIEW), cluster, wanted, verbose=verbose)
         return
-    aspect = aspect or "state"  # all of it, as JSON
-    reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()))
+    whole, aspect = ("lag",) if aspect is None else (), aspect or "state"  # all of it, as JSON
+    reader = open_cluster(warehouse, cluster, *(_READ_FOR.get(aspect, ()) if group_ids else ()), *whole)
     others = _others(reader, cluster, group_ids, aspect)
     if aspect == "offsets":
         found = find_offsets(reader, cluster, wanted)
@@ -254,7 +254,7 @@ _SHOW: Mapping[str, Callable[..., None]] = {
 @json_option
 def why(warehouse: Location, cluster: str, group_id: str, as_json: bool) -> None:
     """Explain whether a group processes its input, and if not, since when, why, what will be lost, and what to do."""
-    reader = open_cluster(warehouse, cluster)
+    reader = open_cluster(warehouse, cluster, "group_health", "lag_sums", "group_events")
     row = health.read_verdicts(reader, cluster, [group_id]).get(group_id)
     alert = health.alert_with(reader, cluster, group_id)
     deleted = None if row else health.deletion(reader, cluster, group_id)

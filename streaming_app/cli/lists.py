@@ -48,7 +48,8 @@ def list_command(  # noqa: PLR0913, PLR0917 - one per option
     def split(text: str | None) -> list[str] | None:
         return None if text is None else [one for one in text.split(",") if one.strip()]
 
-    reader = open_cluster(warehouse, cluster)
+    of_states = () if states is None else ("broker_facts",)
+    reader = open_cluster(warehouse, cluster, "groups", "group_health", *of_states)
     rows = list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
     if as_json:
         echo_json([{name.lower().replace("-", "_"): value for name, value in row.items()} for row in rows])

@@ -36,7 +36,7 @@ def open_cluster(warehouse: Location, cluster: str, *tables: str) -> WarehouseRe
 
 def open_reader(warehouse: Location, cluster: str, *tables: str) -> tuple[WarehouseReader, HeartbeatRecord | None]:
     """Open the tables as `open_cluster` does, but print nothing; return also the job's heartbeat, if there is one."""
-    reader = WarehouseReader(warehouse)
+    reader = WarehouseReader(warehouse, copies=True)
     reader.open_ahead(*tables)
     heartbeat = read_heartbeat(warehouse, cluster)
     if heartbeat is None:

@@ -352,6 +352,11 @@ class GroupCopies:
     threads: Mapping[str, tuple[LagReport, ...]] = field(default_factory=dict)
     """Member id -> reports of the lag of everything that the member restores. A member is one stream thread."""
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it stays the same while the copies do."""
+        return not (self.behind or self.uncopied or self.restoring or self.threads)
+
 
 def next_status(
     copies: Iterable[TaskCopy], standby_replicas: int | None, before: GroupCopies | None, now: datetime

@@ -62,6 +62,8 @@ class _AskedGroup:
     """The known facts about a group."""
 
     copies: list[TaskCopy] = field(default_factory=list)
+    sums: Mapping[str, CopiesSum] | None = None
+    """Those of the copies; None: not computed yet."""
     version: _Version | None = None
     asked_at: datetime = EPOCH
     changed_at: datetime = EPOCH
@@ -131,7 +133,9 @@ class TaskCopies(Poller):
                 self._ask(client, wanted, running, now)
             self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
-        self._sums = {group_id: sum_copies(group.copies) for group_id, group in self._known.items() if group.copies}
+        for group in self._known.values():
+            group.sums = group.sums or sum_copies(group.copies)
+        self._sums = {group_id: group.sums for group_id, group in self._known.items() if group.copies and group.sums}
         self._store()
 
     def _store(self) -> None:
@@ -157,9 +161,10 @@ class TaskCopies(Poller):
         known = self._known.get(group_id)
         if known is None or known.version != _version(snapshot):
             return True
-        restores = any(copy.role == RESTORING for copy in known.copies)
-        is_due = restores or abs(now - known.asked_at) >= _ASKED_FOR or abs(now - known.changed_at) < _MOVED_FOR
-        return is_due and not known.is_stateless
+        if known.is_stateless:
+            return False
+        is_due = abs(now - known.asked_at) >= _ASKED_FOR or abs(now - known.changed_at) < _MOVED_FOR
+        return is_due or any(copy.role == RESTORING for copy in known.copies)
 
     def _ask(
         self, client: StreamsGroupClient, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
@@ -185,6 +190,9 @@ class TaskCopies(Poller):
 
     def _set(self, group_id: str, copies: list[TaskCopy], snapshot: GroupSnapshot, now: datetime) -> None:
         known, version = self._known[group_id], _version(snapshot)
+        copies.sort(key=_KEY)
+        if copies == known.copies and version == known.version and known.status and known.status.is_at_rest:
+            return
         known.is_stateless = not any(copy.stateful for copy in copies)
         if known.version != version:
             known.version = version
@@ -193,9 +201,8 @@ class TaskCopies(Poller):
         if snapshot.state == STABLE:  # in other states tasks move, and the earlier status stays
             known.status = next_status(copies, known.standby_replicas, known.status, now)
             copies = _with_estimates(copies, known.status)
-        copies.sort(key=_KEY)
         self._is_stored &= copies == known.copies
-        known.copies = copies
+        known.copies, known.sums = copies, None
 
     def _read_standbys(self, group_ids: Iterable[str], running: Mapping[str, GroupSnapshot]) -> None:
         """Read from the log how many standbys groups ask for."""

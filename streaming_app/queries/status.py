@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
@@ -21,6 +23,7 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.object_store import REQUESTS
 from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
+from streaming_app.tables.table_copies import copy_tables
 from streaming_app.text import ago, count, utc, utc_clock
 from streaming_app.threads import in_parallel
 
@@ -30,8 +33,8 @@ _OF_ALERT = ("severity", "rule", "group_id", "since", "opened_at", "summary")
 def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict[str, Any]:
     """Return the status of one cluster, as `status --json` prints it. Raises WarehouseError."""
     location = Location.of(warehouse)
-    reader = WarehouseReader(location)
-    reader.open_ahead("groups", "alerts", "group_health", "broker_facts")
+    reader = WarehouseReader(location, copies=True)
+    reader.open_ahead("groups", "alerts", "group_health", "broker_facts", "quarantine")
     check_cluster(reader, location, cluster)
     heartbeat = read_heartbeat(location, cluster)
     by_state, by_verdict = count_groups(reader, cluster)
@@ -61,13 +64,20 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             "observed_at": brokers.observed_at,
             "unknown": [*filter(None, map(brokers.why_unknown, ABILITIES)), *config_gaps(brokers.configs)],
         },
-        "tables": in_parallel(_table_size, [location / one.name for one in tables()], REQUESTS),
+        "tables": _table_sizes(location),
     }
 
 
-def _table_size(location: Location) -> Row:
+def _table_sizes(warehouse: Location) -> list[Row]:
+    names = [one.name for one in tables()]
+    with TemporaryDirectory() as directory:
+        copies = copy_tables(warehouse, names, Path(directory), with_rows=False)
+        return in_parallel(lambda name: _table_size(warehouse / name, copies.get(name)), names, REQUESTS)
+
+
+def _table_size(location: Location, copy: DeltaTable | None) -> Row:
     """Return version, files and bytes of the newest version of a table, and the files on disk of all versions."""
-    table = open_table(location)
+    table = copy or open_table(location)
     files = to_arrow(table.get_add_actions(flatten=True))
     try:
         files_on_disk = location.count_files()

@@ -94,12 +94,13 @@ def answer() -> None:
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)  # in case the parent is killed
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     memory = limits.memory if most == resource.RLIM_INFINITY else min(limits.memory, most)
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     found: QueryResult | str
     try:
         location = Location.of(warehouse)
-        reader = WarehouseReader(location, cluster)
+        reader = WarehouseReader(location, cluster, copies=True)
+        reader.open_named(f"{query} groups")  # by many threads, whose stacks are not memory that it needs
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if cluster is not None:
             check_cluster(reader, location, cluster)
         notes = _stale(reader, location, cluster)

@@ -44,14 +44,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, stop
 from tenacity.nap import sleep_using_event
 
 from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import read_file
+from streaming_app.tables.object_store import MANY_BYTES, read_file
 
 KNOWN_SECONDS = 120.0
 """For how long a job reads from a handle that was up to date: each check is two requests."""
 _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 """By table; held while the handle is taken, updated for a reader, or put back."""
 _KEPT: dict[str, KeptTable] = {}
-_MANY_BYTES = 1 << 30  # more than any commit has: the store returns all of it
 _FEW_COMMITS = 10  # each is a request; to find a transaction in all of the log takes dozens
 _OPENED = set[str]()
 """Tables that were opened once, without keeping a handle, as commands do."""
@@ -151,7 +150,7 @@ class KeptTable:
         self._version, self.checked_at = version, monotonic()
         return self.can_be_kept
 
-    def commit(self, version: int, size: int = _MANY_BYTES) -> bytes | None:
+    def commit(self, version: int, size: int = MANY_BYTES) -> bytes | None:
         """Return the first `size` bytes of the commit of a version; None if there is none. One GET. Raises OSError."""
         name = f"_delta_log/{version:020}.json"
         try:

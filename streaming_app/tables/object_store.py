@@ -6,11 +6,13 @@ delta-rs reads credentials and endpoints from environment variables: see deploy/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from streaming_app.threads import in_parallel
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -29,6 +31,9 @@ STORAGE_OPTIONS = {
 }
 
 _PATIENCE_SECONDS = 30
+MANY_BYTES = 1 << 30
+"""More than any small file has: the store returns all of it."""
+_READS = 128  # at the same time: nothing else runs in a command meanwhile
 REQUESTS = 4
 """How many requests are sent to a store at the same time: it answers several in the time of one."""
 
@@ -93,6 +98,25 @@ def read_file(table: DeltaTable, path: str, size: int) -> bytes:
     handler: Any = DeltaStorageHandler.from_table(table._table, None, {path: size})  # noqa: SLF001 - as delta-rs itself does
     with _errors():
         return bytes(handler.open_input_file(path).read())
+
+
+def read_files(directory: object, paths: Iterable[str]) -> dict[str, bytes]:
+    """Return the content of files below a directory by path, without those that do not exist; each is one request.
+
+    Raises one-line OSErrors, after few seconds.
+    """
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
+
+    options, sizes = {**STORAGE_OPTIONS, "retry_timeout": "5s"}, dict.fromkeys(paths, MANY_BYTES)
+    handler: Any = DeltaStorageHandler(str(directory), options, sizes)._handler  # noqa: SLF001 - as above
+
+    def read(path: str) -> tuple[str, bytes] | None:
+        with suppress(FileNotFoundError):
+            return path, bytes(handler.open_input_file(path).read())
+        return None
+
+    with _errors():
+        return dict(filter(None, in_parallel(read, sizes, _READS)))
 
 
 def write_file(uri: str, name: str, content: bytes) -> None:

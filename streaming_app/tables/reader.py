@@ -1,13 +1,16 @@
 """Reads a warehouse with delta-rs, and runs SQL of DataFusion over its tables and views, without a JVM."""
 
 import re
+import shutil
 import threading
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +25,7 @@ from streaming_app.tables.kept_table import newest_table
 from streaming_app.tables.location import Location
 from streaming_app.tables.log_damage import damaged_files
 from streaming_app.tables.object_store import describe_error
+from streaming_app.tables.table_copies import copy_tables
 from streaming_app.threads import in_thread
 
 Row = dict[str, Any]
@@ -53,10 +57,12 @@ _READ = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")  # in our own definitions
 class WarehouseReader:
     """The tables and views of a warehouse, each at the version that was newest when a query first named it."""
 
-    def __init__(self, warehouse: Location | Path, cluster: str | None = None, *, known_for: float = 0.0) -> None:
+    def __init__(
+        self, warehouse: Location | Path, cluster: str | None = None, *, known_for: float = 0.0, copies: bool = False
+    ) -> None:
         """Prepare to read the rows of one cluster, by default of all. A table is opened when a query first names it.
 
-        `known_for` is as for `newest_table`.
+        `known_for` is as for `newest_table`; with `copies` small tables in a store are copied (see `table_copies`).
         """
         self._location, self._known_for = Location.of(warehouse), known_for
         self._own = "" if cluster is None else f" WHERE cluster = {quote(cluster)}"
@@ -64,6 +70,10 @@ class WarehouseReader:
         self._opened: dict[str, DeltaTable] = {}
         self._versions: dict[str, tuple[str, int]] = {}
         self._ahead: dict[str, Future[DeltaTable]] = {}
+        self._copies: Path | None = None
+        if copies and not self._location.is_local:
+            self._copies = Path(mkdtemp(prefix="streams-groups-"))
+            weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:
@@ -73,16 +83,22 @@ class WarehouseReader:
         """
         if not self._location.is_local:
             new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
-            self._ahead |= {
-                name: in_thread(partial(open_table, self._location / name, self._known_for)) for name in new
-            }
+            copied = in_thread(partial(self._copy, new))
+            self._ahead |= {name: in_thread(partial(self._open_stored, name, copied)) for name in new}
+
+    def _copy(self, names: Collection[str]) -> Mapping[str, DeltaTable]:
+        return copy_tables(self._location, names, self._copies) if self._copies and names else {}
+
+    def _open_stored(self, name: str, copied: Future[Mapping[str, DeltaTable]]) -> DeltaTable:
+        location, copy = self._location / name, copied.result().get(name)
+        return _checked(location, copy) if copy else open_table(location, self._known_for)
 
     def query(self, sql: str) -> pa.Table:
         """Return the result of a query. Raises WarehouseError, with DataFusion's message, if the query fails.
 
         Also raises it if there is no warehouse, or the warehouse has another format.
         """
-        self._open_named(sql)
+        self.open_named(sql)
         try:
             return to_arrow(self._builder.execute(sql))
         except Exception as error:  # noqa: BLE001 - delta-rs raises several types without a common base class
@@ -90,7 +106,7 @@ class WarehouseReader:
 
     def versions(self, name: str) -> list[tuple[str, int]]:
         """Return the ids and versions of the tables that a table or view reads. Raises as `query`."""
-        self._open_named(name)
+        self.open_named(name)
         return [self._versions[one] for one in sorted(_stored({name}))]
 
     def check_is_query(self, sql: str) -> None:
@@ -99,7 +115,7 @@ class WarehouseReader:
         DataFusion itself decides: it must accept the text as the query of a view, which it does for no other statement.
         COPY, CREATE, DROP, SET, SELECT INTO or EXPLAIN ANALYZE would write files, or change the next query's result.
         """
-        self._open_named(sql)
+        self.open_named(sql)
         try:  # EXPLAIN plans the statement without running it
             plans = to_rows(to_arrow(self._builder.execute(f"EXPLAIN CREATE VIEW checked AS\n{sql}")))
         except Exception as error:  # noqa: BLE001 - as in `query`
@@ -118,7 +134,7 @@ class WarehouseReader:
 
         Raises as `query`.
         """
-        self._open_named(sql)
+        self.open_named(sql)
         some, count = list[pa.RecordBatch](), 0
         try:
             batches = pa.RecordBatchReader.from_stream(self._builder.execute(sql))
@@ -142,7 +158,8 @@ class WarehouseReader:
         result = self.query(sql)
         return list(dict.fromkeys(result.column_names)), to_rows(result)
 
-    def _open_named(self, sql: str) -> None:
+    def open_named(self, sql: str) -> None:
+        """Open the tables and views that a query names. Raises as `query`."""
         with self._opening:
             named = _named(_WORDS, sql) or {_FIRST_TABLE}
             self.open_ahead(*named)
@@ -262,6 +279,10 @@ def open_table(location: Location, known_for: float = 0.0) -> DeltaTable:
                 "missing rows again"
             ) from None
         raise WarehouseError(f"Cannot read {location}: {describe_error(error)}") from None
+    return _checked(location, opened)
+
+
+def _checked(location: Location, opened: DeltaTable) -> DeltaTable:
     if reason := why_refused(location, opened):
         raise WarehouseError(reason)
     if is_older(opened):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.groups import task_copies
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
@@ -183,6 +184,28 @@ def test_a_group_is_asked_for_once_a_minute_and_at_each_pass_after_it_changed_an
     assert (harness.table.rows[0].role, harness.table.rows[0].lag) == ("restoring", 70)
     harness.brokers.restored_offset = 100
     assert asked(12) == 2
+
+
+def test_nothing_is_computed_again_for_groups_whose_copies_stay(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.groups = {name: replace(harness.groups["g"], group_id=name) for name in ("a", "b", "c")}
+    harness.brokers.standby_offset = 90
+    harness.poll()
+    harness.poll()
+    summed, judged = list[str](), list[str]()
+    sums, status = task_copies.sum_copies, task_copies.next_status
+    monkeypatch.setattr(copies_service, "sum_copies", lambda found: summed.append(found[0].group_id) or sums(found))
+    monkeypatch.setattr(
+        copies_service, "next_status", lambda found, *more: judged.append(found[0].group_id) or status(found, *more)
+    )
+    harness.poll()
+    harness.poll(1 / 6)
+    assert (summed, judged, harness.brokers.asked[-1]) == ([], [], ["a", "b", "c"])
+    harness.groups["b"] = replace(harness.groups["b"], group_epoch=99)
+    harness.poll(1 / 6)
+    assert (summed, judged) == (["b"], ["b"])
+    assert harness.poller.sums().keys() == {"a", "b", "c"}
 
 
 def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_line_says_so(harness: Harness) -> None:

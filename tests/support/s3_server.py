@@ -28,9 +28,10 @@ _KEYS = re.compile(rb"<Key>(.*?)</Key>")
 _PAGE = 1_000  # keys per page, as in S3
 _DIRECTORY = ".directory"  # the file of a key that ends in "/", with which Hadoop's client marks directories
 _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unconditional", "expired", "busy"
-_HELD = "held"
+_HELD, _SLOW = "held", "slow"
 _NO_KEY = b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
 _POLL_SECONDS = 0.02  # while a request is held
+_SLOW_SECONDS = 0.2
 
 
 class S3Server:
@@ -52,8 +53,11 @@ class S3Server:
 
     def requests(self) -> list[tuple[str, str]]:
         """Return all requests in order, each with its kind (GET, HEAD, PUT, LIST, DELETE) and its key or prefix."""
-        pairs = (line.partition(" ") for line in self._log.read_text("utf-8").splitlines())
-        return [(kind, key) for kind, _, key in pairs]
+        return [(kind, key) for _, kind, key in self._lines()]
+
+    def _lines(self) -> list[tuple[int, str, str]]:
+        lines = (line.split(" ", 2) for line in self._log.read_text("utf-8").splitlines())
+        return [(int(place), kind, key) for place, kind, key in lines]
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
@@ -61,6 +65,18 @@ class S3Server:
         found, before = Counter[str](), len(self.requests())
         yield found
         found.update(kind for kind, _ in self.requests()[before:])
+
+    @contextmanager
+    def counted_in_line(self) -> Iterator[list[int]]:
+        """Give a list that has, after the block, how many of its requests came one after the other, at most.
+
+        No request is answered before a while in which no other one came: those that do not wait for each other have
+        the same place.
+        """
+        found, before = list[int](), len(self.requests())
+        with self._in_mode(f"{_SLOW} {uuid4()}"):
+            yield found
+        found.append(max((place for place, *_ in self._lines()[before:]), default=0))
 
     def refusing_commits(self, *, but_written: bool) -> AbstractContextManager[None]:
         """Answer each commit in the block with an error; with `but_written` the commit is written nevertheless."""
@@ -132,6 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
     log: ClassVar[Path]
     mode: ClassVar[Path]
     lock = threading.Lock()
+    answered_slowly: ClassVar[Counter[str]] = Counter()
+    """How many of the requests came one after the other, by what the mode says."""
+    newest_at: ClassVar[float] = 0.0
     answered_busy: ClassVar[Counter[str]] = Counter()
     """How many requests were answered so, by what the mode says."""
     parts: ClassVar[dict[str, bytes]] = {}
@@ -248,10 +267,19 @@ class _Handler(BaseHTTPRequestHandler):
         new.rename(file)
 
     def _note(self, kind: str, key: str) -> None:
-        """Note a request, and let it wait in the modes that say so."""
+        """Note a request, and let it wait in the modes that say so.
+
+        In a block that is slow its place is one behind the last of the requests that were answered before it came.
+        """
+        mode, _, value = self._current_mode().partition(" ")
         with self.lock, self.log.open("a", encoding="utf-8") as file:
-            file.write(f"{kind} {key}\n")
-        _, _, value = self._current_mode().partition(" ")
+            place = self.answered_slowly[value] + 1
+            file.write(f"{place} {kind} {key}\n")
+            type(self).newest_at = time.monotonic()
+        while mode == _SLOW and time.monotonic() - self.newest_at < _SLOW_SECONDS:
+            time.sleep(_POLL_SECONDS)  # noqa: TID251 - this is the server
+        with self.lock:
+            self.answered_slowly[value] = max(self.answered_slowly[value], place)
         while self._current_mode() == f"{_HELD} {value}" and re.search(value, f"{kind} {key}"):
             time.sleep(_POLL_SECONDS)  # noqa: TID251 - this is the server
 

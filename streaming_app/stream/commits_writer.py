@@ -25,7 +25,7 @@ from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, sc
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
-from streaming_app.stream.offset_acts import OffsetActs
+from streaming_app.stream.offset_acts import Act, OffsetActs
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
+_OF_EVENTS = ("group_id", "kind")
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 OWN_ROWS = {"group_events": f"kind IN ({', '.join(map(quote, OF_COMMITS))})", "quarantine": "true"}
 """SQL conditions for the history rows that this query wrote; in quarantine for the records of either query."""
@@ -73,17 +74,22 @@ class CommitsBatchWriter:
         *,
         state: StateFile | None = None,
         positions: LogPositions | None = None,
+        groups_are_read: Callable[[Act], bool] = lambda _: True,
     ) -> None:
-        """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`.
+
+        `groups_are_read`: whether the query of the groups has read the log up to an act on offsets.
+        """
         self._tables, self._options = tables, options
         self._history = {name: writer.table(name) for name in SHARED}
         self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
-        self._acts = OffsetActs(writer, options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
+        self._state = state or StateFile(checkpoint).read()
+        self._acts = OffsetActs(writer, options, self._state.state.acts, groups_are_read)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions
-        self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
+        self._versions = TableVersions(writer, checkpoint, self._state, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
@@ -116,13 +122,23 @@ class CommitsBatchWriter:
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
         of_types = metadata.filter(is_metadata).to_pylist()
-        events = [*self._type_changes(of_types), *self._acts.find(rows, of_types)]
-        self._append_new("group_events", ("group_id", "kind"), events, written_by)
+        self._append_new("group_events", _OF_EVENTS, [*self._type_changes(of_types)], written_by)
+        self._acts.find(rows, of_types)
+        self.tell_acts()
         for name in NAMES:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+
+    def tell_acts(self) -> None:
+        """Write the events of acts that need not wait any longer. Not during a batch."""
+        decided = self._acts.decide()
+        # Without the number of the batch: if the batch is repeated, the query of the groups may have read more.
+        self._append_new("group_events", _OF_EVENTS, [one for one in decided.values() if one], None)
+        self._acts.forget(decided)
+        if self._acts.waiting != self._state.state.acts:
+            self._state.write(acts=self._acts.waiting)
 
     def _type_changes(self, rows: Sequence[Row]) -> list[Row]:
         """Return an event for each group whose type these metadata records change."""
@@ -148,7 +164,7 @@ class CommitsBatchWriter:
             for change in type_changes(known[group_id], records)
         ]
 
-    def _append_new(self, name: str, of: Sequence[str], rows: Sequence[Row], written_by: BatchId) -> None:
+    def _append_new(self, name: str, of: Sequence[str], rows: Sequence[Row], written_by: BatchId | None) -> None:
         """Append the rows that a table does not have yet, by the columns `of` and their offset.
 
         A new reading of the topic makes rows again.

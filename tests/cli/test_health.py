@@ -71,7 +71,7 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         assert words in text
     shown = as_json(warehouse, "why", "--group", "payments")
     assert (shown["verdict"], shown["labels"], shown["alert_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
-    assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
+    assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "open")
     assert "There is no verdict on a group 'nobody'" in output(warehouse, "why", "--group", "nobody", code=1)
 
 
@@ -157,7 +157,7 @@ def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     append(warehouse, "groups", *map(group_row, ("orders", "payments", "new")))
     lines = output(warehouse, "list").splitlines()[-4:]
     assert [line.split() for line in lines] == [
-        ["GROUP", "HEALTH"],
+        ["GROUP", "VERDICT"],
         ["new", "Unknown"],
         ["orders", "Ok"],
         ["payments", "Down"],

@@ -65,7 +65,9 @@ class GroupMember:
             owned = [] if self.assignment is None else self.assignment
             fields = {"rebalance_timeout_ms": 5000, "topic_partitions": owned, **fields}
         fields = {"group_id": self._group_id, "member_id": self.member_id, "member_epoch": self.epoch, **fields}
-        response = self._client._send(self._group_id, build(request_class(f"{self._kind}GroupHeartbeat"), fields))
+        response = self._client.send_to_group(
+            self._group_id, build(request_class(f"{self._kind}GroupHeartbeat"), fields)
+        )
         self.epoch = response["member_epoch"]
         if response["assignment"]:
             self.assignment = response["assignment"]["topic_partitions"]

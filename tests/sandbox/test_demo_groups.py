@@ -3,10 +3,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer.group import LeaveGroupRequest
 
 from streaming_app.kafka.client import StreamsGroupClient
+from streaming_app.kafka.protocol import build
 from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.demo_groups import DemoGroups, create_demo_groups
+from tests.support.classic_application import row_of
+from tests.support.offsets_log import read_log
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.broker
@@ -46,7 +50,8 @@ def test_every_group_reaches_its_state_and_is_kept_there_by_heartbeats(
     for _ in range(5):
         demo_groups.heartbeat()
         expected = {group_id: state for group_id, state in demo_groups.states.items() if state != "Dead"}
-        assert own_client.streams_groups() == expected
+        assert {one["group_id"]: one["group_state"] for one in own_client.list_groups()} == expected
+        assert {*expected} - {*own_client.streams_groups()} == {"loyalty-points"}
 
 
 def test_the_demo_shows_every_state_that_a_group_can_have(demo_groups: DemoGroups, progress: list[str]) -> None:
@@ -68,6 +73,28 @@ def test_groups_have_internal_topics_standby_tasks_a_member_that_has_left_tempor
     assert left == {True: 1, False: 1}
     epochs = sorted(member["topology_epoch"] for member in group(own_client, "price-feed")["members"])
     assert epochs == [1, 2]
+
+
+def test_one_group_has_the_classic_protocol_and_its_record_has_the_tasks(
+    own_broker: LocalBroker, own_client: StreamsGroupClient, demo_groups: DemoGroups
+) -> None:
+    row, _ = row_of(read_log(own_broker.bootstrap_server, "loyalty-points"))
+    assert row
+    assert (row["group_type"], row["protocol"], row["state"], row["undecoded_members"]) == (
+        "classic",
+        "classic",
+        "Stable",
+        0,
+    )
+    assert [(one["role"], one["subtopology_id"], one["partition"]) for one in row["assignments"]] == [
+        ("active", "0", number) for number in range(3)
+    ]
+    (member,) = next(one.threads for one in demo_groups.groups if one.group_id == "loyalty-points")
+    leave = {"group_id": member.group_id, "members": [{"member_id": member.member_id}]}
+    own_client.send_to_group(member.group_id, build(LeaveGroupRequest, leave))
+    demo_groups.heartbeat()
+    states = {one["group_id"]: one["group_state"] for one in own_client.list_groups()}
+    assert states["loyalty-points"] == "Stable"
 
 
 def test_a_member_that_was_removed_joins_again(own_client: StreamsGroupClient, demo_groups: DemoGroups) -> None:

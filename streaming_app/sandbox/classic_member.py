@@ -16,6 +16,7 @@ from streaming_app.kafka.protocol import Fields, GroupError, build
 _LAST_JOIN_WITHOUT_ID = 3  # from JoinGroup v4 on, a member first asks for its id
 _VERSION = 11  # of SubscriptionInfo and AssignmentInfo
 _RUNS, _NO_REBALANCE = -2, (1 << 63) - 1  # the sum of the offsets of an active task, and the time of the next rebalance
+_CONSUMER, _ASSIGNOR = "consumer", "stream"  # the type of the protocol, and its name
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 
 
@@ -30,13 +31,14 @@ class ClassicMember:
 
     def join(self) -> None:
         """Join, and assign all tasks to this thread."""
-        protocol = {"name": "stream", "metadata": self._subscription()}
-        fields = {"protocol_type": "consumer", "protocols": [protocol], "session_timeout_ms": 45_000}
+        protocol = {"name": _ASSIGNOR, "metadata": self._subscription()}
+        fields = {"protocol_type": _CONSUMER, "protocols": [protocol], "session_timeout_ms": 45_000}
         fields |= {"rebalance_timeout_ms": 300_000, "group_id": self.group_id, "member_id": self.member_id}
         joined = self._send(build(JoinGroupRequest, fields, max_version=_LAST_JOIN_WITHOUT_ID))
         self.member_id, self.generation = joined["member_id"], joined["generation_id"]
         assigned = {"member_id": self.member_id, "assignment": self._assignment()}
-        self._send(build(SyncGroupRequest, {**self._own(), "assignments": [assigned]}))
+        agreed = {"protocol_type": _CONSUMER, "protocol_name": _ASSIGNOR}
+        self._send(build(SyncGroupRequest, {**self._own(), **agreed, "assignments": [assigned]}))
 
     def step(self) -> None:
         """Send a heartbeat."""

@@ -209,6 +209,7 @@ class TopicStream(ABC):
         """Store the versions of the tables after a maintenance, or writes of the other stream; not during a batch."""
         if self._versions and self.query.lock.acquire(blocking=False):
             try:
+                self._between_batches()
                 self._versions.refresh()
             finally:
                 self.query.lock.release()
@@ -234,6 +235,9 @@ class TopicStream(ABC):
 
     def _groups_to_read_again(self) -> Collection[str]:
         return ()
+
+    def _between_batches(self) -> None:  # noqa: B027
+        """Do what waits for the other stream, every half minute and at the end."""
 
     def _rows_changed(self) -> None:  # noqa: B027
         """Note that rows were deleted outside a batch."""
@@ -360,32 +364,12 @@ class CommitsStream(TopicStream):
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger)
 
-    def start(self) -> StreamingQuery:
-        """Start as every stream does; no acts on offsets are told meanwhile."""
-        with self.query.lock:
-            self._batches = None
-        return super().start()
-
-    def close(self) -> None:
-        """Tell the acts on offsets up to which the other stream has read by now, and note the versions."""
-        with suppress(DeltaError, OSError, OtherOwnerError):
-            self._writer.check_owner()
-            self._tell_acts()
-        super().close()
-
-    def _poll(self) -> None:
-        super()._poll()
-        self._tell_acts()
-
-    def _tell_acts(self) -> None:
-        if self.query.lock.acquire(blocking=False):
-            try:
-                if self._batches:
-                    self._batches.tell_acts()
-            finally:
-                self.query.lock.release()
+    def _between_batches(self) -> None:
+        if self._batches:
+            self._batches.tell_acts()
 
     def _query_tables(self) -> QueryTables:
+        self._batches = None  # what is about to start finds other acts
         return QueryTables(
             self._writer,
             NAMES,

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from streaming_app.tables.newest_tables import NewestTables
     from streaming_app.tables.writer import TableWriter
 
-_OF_EVENTS = ("group_id", "kind")
 _FEW_GROUPS = 2_000  # up to so many, their stored records are looked up by name
 OWN_ROWS = {"group_events": f"kind IN ({', '.join(map(quote, OF_COMMITS))})", "quarantine": "true"}
 """SQL conditions for the history rows that this query wrote; in quarantine for the records of either query."""
@@ -122,7 +121,7 @@ class CommitsBatchWriter:
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
         of_types = metadata.filter(is_metadata).to_pylist()
-        self._append_new("group_events", _OF_EVENTS, [*self._type_changes(of_types)], written_by)
+        self._append_new("group_events", ("group_id", "kind"), [*self._type_changes(of_types)], written_by)
         self._acts.find(rows, of_types)
         self.tell_acts()
         for name in NAMES:
@@ -133,10 +132,10 @@ class CommitsBatchWriter:
 
     def tell_acts(self) -> None:
         """Write the events of acts that need not wait any longer. Not during a batch."""
-        decided = self._acts.decide()
+        events, waiting = self._acts.decide()
         # Without the number of the batch: if the batch is repeated, the query of the groups may have read more.
-        self._append_new("group_events", _OF_EVENTS, [one for one in decided.values() if one], None)
-        self._acts.forget(decided)
+        self._append_new("group_events", ("group_id", "kind"), events, None)
+        self._acts.waiting = tuple(waiting)
         if self._acts.waiting != self._state.state.acts:
             self._state.write(acts=self._acts.waiting)
 

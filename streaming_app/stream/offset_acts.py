@@ -73,17 +73,13 @@ class OffsetActs:
     ) -> None:
         """Prepare. `waiting` acts are stored; `groups_are_read`: whether the query of the groups has read up to one."""
         self._writer, self._options, self._are_read = writer, options, groups_are_read
-        self._waiting = {_PLACE(act): act for act in waiting}
+        self.waiting = tuple(waiting)
+        """The acts about which nothing is decided yet."""
         self._began = datetime.now(timezone.utc).timestamp() * 1e6
         self._first: dict[int, int] = {}  # partition of the offsets topic -> the lowest offset that this run has read
         self._by_streams: set[str] | None = None  # the groups that have committed Streams' metadata
         self._changed: dict[str, int] = {}  # their newest record that tells the type: members that come or go write one
         self._by_members: dict[str, int] = {}  # the same, after which members commit without metadata
-
-    @property
-    def waiting(self) -> tuple[Act, ...]:
-        """The acts about which nothing is decided yet."""
-        return tuple(self._waiting.values())
 
     def find(self, rows: BatchRows, metadata: Sequence[Row]) -> None:
         """Note the acts of a batch. `metadata` has its records that tell the types of groups."""
@@ -103,25 +99,20 @@ class OffsetActs:
         parts = rows.parts(COMMITS, self._options.cluster, _SCHEMA) if len(chosen) else ()
         those = (microseconds(part.filter(pc.is_in(part["group_id"], chosen))) for part in parts)
         if own := [row for some in those for row in some.to_pylist()]:
-            for act in self._find_acts(own, metadata, known):
-                self._waiting.setdefault(_PLACE(act), act)  # of a repeated batch the earlier one may know more
+            acts = (*self.waiting, *self._find_acts(own, metadata, known), *self.waiting)
+            self.waiting = tuple({_PLACE(act): act for act in acts}.values())  # an earlier one may know more
 
-    def decide(self) -> Mapping[Any, Row | None]:
-        """Return the events of the acts that need not wait any longer; None for an act that is none. See `forget`."""
+    def decide(self) -> tuple[Sequence[Row], Sequence[Act]]:
+        """Return the events of the acts that need not wait any longer, and the acts that go on waiting."""
         read, late = list[Act](), list[Act]()
         for act in self.waiting:
             (read if self._are_read(act) else late).append(act)
         states = self._states(sorted({act["group_id"] for act in read})) if read else {}
-        decided = {_PLACE(act): self._event(act, None) for act in late[: max(0, len(late) - _MOST_WAITING)]}
+        events = [self._event(act, None) for act in late[:-_MOST_WAITING]]
         for act in read:
             before = (state for offset, state in states.get(act["group_id"], ()) if offset < act["offset"])
-            decided[_PLACE(act)] = self._event(act, next(before, None))
-        return decided
-
-    def forget(self, decided: Iterable[Any]) -> None:
-        """Note that the events of these acts are in the table."""
-        for place in decided:
-            self._waiting.pop(place, None)
+            events.append(self._event(act, next(before, None)))
+        return [event for event in events if event], late[-_MOST_WAITING:]
 
     def _load(self) -> set[str]:
         """Note what the tables know of all groups, and return those that have committed Streams' metadata."""

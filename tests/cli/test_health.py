@@ -166,6 +166,8 @@ def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     assert ("payments" in down, "orders" in down) == (True, False)
     assert "No such verdict: Dwn" in output(warehouse, "list", "--health", "Dwn", code=1)
     assert "verdicts  1 Down, 1 Ok" in output(warehouse, "status")
+    (described,) = as_json(warehouse, "describe", "payments")
+    assert described["verdict"]["verdict"] == "Down"
 
 
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]

@@ -15,6 +15,8 @@ WARNING, CRITICAL, INFO = "warning", "critical", "info"
 _MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
 PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 """The states of an alert: not open yet, open, ended. The last two are also events of notifications."""
+STATES = {PENDING: "pending", FIRING: "open", RESOLVED: "ended"}
+"""The states in the words that users read; notifications have those of Alertmanager."""
 HEALTH = "health"
 """The subject of all rules about the verdict on a group: a group has at most one alert with this subject."""
 NEWS = "types"

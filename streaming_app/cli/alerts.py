@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED
+from streaming_app.alerts.alert import FIRING, HEALTH, PENDING, RESOLVED, STATES
 from streaming_app.cli.options import warehouse_options
 from streaming_app.cli.printing import LineError, echo, echo_error, echo_json, echo_rows, json_option
 from streaming_app.cli.process import user_name
@@ -69,7 +69,7 @@ def alerts(  # noqa: PLR0913, PLR0917 - one per option
         rows = [
             {
                 "ID": alert.alert_id,
-                "STATE": alert.state,
+                "STATE": STATES[alert.state],
                 "SEVERITY": alert.severity,
                 "RULE": alert.rule,
                 "GROUP": alert.group_id,

@@ -196,7 +196,7 @@ def _print_json(reader: WarehouseReader, cluster: str, rows: list[Row]) -> None:
                 **{name: value for name, value in row.items() if name not in {"last_changes", "known_before"}},
                 "topics": [one._asdict() for one in of_topologies[group_id]],
                 "waits_for": described.waits_for(row),
-                "health": verdicts.get(group_id),
+                "verdict": verdicts.get(group_id),
                 **known[group_id],
             }
             for group_id, row in zip(ids, rows, strict=True)

@@ -85,11 +85,12 @@ class _Program(click.Group):
 @click.version_option(package_name="streams-groups", prog_name="streams-groups")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables."""
+    """The state of every Kafka Streams application of a cluster, with either protocol, from __consumer_offsets."""
     if context.invoked_subcommand is None:
         click.echo(
             """\
-The state of every Kafka streams group, decoded from __consumer_offsets into Delta tables. To begin:
+The state of every Kafka Streams application of a cluster, with either protocol, decoded from __consumer_offsets
+into Delta tables. To begin:
 
   streams-groups demo
       without a cluster: starts a local broker with groups, runs the job, prints the tables

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from streaming_app.cli.printing import LineError
 from streaming_app.cli.process import abandon_threads
 from streaming_app.config import defaults, environment
 from streaming_app.errors import ConfigError, FlagError, UserError, reason_of
@@ -140,10 +141,10 @@ def warehouse_options(*sections: str) -> Callable[[Command], Command]:
     return add_options
 
 
-def group_options(command: Command) -> Command:
+def group_options(command: Command, metavar: str = "[GROUP]...") -> Command:
     """Add the argument GROUP... and the option --group. The command gets all groups as its argument `group_ids`."""
 
-    @click.argument("group_ids", nargs=-1, metavar="[GROUP]...")
+    @click.argument("group_ids", nargs=-1, metavar=metavar)
     @click.option("--group", "more_ids", multiple=True, metavar="GROUP", help="The same as the argument GROUP.")
     @functools.wraps(command)
     def named(*args: Any, group_ids: tuple[str, ...], more_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
@@ -158,10 +159,10 @@ def one_group_option(command: Command) -> Command:
     @functools.wraps(command)
     def named(*args: Any, group_ids: tuple[str, ...], **flags: Any) -> Any:  # noqa: ANN401 - the command's arguments
         if len(group_ids) != 1:
-            raise click.UsageError("Give one group, as GROUP or as --group GROUP.")
+            raise LineError(f"Give one group, as GROUP or as --group GROUP; there are {len(group_ids)}.")
         return command(*args, group_id=group_ids[0], **flags)
 
-    return group_options(named)  # type: ignore[return-value]
+    return group_options(named, "[GROUP]")  # type: ignore[return-value]
 
 
 def broker_options(command: Command) -> Command:

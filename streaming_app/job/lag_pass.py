@@ -1,7 +1,7 @@
 """One lag pass over a cluster: reads commits, then the ends of the logs, then makes the rows of the tables.
 
 The order matters: a commit that is read before the end of its log is never beyond it. The pass only asks about
-partitions that some group has committed, or that the topology of a streams group reads.
+partitions that some group has committed, or that tasks of Kafka Streams read.
 """
 
 import time

@@ -142,10 +142,11 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     job = Job(config, of_services, health, report, fence)
 
     with closing(of_streams), closing(of_services), background_services(job) as services, ExitStack() as at_exit:
-        streams: list[TopicStream] = [GroupsStream(job, spark, of_streams, writer, services)]
+        groups = GroupsStream(job, spark, of_streams, writer, services)
+        streams: list[TopicStream] = [groups]
         if health.offsets:
             of_offsets = replace(job, health=health.offsets, report=lambda line: report(f"offsets: {line}"))
-            streams.append(CommitsStream(of_offsets, spark, of_streams, writer))
+            streams.append(CommitsStream(of_offsets, spark, of_streams, writer, groups))
         for stream in streams:
             at_exit.enter_context(closing(stream))
         running = at_exit.enter_context(closing(Services()))

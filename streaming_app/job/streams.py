@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import ClassVar
@@ -36,10 +36,13 @@ from streaming_app.kafka.offsets_topic import OffsetsTopic, OffsetsTopicClient, 
 from streaming_app.kafka.topic_reader import PartitionCounts
 from streaming_app.stream import newest_records, source
 from streaming_app.stream.commits_writer import OWN_ROWS, SHARED, CommitsBatchWriter
+from streaming_app.stream.epoch_chain import epoch_at
 from streaming_app.stream.failures import is_lost_jvm
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter
+from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions
+from streaming_app.stream.offset_acts import Act
 from streaming_app.stream.progress import Progress
 from streaming_app.stream.source import read_stream, require_partitions
 from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, group_tables, prepare_start
@@ -206,6 +209,7 @@ class TopicStream(ABC):
         """Store the versions of the tables after a maintenance, or writes of the other stream; not during a batch."""
         if self._versions and self.query.lock.acquire(blocking=False):
             try:
+                self._between_batches()
                 self._versions.refresh()
             finally:
                 self.query.lock.release()
@@ -231,6 +235,9 @@ class TopicStream(ABC):
 
     def _groups_to_read_again(self) -> Collection[str]:
         return ()
+
+    def _between_batches(self) -> None:  # noqa: B027
+        """Do what waits for the other stream, every half minute and at the end."""
 
     def _rows_changed(self) -> None:  # noqa: B027
         """Note that rows were deleted outside a batch."""
@@ -266,6 +273,15 @@ class GroupsStream(TopicStream):
         self._connection, self._topics = connection, PartitionCounts(connection, job.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
+        self._read_until: Mapping[int, int] = {}  # by partition, up to where the tables have the groups
+
+    def has_read(self, act: Act) -> bool:
+        """Return whether the tables have what the log says of the groups up to this act."""
+        partition, offset, epoch = act["source_partition"], act["offset"], act["log_epoch"]
+        if self._read_until.get(partition, 0) <= offset:
+            return False
+        known = epoch_at(self._positions.chains.get(partition, ()), offset)
+        return known == epoch or None in {known, epoch}  # else only the other query has found yet that the log was cut
 
     def check(self) -> None:
         """Check as every stream does, and sometimes read again whether the brokers have a description plugin."""
@@ -298,11 +314,16 @@ class GroupsStream(TopicStream):
     def _rows_changed(self) -> None:
         self._services.group_cache.on_bulk_change()
 
+    def _on_done(self, batch_id: int, batch: CommittedBatch) -> None:
+        self._read_until = batch.ends or self._read_until
+        self.progress.on_done(batch_id, batch)
+
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> GroupsBatchWriter:
+        self._read_until = newest_batch_ends(self._checkpoint).committed or position.state.starting
         return GroupsBatchWriter(
             self._writer,
             self._fold_options(topic, position),
-            self.progress.on_done,
+            self._on_done,
             topics=self._topics,
             state=self._state,
             positions=self._positions,
@@ -328,13 +349,27 @@ class CommitsStream(TopicStream):
     name = OFFSETS
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(self, job: Job, spark: SparkSession, connection: SharedConnection[Admin], writer: TableWriter) -> None:
+    def __init__(
+        self,
+        job: Job,
+        spark: SparkSession,
+        connection: SharedConnection[Admin],
+        writer: TableWriter,
+        groups: GroupsStream,
+    ) -> None:
         config = job.config
+        self._groups = groups
+        self._batches: CommitsBatchWriter | None = None  # of the running query
         self._tables = NewestTables(writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
         super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger)
 
+    def _between_batches(self) -> None:
+        if self._batches:
+            self._batches.tell_acts()
+
     def _query_tables(self) -> QueryTables:
+        self._batches = None  # what is about to start finds other acts
         return QueryTables(
             self._writer,
             NAMES,
@@ -344,11 +379,13 @@ class CommitsStream(TopicStream):
         )
 
     def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> CommitsBatchWriter:
-        return CommitsBatchWriter(
+        self._batches = CommitsBatchWriter(
             self._writer,
             self._tables,
             self._fold_options(topic, position),
             self.progress.on_done,
             state=self._state,
             positions=self._positions,
+            groups_are_read=self._groups.has_read,
         )
+        return self._batches

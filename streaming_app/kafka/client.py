@@ -46,13 +46,13 @@ class StreamsGroupClient(Admin):
     def heartbeat(self, fields: Mapping[str, Any]) -> Fields:
         """Send a StreamsGroupHeartbeat with these fields (snake_case), and return the fields of the response."""
         request = build(protocol.StreamsGroupHeartbeatRequest, fields)
-        return self._send(fields["group_id"], request)
+        return self.send_to_group(fields["group_id"], request)
 
     def push_description(self, group_id: str, member_id: str, epoch: int, description: Mapping[str, Any]) -> None:
         """Send a StreamsGroupTopologyDescriptionUpdate, whether the coordinator asked for it or not."""
         member = {"group_id": group_id, "member_id": member_id}
         fields = {**member, "topology_epoch": epoch, "topology_description": description}
-        self._send(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
+        self.send_to_group(group_id, build(protocol.StreamsGroupTopologyDescriptionUpdateRequest, fields))
 
     def describe(self, group_ids: Collection[str], *, include_topology_description: bool = False) -> list[Fields]:
         """Return each group as in StreamsGroupDescribe, in the order given; one request describes up to 100 groups.
@@ -152,7 +152,9 @@ class StreamsGroupClient(Admin):
         fields: Fields = response.to_dict()
         return fields
 
-    def _send(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+    def send_to_group(self, group_id: str, request: Any) -> Fields:  # noqa: ANN401 - kafka-python is untyped
+        """Send a request to the coordinator of a group, and return the fields of the response."""
+
         def send() -> Fields:
             response = self._send_once(group_id, request)
             raise_for_code(response.get("error_code", 0), response.get("error_message"))

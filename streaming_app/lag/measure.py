@@ -110,7 +110,7 @@ def _without_commit(at: Position, seen: Seen, one: GroupPass) -> Measured:
     ends, samples, is_whole = seen.ends, seen.samples, at.begins_at_start
     begin = ends.start if is_whole else at.baseline
     if ends.end is not None and ends.start is not None and ends.end <= ends.start:  # the log is empty
-        return Measured(0, waits=False)
+        return Measured(0, age=NO_AGE, waits=False)
     has_expired = at.offset is not None and not is_whole
     if ends.end is None or has_expired or (begin is None and is_whole):
         return Measured()

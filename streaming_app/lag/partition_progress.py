@@ -218,7 +218,8 @@ class Standing(Position):
         self._take_lag(found, seen, one)
         self.arrived_at = samples.moved_at() if samples else None
         age = found.age if found.age != _NOTHING_SAID or commit.offset is None else None
-        is_least = age.is_lower_bound or (commit.offset is None and not self.begins_at_start) if age else None
+        is_whole = commit.offset is not None or self.begins_at_start or found.lag == 0
+        is_least = age.is_lower_bound or not is_whole if age else None
         self._take_speed(found, age, one)
         row = LagRow(
             *self.row[:3],

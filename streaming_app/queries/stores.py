@@ -15,12 +15,12 @@ from streaming_app.groups.group import CLASSIC
 from streaming_app.queries.copies import read_reports
 from streaming_app.queries.topics import internal_partitions
 from streaming_app.tables.reader import Row, WarehouseReader, of_groups
-from streaming_app.text import first_of
+from streaming_app.text import count, first_of
 
 DESCRIPTION, CHANGELOG = "description", "changelog"
 """Where a store is known from."""
 _SUFFIX = "-changelog"
-_NAMED = 10  # stores in a line
+_NAMED, _GROUPS = 10, 3  # stores and groups in a line
 _COPY = ("partition", "role", "client_host", "process_id", "member_id", "lag", "ready_at")
 
 
@@ -126,10 +126,14 @@ def notes(groups: Iterable[Row], stores: Collection[Row]) -> Iterator[str]:
     derived = [name for name, own in known.items() if not own or any(one["known_from"] == CHANGELOG for one in own)]
     if derived:
         yield (
-            f"{first_of(derived, _NAMED)}: without a description of the topology, stores are derived from the names of "
+            f"{_few(derived)}: without a description of the topology, stores are derived from the names of "
             "changelogs; those without one, and global stores, are not known."
         )
     if placeless := [
         name for name, own in known.items() if any(one["copies"] is None and not one["is_global"] for one in own)
     ]:
-        yield f"{first_of(placeless, _NAMED)}: the log does not say which subtopology has which store."
+        yield f"{_few(placeless)}: the log does not say which subtopology has which store."
+
+
+def _few(group_ids: Sequence[str]) -> str:
+    return ", ".join(group_ids) if len(group_ids) <= _GROUPS else count(len(group_ids), "group")

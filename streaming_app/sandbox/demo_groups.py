@@ -1,4 +1,4 @@
-"""The groups of the demo: eleven streams groups, each brought into one state and kept there.
+"""The groups of the demo: eleven streams groups, each brought into one state and kept there, and a classic one.
 
 One function per group. Simulated members send the real requests of the protocol to a real broker. Applications of Kafka
 Streams would need the Streams and RocksDB jars (70 MB more to download) and a Java compiler, and no application can be
@@ -16,6 +16,7 @@ from kafka import KafkaProducer
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.protocol import Fields, GroupError
+from streaming_app.sandbox.classic_member import ClassicMember
 from streaming_app.sandbox.member import SimulatedMember, internal_topic, settle, subtopology, topology
 
 _HOUR_MS = 3_600_000  # the maximum session timeout of our brokers
@@ -37,6 +38,7 @@ _TOPICS = {
     "prices-eu": 1,
     "prices-us": 1,
     "invoices": 2,
+    "purchases": 3,
 }
 
 
@@ -48,6 +50,8 @@ class DemoGroup:
     state: str
     description: str
     members: list[SimulatedMember] = field(default_factory=list)
+    threads: list[ClassicMember] = field(default_factory=list)
+    """The members of a group with the classic protocol."""
 
 
 class DemoGroups:
@@ -67,7 +71,8 @@ class DemoGroups:
     def heartbeat(self) -> None:
         """Send a heartbeat for each member, unless closed; one that was removed joins again. Raises KafkaError."""
         for group in self.groups:
-            for member in group.members:
+            members: list[SimulatedMember | ClassicMember] = [*group.members, *group.threads]
+            for member in members:
                 with self._lock:
                     if self._closed:
                         return
@@ -106,7 +111,7 @@ def create_demo_groups(client: StreamsGroupClient, progress: Callable[[str], Non
     return DemoGroups(groups)
 
 
-def _heartbeat(member: SimulatedMember) -> None:
+def _heartbeat(member: SimulatedMember | ClassicMember) -> None:
     try:
         member.step()
     except GroupError as error:
@@ -114,7 +119,7 @@ def _heartbeat(member: SimulatedMember) -> None:
             raise
 
 
-def rejoin(member: SimulatedMember, error: GroupError) -> bool:
+def rejoin(member: SimulatedMember | ClassicMember, error: GroupError) -> bool:
     """Let a member join again if `error` says that the coordinator does not know it; return whether it says so."""
     is_unknown = error.name in _REJOIN_ERRORS
     if is_unknown:
@@ -285,6 +290,18 @@ def _legacy_reports(client: StreamsGroupClient) -> DemoGroup:
     return DemoGroup("legacy-reports", "Dead", "deleted")
 
 
+def _loyalty_points(client: StreamsGroupClient) -> DemoGroup:
+    name, topic = "loyalty-points", "purchases"
+    changelog = {"num_partitions": _TOPICS[topic], "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
+    client.create_topics({f"{name}-totals-changelog": changelog}, wait_for_metadata=True)
+    member = ClassicMember(client, name, topic, range(_TOPICS[topic]))
+    member.join()
+    _produce(client, topic, 30)
+    offsets = {(topic, number): end for number, end in client.end_offsets(topic).items()}
+    client.commit_offsets(name, offsets, member.member_id, member.generation)
+    return DemoGroup(name, "Stable", "with the classic protocol: the log has its tasks", threads=[member])
+
+
 def _group_state(client: StreamsGroupClient, group_id: str) -> str:
     return str(client.describe([group_id])[0]["group_state"])
 
@@ -301,4 +318,5 @@ _GROUPS = (
     _ledger_reconciler,
     _price_feed,
     _legacy_reports,
+    _loyalty_points,
 )

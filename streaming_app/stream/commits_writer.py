@@ -26,7 +26,7 @@ from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions, read_whole
 from streaming_app.stream.newest_records import COLUMNS, DRIFTED, GROUP_TYPES, Row, make_rows
-from streaming_app.stream.offset_acts import OffsetActs
+from streaming_app.stream.offset_acts import Act, OffsetActs
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions, batch_writers
 from streaming_app.stream.truncation import NOT_VOID
@@ -68,17 +68,22 @@ class CommitsBatchWriter:
         *,
         state: StateFile | None = None,
         positions: LogPositions | None = None,
+        groups_are_read: Callable[[Act], bool] = lambda _: True,
     ) -> None:
-        """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`."""
+        """Prepare for batches of the topic of `options`; the other arguments are as in `GroupsBatchWriter`.
+
+        `groups_are_read`: whether the query of the groups has read the log up to an act on offsets.
+        """
         self._tables, self._options = tables, options
         self._history = {name: writer.table(name) for name in SHARED}
         self._on_done = on_done
         self._make_rows = partial(make_rows, options=options)
-        self._acts = OffsetActs(writer, options)
         checkpoint = commits_checkpoint_location(writer.location, options.cluster)
+        self._state = state or StateFile(checkpoint).read()
+        self._acts = OffsetActs(writer, options, self._state.state.acts, groups_are_read)
         self._offsets = BatchOffsets(checkpoint)
         self._positions = positions
-        self._versions = TableVersions(writer, checkpoint, state or StateFile(checkpoint).read(), NAMES, shared=SHARED)
+        self._versions = TableVersions(writer, checkpoint, self._state, NAMES, shared=SHARED)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one micro-batch of `newest_records.wanted_records` into the tables."""
@@ -111,13 +116,23 @@ class CommitsBatchWriter:
         metadata = microseconds(read(RECORDS, schema=_METADATA))
         is_metadata = pc.is_in(metadata["record_type"], value_set=pa.array(GROUP_TYPES, pa.int32()))
         of_types = metadata.filter(is_metadata).to_pylist()
-        events = [*self._type_changes(of_types), *self._acts.find(rows, of_types)]
-        self._append_new("group_events", ("group_id", "kind"), events, written_by)
+        self._append_new("group_events", ("group_id", "kind"), [*self._type_changes(of_types)], written_by)
+        self._acts.find(rows, of_types)
+        self.tell_acts()
         for name in NAMES:
             if name in rows.tables:
                 self._tables.append(name, rows.tables[name], written_by)
         written = {"committed offsets": counts[COMMITS], "group records": counts[RECORDS]}
         return CommittedBatch(written=written, quarantined=counts["quarantine"], drifted=counts[DRIFTED])
+
+    def tell_acts(self) -> None:
+        """Write the events of acts that need not wait any longer. Not during a batch."""
+        events, waiting = self._acts.decide()
+        # Without the number of the batch: if the batch is repeated, the query of the groups may have read more.
+        self._append_new("group_events", ("group_id", "kind"), events, None)
+        self._acts.waiting = tuple(waiting)
+        if self._acts.waiting != self._state.state.acts:
+            self._state.write(acts=self._acts.waiting)
 
     def _type_changes(self, rows: Sequence[Row]) -> list[Row]:
         new: dict[str, list[Row]] = defaultdict(list)
@@ -142,7 +157,7 @@ class CommitsBatchWriter:
             for change in type_changes(known[group_id], records)
         ]
 
-    def _append_new(self, name: str, of: Sequence[str], rows: Sequence[Row], written_by: BatchId) -> None:
+    def _append_new(self, name: str, of: Sequence[str], rows: Sequence[Row], written_by: BatchId | None) -> None:
         """Append the rows that a table does not have yet, by the columns `of` and their offset.
 
         A new reading of the topic makes rows again.

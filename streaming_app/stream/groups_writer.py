@@ -139,6 +139,7 @@ class GroupsBatchWriter:
             drifted=counts["drifted"],
             by_type=by_type,
             unknown={kind: number for kind, number in by_type.items() if kind >= 0 and kind not in KNOWN_TYPES},
+            ends=self._offsets.ends,
         )
         self._on_done(batch_id, outcome)
         self._is_running = True

@@ -50,6 +50,8 @@ class CommittedBatch:
     behind: Mapping[int, int] = field(default_factory=dict)
     written: Mapping[str, int] = field(default_factory=dict)
     """Numbers of written rows, in the words and the order of the batch's log line."""
+    ends: Mapping[int, int] | None = None
+    """Up to where it has read, by partition; None: not known."""
 
 
 _DAY = timedelta(days=1)

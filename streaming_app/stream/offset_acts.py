@@ -10,6 +10,10 @@ members of another client library may commit no metadata. A tombstone is a delet
 known if this run of the query has read it, or if the act is newer than the run: until then the log's cleaner may have
 removed commits in between.
 
+Whether the group was Empty, the query of the groups knows once it has read the log up to the act. Until then the act
+waits, in the state of the stream: what is told does not depend on which of the two queries is further. Only if very
+many wait, the oldest are told as far as they are proven without the group's state.
+
 A batch without such records costs two comparisons of columns. Groups of plain consumers have no events: all of their
 commits may look like those of a tool.
 """
@@ -17,7 +21,7 @@ commits may look like those of a tool.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import pairwise
 from operator import itemgetter
@@ -43,7 +47,7 @@ WHILE_EMPTY, WHILE_RUNNING = "while_empty", "while_running"
 EXPIRED, DELETED, GROUP_DELETED, DELETED_OR_EXPIRED = "expired", "deleted", "group_deleted", "deleted_or_expired"
 """The causes of the events."""
 _CLASSIC, _STREAMS, _OF_TYPES = 2, 17, (2, 3, 11, 17)  # types of records: those that tell the type of a group
-_UNKNOWN = 1 << 62  # an offset
+_MOST_WAITING = 5_000  # acts: the state of the stream has them
 _MICROSECONDS = 60_000_000  # of a minute
 _KEY, _OFFSET = itemgetter("group_id", "topic", "partition"), itemgetter("last_offset")
 _STORED = ("group_id", "topic", "partition", "committed_offset", "last_offset")
@@ -52,23 +56,33 @@ _OF_ALL = ("group_id", "committed_offset", "metadata", "partition_time", "source
 _SEEN, _SCHEMA = (pa.schema([schema_of(COMMITS).field(one) for one in names]) for names in (_OF_ALL, _OF_BATCH))
 _RETENTION = "kind = 'broker_config' AND name = 'offsets.retention.minutes'"
 
+_EVENT = ("group_id", "topic", "partition", "source_partition", "log_epoch", "at", "kind", "old", "new", "offset")
+_PLACE = itemgetter("source_partition", "offset")
+
 Row = dict[str, Any]
 """Times are in microseconds since 1970."""
+Act = Mapping[str, Any]
+"""The columns of an event that are known, and what decides about it. The state of the stream stores acts."""
 
 
 class OffsetActs:
     """Makes the events of the batches of one run of the query, in their order."""
 
-    def __init__(self, writer: TableWriter, options: FoldOptions) -> None:
-        self._writer, self._options = writer, options
+    def __init__(
+        self, writer: TableWriter, options: FoldOptions, waiting: Iterable[Act], groups_are_read: Callable[[Act], bool]
+    ) -> None:
+        """Prepare. `waiting` acts are stored; `groups_are_read`: whether the query of the groups has read up to one."""
+        self._writer, self._options, self._are_read = writer, options, groups_are_read
+        self.waiting = tuple(waiting)
+        """The acts about which nothing is decided yet."""
         self._began = datetime.now(timezone.utc).timestamp() * 1e6
         self._first: dict[int, int] = {}  # partition of the offsets topic -> the lowest offset that this run has read
         self._by_streams: set[str] | None = None  # the groups that have committed Streams' metadata
         self._changed: dict[str, int] = {}  # their newest record that tells the type: members that come or go write one
         self._by_members: dict[str, int] = {}  # the same, after which members commit without metadata
 
-    def find(self, rows: BatchRows, metadata: Sequence[Row]) -> list[Row]:
-        """Return the events of a batch. `metadata` has its records that tell the types of groups."""
+    def find(self, rows: BatchRows, metadata: Sequence[Row]) -> None:
+        """Note the acts of a batch. `metadata` has its records that tell the types of groups."""
         known = self._load() if self._by_streams is None else self._by_streams
         gone, plain = set[str](), set[str]()  # groups with tombstones, and with commits without metadata
         for part in rows.parts(COMMITS, self._options.cluster, _SEEN):
@@ -84,8 +98,21 @@ class OffsetActs:
         chosen = pa.array([one for one in gone if one in known or one in self._changed], pa.string())
         parts = rows.parts(COMMITS, self._options.cluster, _SCHEMA) if len(chosen) else ()
         those = (microseconds(part.filter(pc.is_in(part["group_id"], chosen))) for part in parts)
-        own = [row for some in those for row in some.to_pylist()]
-        return [*self._events(own, metadata, known)] if own else []
+        if own := [row for some in those for row in some.to_pylist()]:
+            acts = (*self.waiting, *self._find_acts(own, metadata, known), *self.waiting)
+            self.waiting = tuple({_PLACE(act): act for act in acts}.values())  # an earlier one may know more
+
+    def decide(self) -> tuple[Sequence[Row], Sequence[Act]]:
+        """Return the events of the acts that need not wait any longer, and the acts that go on waiting."""
+        read, late = list[Act](), list[Act]()
+        for act in self.waiting:
+            (read if self._are_read(act) else late).append(act)
+        states = self._states(sorted({act["group_id"] for act in read})) if read else {}
+        events = [self._event(act, None) for act in late[:-_MOST_WAITING]]
+        for act in read:
+            before = (state for offset, state in states.get(act["group_id"], ()) if offset < act["offset"])
+            events.append(self._event(act, next(before, None)))
+        return [event for event in events if event], late[-_MOST_WAITING:]
 
     def _load(self) -> set[str]:
         """Note what the tables know of all groups, and return those that have committed Streams' metadata."""
@@ -105,56 +132,55 @@ class OffsetActs:
             elif row["record_type"] == _STREAMS or row["group_id"] in known:
                 self._changed[row["group_id"]] = _OFFSET(row)
 
-    def _events(self, own: Sequence[Row], metadata: Sequence[Row], known: Collection[str]) -> Iterator[Row]:
-        of = of_groups(self._options.cluster, ids := sorted({row["group_id"] for row in own}))
+    def _find_acts(self, own: Sequence[Row], metadata: Sequence[Row], known: Collection[str]) -> Iterator[Act]:
+        of = of_groups(self._options.cluster, sorted({row["group_id"] for row in own}))
         columns = f"{', '.join(_STORED)}, CAST(committed_at AS bigint) AS committed_at"
         stored = self._writer.table(COMMITS).select(columns, f"{of} AND last_offset >= 0").to_pylist()
         repeated, commits = {*map(_OFFSET, own)}, defaultdict[Any, list[Row | None]](lambda: [None])
         for row in sorted([*own, *(row for row in stored if _OFFSET(row) not in repeated)], key=_OFFSET):
             commits[_KEY(row)].append(row)
-        states, retention = self._states(of, ids), self._retention()
+        retention = self._retention()
         ended = {(row["group_id"], row["recorded_at"]) for row in metadata if row["deleted"]}
         for before, act in (pair for rows in commits.values() for pair in pairwise(rows)):
             if act is None or "metadata" not in act or (act["committed_offset"] is not None and act["metadata"] != ""):
                 continue
             group_id, new = act["group_id"], act["committed_offset"]
-            state = next((state for offset, state in states.get(group_id, ()) if offset < _OFFSET(act)), None)
-            if new is not None and state != EMPTY and (state == DEAD or group_id not in known):
-                if state:
-                    self._by_members[group_id] = self._changed.get(group_id, -1)
-                continue  # a member of another client library, or of a group of another type, may have committed it
             is_of_run = before and _OFFSET(before) >= self._first[act["source_partition"]]
             last = before if is_of_run or act["recorded_at"] >= self._began else None
             old = last and last["committed_offset"]
             if new is None and last and old is None:
                 continue  # a tombstone after another one
             is_with_group = (group_id, act["recorded_at"]) in ended
-            causes = [_why_gone(act, last, retention, is_with_group=is_with_group)] if new is None else []
-            causes += [WHILE_EMPTY if state == EMPTY else WHILE_RUNNING] if state not in {None, DEAD} else []
             yield {
                 **{name: act[name] for name in ("group_id", "topic", "partition", "source_partition", "log_epoch")},
-                "cluster": self._options.cluster,
                 "at": act["recorded_at"],
                 "kind": OFFSETS_DELETED if new is None else OFFSETS_RESET,
                 "old": None if old is None else str(old),
                 "new": None if new is None else str(new),
                 "offset": _OFFSET(act),
-                "void": False,
-                "cause": ",".join(causes) or None,
+                "cause": _why_gone(act, last, retention, is_with_group=is_with_group) if new is None else None,
+                "by_streams": group_id in known,
+                "changed": self._changed.get(group_id, -1),
             }
 
-    def _states(self, of: str, group_ids: Sequence[str]) -> Mapping[str, Sequence[tuple[int, str]]]:
-        """Return offset and state of these groups, the newest first.
+    def _event(self, act: Act, state: str | None) -> Row | None:
+        """Return the event of an act, given the state of the group before it; None if it is no act."""
+        if act["kind"] == OFFSETS_RESET and state != EMPTY and (state == DEAD or not act["by_streams"]):
+            if state and act["changed"] < act["offset"]:
+                self._by_members[act["group_id"]] = act["changed"]
+            return None  # a member of another client library, or of a group of another type, may have committed it
+        causes = [act["cause"]] if act["cause"] else []
+        causes += [WHILE_EMPTY if state == EMPTY else WHILE_RUNNING] if state not in {None, DEAD} else []
+        columns = {name: act[name] for name in _EVENT}
+        return {**columns, "cluster": self._options.cluster, "void": False, "cause": ",".join(causes) or None}
 
-        A group is missing if the query of the groups has not folded its newest change of members.
-        """
-        folded = self._writer.groups.find("group_id", group_ids).select(["group_id", "last_offset"]).to_pylist()
-        is_read = {row["group_id"] for row in folded if _OFFSET(row) >= self._changed.get(row["group_id"], _UNKNOWN)}
-        where, found = f"{of} AND kind = 'state' AND {NOT_VOID}", defaultdict[str, list[tuple[int, str]]](list)
+    def _states(self, group_ids: Sequence[str]) -> Mapping[str, Sequence[tuple[int, str]]]:
+        """Return offset and state of these groups, the newest first."""
+        where = f"{of_groups(self._options.cluster, group_ids)} AND kind = 'state' AND {NOT_VOID}"
         changes = self._writer.table("group_events").select('group_id, "offset", new', where).to_pylist()
+        found = defaultdict[str, list[tuple[int, str]]](list)
         for row in sorted(changes, key=itemgetter("offset"), reverse=True):
-            if row["group_id"] in is_read:
-                found[row["group_id"]].append((row["offset"], row["new"]))
+            found[row["group_id"]].append((row["offset"], row["new"]))
         return found
 
     def _retention(self) -> Sequence[int]:

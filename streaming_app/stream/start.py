@@ -270,6 +270,7 @@ def prepare_start(  # noqa: PLR0913 - each is one thing it needs
         until=marked_until if reason is not None else {**_until(before, topic), **marked_until},
         ends=before.ends,
         epochs=before.epochs,
+        acts=tuple(act for act in before.acts if act["source_partition"] not in read_again),
     )
     writer.check_owner()  # the fence cannot keep a paused job from removing the checkpoint of its successor
     state.replace(following)

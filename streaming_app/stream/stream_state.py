@@ -98,6 +98,8 @@ class StreamState:
     """How the current batch is divided; None if it is not."""
     tables: Mapping[str, TableVersion] = field(default_factory=dict)
     """By name, after the last batch."""
+    acts: tuple[Mapping[str, Any], ...] = ()
+    """Those that wait for the query of the groups, see `offset_acts`."""
 
 
 _FORM = TypeAdapter(StreamState)

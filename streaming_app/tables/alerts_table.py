@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from streaming_app.alerts.alert import Alert, Delivery, Line
+from streaming_app.alerts.alert import STATES, Alert, Delivery, Line
 from streaming_app.alerts.open_alerts import REMEMBERED
 from streaming_app.tables.definitions import table
 from streaming_app.tables.fence import Fence
@@ -53,7 +53,7 @@ def to_json(one: Alert) -> dict[str, Any]:
     """Return an alert as the JSON object of `streams-groups alerts --json`."""
     values = {field.name: getattr(one, field.name) for field in fields(one)}
     return values | {
-        "state": one.state,
+        "state": STATES[one.state],
         "timeline": [line._asdict() for line in one.timeline],
         "deliveries": [asdict(delivery) for delivery in one.deliveries],
     }

@@ -56,15 +56,15 @@ class NewestTables:
     def __init__(self, writer: TableWriter, cluster: str, retention_days: float) -> None:
         self._writer, self._cluster, self._retention_days = writer, cluster, retention_days
 
-    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: BatchId) -> None:
-        """Append rows, or the rows of files, of a batch exactly once. Raises OSError.
+    def append(self, name: str, rows: pa.Table | Sequence[EncodedFile], batch: BatchId | None) -> None:
+        """Append rows, or the rows of files; those of a batch exactly once. Raises OSError.
 
         Where much was appended, the table is maintained sooner.
         """
         own = self._writer.table(name)
         count = rows.num_rows if isinstance(rows, pa.Table) else sum(one.num_rows for one in rows)
         limit = max(_TAIL_ROWS, own.count_rows() // 2)
-        own.append(rows, batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
+        own.append(rows, batch and batch.of_table(name), max(1, MAINTAINED_AFTER * count // limit))
 
     def mark(self, condition: str) -> None:
         """Mark the rows of the cluster that match: their records will be read again."""

@@ -52,7 +52,7 @@ def test_alerts_shows_the_open_alerts_with_their_unsent_notifications_and_others
     assert result.exit_code == 0
     names, line = result.stdout.splitlines()
     assert names.split() == ["ID", "STATE", "SEVERITY", "RULE", "GROUP", "SINCE", "UNSENT", "SUMMARY"]
-    assert line.split()[:5] == [FIRING_ALERT.alert_id, "firing", "critical", "StreamsGroupDown", "payments"]
+    assert line.split()[:5] == [FIRING_ALERT.alert_id, "open", "critical", "StreamsGroupDown", "payments"]
     assert line.split()[5] == "2026-11-21T03:12:00.000Z"
     assert "slack (answered 503)" in line
     assert line.endswith("payments is NotReady")

@@ -40,6 +40,13 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert "Error: " in result.output
 
 
+@pytest.mark.parametrize("command", ["why", "history"])
+def test_a_command_about_one_group_says_so(command: str) -> None:
+    assert CliRunner().invoke(main, [command, "-h"]).stdout.splitlines()[0].endswith(f"{command} [OPTIONS] [GROUP]")
+    two = CliRunner().invoke(main, [command, "a", "b"])
+    assert (two.exit_code, two.stderr) == (2, "Error: Give one group, as GROUP or as --group GROUP; there are 2.\n")
+
+
 def test_a_group_is_an_argument_or_an_option(tmp_path: Path) -> None:
     append(make_warehouse(tmp_path), "groups", group_row("a"), group_row("b"), group_row("c"))
     result = CliRunner().invoke(main, ["describe", "b", "--group", "a", "b", "--json", "--warehouse", str(tmp_path)])

@@ -69,7 +69,7 @@ def test_why_says_it_in_ten_lines_at_most_and_as_json(warehouse: Path) -> None:
         assert words in text
     shown = as_json(warehouse, "why", "--group", "payments")
     assert (shown["verdict"], shown["labels"], shown["alert_id"]) == (DOWN, {"team": "payments"}, ALERT.alert_id)
-    assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "firing")
+    assert (shown["alert"]["alert_id"], shown["alert"]["state"]) == (ALERT.alert_id, "open")
     assert "There is no verdict on a group 'nobody'" in output(warehouse, "why", "--group", "nobody", code=1)
 
 
@@ -124,6 +124,14 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     assert lines[3].startswith("  Its last alert, old, StreamsGroupDown, ended at ")
     shown = as_json(warehouse, "why", "retired")
     assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
+
+
+def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
+    append(warehouse, "groups", *map(group_row, ("orders", "payments")))
+    lines = output(warehouse, "list").splitlines()[-3:]
+    assert [line.split() for line in lines] == [["GROUP", "VERDICT"], ["orders", "Ok"], ["payments", "Down"]]
+    down = output(warehouse, "list", "--health", "down,Stalled")
+    assert ("payments" in down, "orders" in down) == (True, False)
 
 
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]

@@ -42,7 +42,7 @@ def test_alerts_marks_the_muted_ones_which_still_fire_until_the_mute_is_ended(wa
     (shown,) = (one for one in result.stderr.splitlines() if one.startswith("Muted until "))
     assert shown.endswith(", pay.*: deployment of payments")
     (printed,) = as_json(warehouse, "alerts")
-    assert (printed["state"], printed["muted"]["pattern"]) == ("firing", "pay.*")
+    assert (printed["state"], printed["muted"]["pattern"]) == ("open", "pay.*")
     assert set(printed["muted"]) == {"pattern", "reason", "ends_at", "created_by"}
     assert mute(warehouse, "pay.*", "--for", "0s") == "pay.* is not muted any more.\n"
     assert "MUTED" not in run(warehouse, "alerts").stdout

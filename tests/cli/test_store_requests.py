@@ -45,6 +45,4 @@ def test_a_command_opens_the_tables_that_it_reads_once(
     requests = store.requests()[before:]
     opened = sorted(key.split("/")[1] for _, key in requests if key.endswith("/_last_checkpoint"))
     assert opened == sorted(2 * TABLES[command].split())  # the second look shows that nothing was cleaned up meanwhile
-    assert sum(kind == "LIST" for kind, _ in requests) == 2 * (
-        command == "alerts"
-    )  # mutes and ends
+    assert sum(kind == "LIST" for kind, _ in requests) == 2 * (command == "alerts")  # mutes and ends

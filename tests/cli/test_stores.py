@@ -138,6 +138,8 @@ def test_a_store_that_does_not_exist_is_one_line_and_all_groups_are_searched_for
     assert result.stderr == "Error: No store 'nothing' in orders: cache, counts, rates, sums\n"
     found = as_json(warehouse, "describe", "--all-groups", "--stores", "sums")
     assert [one["group_id"] for one in found] == ["derived", "orders"]
+    lines = run(warehouse, "describe", "--all-groups", "--stores").stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["4 groups", "older"]
     assert run(warehouse, "describe", "orders", "--stores", "--members").exit_code == 2
     taken = run(warehouse, "describe", "--stores", "orders")
     assert (taken.exit_code, "'orders' was read as the name of a store" in taken.stderr) == (2, True)

@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 
 from streaming_app.config.sections import MetricsSettings
-from streaming_app.lag.model import LagRow
+from streaming_app.lag.ends import LogEnds
+from streaming_app.lag.model import Commit, LagRow, ReadUntil
 from streaming_app.lag.statuses import LEFT_OVER, STATUSES, UNKNOWN
+from streaming_app.lag.tracker import LagTracker
 from streaming_app.metrics.lag_metrics import LAG_METRICS, LagScrape
 from streaming_app.metrics.metric import Sample
 from streaming_app.queries.lag import BY, find_lag, to_row
@@ -73,7 +75,14 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> WarehouseReader:
         for fields, _ in IS_UNKNOWN
         for n in (0, 1)
     ]
-    LagTables(path, "default").replace_lag([*cases, *ROWS])
+    empty = LagTracker().observe(
+        {("begins", "in", 0): Commit(None)},
+        {("in", 0): LogEnds(7, 7, 7)},
+        {},
+        1_000.0,
+        {"begins": ReadUntil(1_000.0, 1_000.0)},
+    )
+    LagTables(path, "default").replace_lag([*cases, *empty, *ROWS])
     LagTables(path, "other").replace_lag([row(group_id="g0", lag=1)])
     return WarehouseReader(path)
 
@@ -99,6 +108,12 @@ def test_every_sum_is_over_the_same_lag_and_the_largest_comes_first(reader: Ware
     assert len({tuple(one[name] for name in BY[by]) for one in sums}) == len(sums)
 
 
+def test_nothing_waits_for_a_group_whose_only_topic_is_empty_and_has_no_commit(reader: WarehouseReader) -> None:
+    (found,) = find_lag(reader, "default", ["begins"], "group")
+    names = ("lag", "lag_seconds", "offset_status", "unknown_partitions", "is_lower_bound")
+    assert [found[name] for name in names] == [0, 0.0, "OK", 0, False]
+
+
 def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst_with_a_commit(
     reader: WarehouseReader,
 ) -> None:
@@ -110,7 +125,7 @@ def test_a_sum_is_over_the_partitions_whose_lag_is_known_and_as_bad_as_the_worst
         committed = [each for each in those if each.committed_offset is not None]
         known = [each for each in committed if each.lag is not None]
         assert one["offset_status"] == min(
-            (each.offset_status for each in committed), key=BY_RANK.index, default=UNKNOWN
+            (each.offset_status for each in committed or those), key=BY_RANK.index, default=UNKNOWN
         )
         assert one["lag"] == (sum(each.lag or 0 for each in known) if known else None)
         assert one["lag_seconds"] == max(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from streaming_app.groups.events import OF_COMMITS
+from streaming_app.stream import offset_acts
 from streaming_app.stream.batch_rows import APPENDED, BatchRows, join
 from streaming_app.stream.commits_writer import CommitsBatchWriter
 from streaming_app.stream.fold_stage import fold_stream, sort_for_fold, stored_as_records
@@ -81,14 +82,16 @@ class Topic:
             {"partition": 0, "offset": n, "timestamp": begin + timedelta(seconds=second), "key": key, "value": value}
             for n, (second, (key, value)) in enumerate(steps)
         ]
-        self.warehouse, self.batches = warehouse, 0
+        self.warehouse, self.batches, self.groups_until = warehouse, 0, 0
         self.start()
 
     def start(self) -> None:
         """Start the job."""
         self.writer = TableWriter(None, self.warehouse, "default")  # type: ignore[arg-type]
         tables = NewestTables(self.writer, "default", 30)
-        self.commits = CommitsBatchWriter(self.writer, tables, OPTIONS, lambda *_: None)
+        self.commits = CommitsBatchWriter(
+            self.writer, tables, OPTIONS, lambda *_: None, groups_are_read=lambda act: act["offset"] < self.groups_until
+        )
 
     def add(self, raws: Iterable[RawRecord]) -> None:
         """Read these records of a real log as the next batch."""
@@ -105,6 +108,11 @@ class Topic:
 
     def _read(self, records: list[dict[str, Any]], number: int | None = None, *, as_files: bool = False) -> None:
         self.batches = self.batches + 1 if number is None else number
+        self.read_groups(records)
+        self.read_commits(records, as_files=as_files)
+
+    def read_groups(self, records: list[dict[str, Any]]) -> None:
+        """Read a batch with the query of the groups."""
         of_groups = [row for row in records if row["key"][1] in {2, *range(17, 24)}]
         of_groups = [{**row, "group_bytes": row["key"][4 : 4 + row["key"][3]]} for row in of_groups]
         ids = {row["group_bytes"] for row in of_groups}
@@ -113,9 +121,13 @@ class Topic:
         folded = join(fold_stream(sort_for_fold(raw, stored).to_batches(), OPTIONS))
         for name in APPENDED:
             if name in folded.tables:
-                self.writer.table(name).append(folded.tables[name], BatchId(("groups",), self.batches).of_table(name))
+                self.writer.table(name).append(folded.tables[name])
         if (groups := folded.tables.get("groups")) is not None:
             self.writer.groups.replace(groups, groups["group_id"].to_pylist())
+        self.groups_until = max([self.groups_until, *(row["offset"] + 1 for row in records)])
+
+    def read_commits(self, records: list[dict[str, Any]], *, as_files: bool = False) -> None:
+        """Read a batch with the query of the committed offsets."""
         of_commits = [
             row for row in records if row["key"][1] <= 17
         ]  # fields that a real record has besides are ignored
@@ -148,6 +160,66 @@ def test_a_reset_is_told_wherever_the_batches_end(empty_warehouse: Path, begin: 
         topic.read(0, cut, number=10 * number + 1, as_files=as_files)
         topic.read(cut, number=10 * number + 2, as_files=as_files)
         assert topic.events() == EXPECTED, cut
+
+
+NO_METADATA = [*joined(), commit(10, 1), *left(), commit(60, 0), *joined(second=80), commit(95, 1)]
+"""The members commit no metadata; a tool does, too, while the group is Empty."""
+AHEAD: dict[str, tuple[Sequence[Step], list[tuple[Any, ...]]]] = {
+    "of Kafka Streams": ([*RAN, *RESET, *BACK], EXPECTED),
+    "of another library": (NO_METADATA, [(60, "offsets_reset", 0, "1", "0", "while_empty")]),
+    "deleted": (
+        [*RAN, commit(60, None), *deleted(60)],
+        [(60, "offsets_deleted", 0, "7", None, "deleted_or_expired,while_empty")],
+    ),
+}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("case", AHEAD)
+def test_an_act_waits_until_the_query_of_the_groups_has_read_up_to_it_and_is_told_once(
+    empty_warehouse: Path, case: str, *, restarts: bool
+) -> None:
+    steps, expected = AHEAD[case]
+    topic = Topic(empty_warehouse, steps)
+    for number, record in enumerate(topic.records):  # each batch is repeated, as after a crash before Spark's commit
+        topic.batches = number
+        for _ in range(2):
+            topic.read_commits([record])
+            if restarts:
+                topic.start()
+    assert topic.events() == []
+    told = next(n for n, row in enumerate(topic.records) if row["timestamp"] == LIVE + timedelta(seconds=60))
+    topic.read_groups(topic.records[:told])
+    topic.commits.tell_acts()
+    assert topic.events() == []
+    topic.read_groups(topic.records[told:])
+    if restarts:  # the job is killed once the events are in the table
+        stored = topic.commits._state.state.acts
+        topic.commits.tell_acts()
+        topic.commits._state.write(acts=stored)
+        topic.start()
+    topic.commits.tell_acts()
+    assert topic.events() == expected
+    topic.start()
+    assert not topic.commits._state.state.acts
+
+
+def test_of_very_many_acts_the_oldest_do_not_wait(empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_acts, "_MOST_WAITING", 1)
+    topic = Topic(empty_warehouse, [*RAN, *RESET, *BACK])
+    topic.read_commits(topic.records)
+    assert topic.events() == [(*EXPECTED[0][:5], None)]
+    topic.read_groups(topic.records)
+    topic.commits.tell_acts()
+    assert topic.events() == [(*EXPECTED[0][:5], None), EXPECTED[1]]
+
+
+def test_a_commit_of_a_member_hides_no_later_reset_if_the_members_left_in_the_same_batch(empty_warehouse: Path) -> None:
+    own = [*joined(), commit(10, 1), *left(), commit(60, 0)]
+    topic = Topic(empty_warehouse, own)
+    topic.read(0, len(own) - 1)
+    topic.read(len(own) - 1)
+    assert topic.events() == [(60, "offsets_reset", 0, "1", "0", "while_empty")]
 
 
 def test_neither_a_repeated_batch_nor_a_new_reading_tells_an_act_twice(empty_warehouse: Path) -> None:

@@ -400,13 +400,16 @@ def test_commits_that_are_read_again_stand_until_they_are_appended_again_or_the_
 
 
 def test_rows_of_a_batch_that_was_killed_are_seen_once_after_a_cut_of_another_partition(stopped: Stopped) -> None:
+    """Of the acts that wait, those of the partition that was cut are found again."""
     commits = Commits(stopped)
     commits.append(other=29)
     commits.append(one=31)  # and the job was killed
     cut = replace(CUT, partition=1)
     topic = TOPIC._replace(end_offsets={0: 40, 1: 20})
-    commits.state.write(partitions=2)
+    acts = tuple({"source_partition": one, "offset": 5} for one in (0, 1))
+    commits.state.write(partitions=2, acts=acts)
     commits.start(topic, log=LogCheck((cut,), committed={0: 30, 1: 10}))
+    assert commits.state.read().state.acts == acts[:1]
     assert commits.seen() == {"one": 31, "other": 29}
     commits.append(one=31)
     assert commits.seen() == {"one": 31, "other": 29}

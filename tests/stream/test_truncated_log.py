@@ -13,10 +13,12 @@ import pytest
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
+from streaming_app.groups.events import OFFSETS_RESET
 from streaming_app.stream import truncation
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
+from tests.stream.test_offset_acts import streams
 from tests.support.encode import encode
 from tests.support.encoded import Pair
 from tests.support.job_runner import run_once
@@ -32,17 +34,18 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 BOTH_STREAMS = {"offsets": {"enabled": True, "trigger": 1}}
 
 
-def commit(group: str, offset: int) -> Pair:
-    return encode(1, {"group": group, "topic": "in", "partition": 0}, {"offset": offset})
+def commit(group: str, offset: int, text: str = streams()) -> Pair:
+    """Return a commit of Kafka Streams; with an empty text one of a tool."""
+    return encode(1, {"group": group, "topic": "in", "partition": 0}, {"offset": offset, "metadata": text})
 
 
 def rows(warehouse: Path, query: str) -> list[dict[str, Any]]:
     return WarehouseReader(warehouse).rows(query)
 
 
-def live_config(cluster: LocalCluster, topic: str, warehouse: Path, *, trigger: float) -> JobConfig:
-    """Return the configuration of a job that runs both streams until it is stopped."""
-    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": trigger}}
+def live_config(cluster: LocalCluster, topic: str, warehouse: Path, *, trigger: float = 1) -> JobConfig:
+    """Return the configuration of a job that runs both streams until it is stopped; `trigger` is that of the groups."""
+    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": 1}}
     values = {"bootstrap_server": cluster.bootstrap_server, "warehouse": warehouse, "topic": topic}
     return JobConfig.model_validate({**values, **streams})
 
@@ -58,15 +61,13 @@ def events(warehouse: Path, where: str) -> set[tuple[str, str]]:
     return {(row["group_id"], row["kind"]) for row in found}
 
 
-def history(warehouse: Path) -> list[dict[str, Any]]:
-    """The events of records that exist, without when and where.
-
-    Without acts on offsets: whether a group was Empty at a commit is known only if its stream has read so far.
-    """
+def history(warehouse: Path, *others: str) -> list[dict[str, Any]]:
+    """The events of records that exist, without when and where, and without `others`."""
+    left_out = ", ".join(f"'{kind}'" for kind in ("log_truncated", *others))
     return rows(
         warehouse,
-        "SELECT group_id, kind, member_id, old, new, e.offset, log_epoch FROM group_events e "
-        "WHERE void IS NOT TRUE AND kind NOT IN ('log_truncated', 'offsets_reset') ORDER BY e.offset, group_id, kind",
+        "SELECT group_id, kind, member_id, topic, old, new, cause, e.offset, log_epoch FROM group_events e "
+        f"WHERE void IS NOT TRUE AND kind NOT IN ({left_out}) ORDER BY e.offset, group_id, kind",
     )
 
 
@@ -98,13 +99,13 @@ def read(
     return once
 
 
-LOST = (*epoch_records("gone", 2), *epoch_records("old", 7), commit("old", 99), commit("gone", 5), UNDECODABLE)
+LOST = (*epoch_records("gone", 2), *epoch_records("old", 7), commit("old", 99, ""), commit("gone", 5), UNDECODABLE)
 MANY = (
     *epoch_records("new", 3),
     *epoch_records("old", 3),
-    commit("old", 12),
+    commit("old", 12, ""),
     commit("new", 1),
-    commit("new", 2),
+    commit("new", 2, ""),
     UNDECODABLE,
 )
 
@@ -158,6 +159,12 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
     first, last = 3, 3 + len(LOST) - 1
     lost = f"partition 0 of {topic}, offsets {first} to {last}"
     assert any(lost in line for line in lines), lines
+    resets = f"SELECT group_id, old, new, cause, void FROM group_events WHERE kind = '{OFFSETS_RESET}' ORDER BY 1, 2, 3"
+    assert [tuple(row.values()) for row in rows(warehouse, resets)] == [
+        ("new", "1", "2", "while_empty", False),
+        ("old", "10", "12", "while_empty", False),
+        ("old", "10", "99", "while_empty", True),
+    ]
     assert ("gone", "created") in events(warehouse, "void")
     assert ("old", "group_epoch") in events(warehouse, "void")
     assert history(warehouse)[: len(before)] == before  # nothing of a record that exists is void
@@ -174,7 +181,8 @@ def test_a_log_that_was_cut_while_the_job_was_away_gives_the_rows_of_a_fresh_rea
                 read(name, offsets={"enabled": False})
         read(name, offsets={"enabled": False})
         assert state_of(tmp_path / name)["groups"] == state_of(tmp_path / "fresh")["groups"], name
-        assert history(tmp_path / name) == history(tmp_path / "fresh"), name
+        own = [history(tmp_path / one, OFFSETS_RESET) for one in (name, "fresh")]  # the other stream does not run
+        assert own[0] == own[1], name
         told = rows(tmp_path / name, "SELECT group_id FROM group_events WHERE kind = 'log_truncated' ORDER BY 1")
         assert told == [{"group_id": "gone"}, {"group_id": "old"}], name
         assert len(rows(tmp_path / name, "SELECT 1 FROM group_events WHERE void")) > 3, name
@@ -189,7 +197,7 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
     create_warehouse: Callable[[Path], Path],
 ) -> None:
     warehouse = create_warehouse(tmp_path / "warehouse")
-    config = live_config(three_brokers, topic, warehouse, trigger=1)
+    config = live_config(three_brokers, topic, warehouse)
 
     def is_read(group: str) -> bool:
         return any(row["group_id"] == group for row in rows(warehouse, "SELECT group_id FROM groups")) and any(
@@ -210,6 +218,27 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
     read("fresh")
     assert state_of(warehouse) == state_of(tmp_path / "fresh")
     assert history(warehouse) == history(tmp_path / "fresh")
+
+
+def test_an_act_on_offsets_is_told_whichever_stream_is_further_also_if_the_job_ends_meanwhile(
+    three_brokers: LocalCluster,
+    spark: SparkSession,
+    topic: str,
+    read: Callable[..., list[str]],
+    tmp_path: Path,
+    create_warehouse: Callable[[Path], Path],
+) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    resets = f"SELECT old, new, cause FROM group_events WHERE kind = '{OFFSETS_RESET}'"
+    with job_in_thread(spark, live_config(three_brokers, topic, warehouse, trigger=36_000), tmp_path / "log") as job:
+        assert job.says("Caught up"), job.lines
+        assert job.says("offsets: Caught up"), job.lines
+        three_brokers.append(topic, commit("old", 3, ""))
+        committed = "SELECT 1 FROM offsets WHERE committed_offset = 3"
+        assert wait_until(lambda: bool(rows(warehouse, committed))), job.lines
+    assert rows(warehouse, resets) == []
+    read()
+    assert [tuple(row.values()) for row in rows(warehouse, resets)] == [("10", "3", "while_empty")]
 
 
 def test_an_election_that_loses_nothing_is_no_alarm_and_records_deleted_before_they_were_read_are_named(

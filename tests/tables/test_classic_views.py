@@ -53,7 +53,7 @@ def test_it_has_one_row_in_the_views_of_groups_with_the_state_of_the_broker(ware
         ("older", "streams", None, "Stable"),
         ("s", "streams", None, "Stable"),
     ]
-    assert ask(warehouse, "SELECT verdict, tasks FROM group_overview WHERE group_id = 'g'") == [(None, None)]
+    assert ask(warehouse, "SELECT verdict, tasks, moving FROM group_overview WHERE group_id = 'g'") == [(None, 2, None)]
 
 
 def test_its_threads_tasks_and_topics_are_rows_with_the_protocol_and_older_rows_are_of_streams_groups(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from streaming_app.groups import task_copies
 from streaming_app.groups.row import to_row
 from streaming_app.groups.snapshot import GroupSnapshot, group_snapshot
 from streaming_app.groups.task_copies import CopiesSum, TaskCopy
@@ -193,7 +194,7 @@ def test_nothing_is_computed_again_for_groups_whose_copies_stay(
     harness.poll()
     harness.poll()
     summed, judged = list[str](), list[str]()
-    sums, status = copies_service.sum_copies, copies_service.next_status
+    sums, status = task_copies.sum_copies, task_copies.next_status
     monkeypatch.setattr(copies_service, "sum_copies", lambda found: summed.append(found[0].group_id) or sums(found))
     monkeypatch.setattr(
         copies_service, "next_status", lambda found, *more: judged.append(found[0].group_id) or status(found, *more)

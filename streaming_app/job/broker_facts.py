@@ -184,20 +184,20 @@ class BrokerFacts(Poller):
 
     def _asked(self) -> _Asked:
         """Return the groups, and the topics that they read and in which they keep their state."""
-        rows = self._job.rows("subtopologies", f"group_id, protocol, source_topics, {', '.join(_INTERNAL_COLUMNS)}")
+        sources = {row["topic"] for row in self._job.rows("subtopologies", "DISTINCT unnest(source_topics) AS topic")}
         internal = [
-            {**topic, "group_id": row["group_id"]}
-            for row in rows
-            if row["protocol"] != CLASSIC
+            {**row["topic"], "group_id": row["group_id"]}
             for column in _INTERNAL_COLUMNS
-            for topic in row[column] or ()
+            for row in self._job.rows(
+                "subtopologies", f"group_id, unnest({column}) AS topic", f"protocol <> '{CLASSIC}'"
+            )
         ]
-        sources = {topic for row in rows for topic in row["source_topics"] or ()}
         groups = sorted(key for key, one in self._job.groups().items() if _exists(one) and one.group_type == "streams")
         edges = self._job.rows("description_edges", "group_id, to_node", _SINKS)
         named = {(row["to_node"], row["group_id"]) for row in edges}
         sinks = {one for one in named if not is_internal_topic(*one)}
-        classic = {row["group_id"] for row in rows if row["protocol"] == CLASSIC}
+        of_classic = self._job.rows("subtopologies", "DISTINCT group_id", f"protocol = '{CLASSIC}'")
+        classic = {row["group_id"] for row in of_classic}
         topics = sorted(sources.union(topic["name"] for topic in internal))
         return _Asked(groups, topics, internal, sinks, classic)
 

@@ -72,8 +72,9 @@ class WarehouseReader:
         self._ahead: dict[str, Future[DeltaTable]] = {}
         self._copies: Path | None = None
         if copies and not self._location.is_local:
-            self._copies = Path(mkdtemp(prefix="streams-groups-"))
-            weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
+            with suppress(OSError):  # there is no place for files
+                self._copies = Path(mkdtemp(prefix="streams-groups-"))
+                weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
         self._opening = threading.Lock()
 
     def open_ahead(self, *names: str) -> None:

@@ -60,7 +60,7 @@ def copy_tables(
     warehouse: Location, names: Iterable[str], directory: Path, *, with_rows: bool = True
 ) -> dict[str, DeltaTable]:
     """Copy the newest versions of tables of a store into a directory; return those that are copied."""
-    with suppress(OSError):
+    with suppress(OSError, ValueError, KeyError, RuntimeError):  # a damaged pointer, no more threads
         return {} if warehouse.is_local else _copied(warehouse, names, directory, with_rows=with_rows)
     return {}
 

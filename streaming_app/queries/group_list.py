@@ -22,7 +22,7 @@ _TITLES = {
     "group_type": "TYPE",
     "protocol_type": "PROTOCOL",
     "state": "STATE",
-    "verdict": "VERDICT",
+    "verdict": "HEALTH",
     "since": "SINCE",
     "pending_verdict": "PENDING",
     "pending_at": "PENDING-AT",

@@ -129,7 +129,7 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
 def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
     append(warehouse, "groups", *map(group_row, ("orders", "payments")))
     lines = output(warehouse, "list").splitlines()[-3:]
-    assert [line.split() for line in lines] == [["GROUP", "VERDICT"], ["orders", "Ok"], ["payments", "Down"]]
+    assert [line.split() for line in lines] == [["GROUP", "HEALTH"], ["orders", "Ok"], ["payments", "Down"]]
     down = output(warehouse, "list", "--health", "down,Stalled")
     assert ("payments" in down, "orders" in down) == (True, False)
 

@@ -74,7 +74,7 @@ def by_sql(warehouse: Path, _now: datetime) -> dict[str, Said]:
 
 def by_list(warehouse: Path, _now: datetime) -> dict[str, Said]:
     rows = ask(warehouse, "list", "--health")
-    return {one["group"]: Said(one["verdict"], None, None, None) for one in rows}
+    return {one["group"]: Said(one["health"], None, None, None) for one in rows}
 
 
 def by_why(warehouse: Path, _now: datetime) -> dict[str, Said]:

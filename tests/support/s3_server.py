@@ -31,7 +31,7 @@ _REFUSED, _WRITTEN, _UNCONDITIONAL, _EXPIRED, _BUSY = "refused", "written", "unc
 _HELD, _SLOW = "held", "slow"
 _NO_KEY = b"<Error><Code>NoSuchKey</Code><Message>none</Message></Error>"
 _POLL_SECONDS = 0.02  # while a request is held
-_SLOW_SECONDS = 0.2
+_SLOW_SECONDS = 0.5
 
 
 class S3Server:

@@ -85,7 +85,7 @@ def test_page_commands_and_sql_say_the_same(warehouse: Path) -> None:
     assert len(rows) == len(listed)
     for row in rows:
         group_id = row["group_id"]
-        same = {"state": "state", "verdict": "verdict", "pending_verdict": "pending", "protocol_type": "protocol"}
+        same = {"state": "state", "verdict": "health", "pending_verdict": "pending", "protocol_type": "protocol"}
         assert {name: row[name] for name in same} == {name: listed[group_id][one] for name, one in same.items()}
         assert row["alerts"] == firing[group_id]
         if row["deployed_at"] is None:

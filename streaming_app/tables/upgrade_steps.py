@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from streaming_app.chunks import chunks
 from streaming_app.errors import StorageError
@@ -253,10 +254,17 @@ def _old_table(history: Location) -> DeltaTable | None:
         return None
 
 
+@retry(
+    retry=retry_if_exception_type((OSError, DeltaError)),
+    wait=wait_fixed(0.5),
+    stop=stop_after_attempt(10),
+    reraise=True,
+)
 def _move_verdicts(own: RustTable, _moved: Callable[[int, int], None]) -> None:
     """Move the verdicts of all clusters in one commit; remove the old table if no other cluster writes it.
 
-    A job of 0.3 that still runs for another cluster needs its table, and goes on; later rows of the history count.
+    A job of 0.3 that still runs for another cluster needs its table, and goes on; later rows of the history count. An
+    error may come of another job that has moved all of it, and is removing files of the old table: it is tried again.
     """
     old = _old_table(own.location)
     if old is None:
@@ -271,11 +279,7 @@ def _move_verdicts(own: RustTable, _moved: Callable[[int, int], None]) -> None:
             write_deltalake(history, found.select(own.schema().names).cast(own.schema()), mode="append", **commit)
 
     add_columns(own, schema_of(definition(_HISTORY)))
-    try:
-        own.change(write)
-    except OSError:
-        if _old_table(own.location) is not None:  # else another job has moved all of it meanwhile
-            raise
+    own.change(write)
     if clusters <= {own.cluster}:
         (own.location.parent / _OLD).remove_directory()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -299,6 +300,23 @@ def test_jobs_of_two_clusters_upgrade_the_tables_that_they_share_at_once(warehou
     ]
     assert [one.communicate()[1] for one in jobs] == ["", ""]
     check_is_upgraded(warehouse, recorded)
+
+
+@pytest.mark.parametrize("removed", ["*.parquet", "_delta_log/*.parquet"])
+def test_an_old_table_that_another_job_is_removing_is_looked_at_again(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    there = warehouse / "group_health"
+    other = copy_warehouse(warehouse, warehouse.parent / "other")
+    start(other)  # the other job has moved the verdicts, and removes files
+    shutil.rmtree(warehouse / HISTORY)
+    shutil.copytree(other / HISTORY, warehouse / HISTORY)
+    for file in [*there.glob(removed), *there.glob(f"*/{removed}")]:
+        file.unlink()
+    monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(there, ignore_errors=True))
+    upgrade_steps.STEPS[-1].do(RustTable(Location.of(warehouse / HISTORY), "default"), lambda *_: None)
+    moved, whole = (DeltaTable(one / HISTORY).to_pyarrow_table().sort_by("at") for one in (warehouse, other))
+    assert (moved, there.exists()) == (whole, False)
 
 
 def test_files_that_a_job_of_the_release_before_writes_after_the_upgrade_move_at_the_start_of_its_successor(

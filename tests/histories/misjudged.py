@@ -101,6 +101,9 @@ _LOST_AT_REST = (
 
 
 _LEFT, _RIGHT = ["a", "b"], ["c", "d"]
+_STORES = {"orders": "sums", "payments": "totals", "search": "index"}
+DEATHS_OF_READERS = {group: BEGINS + n * 10 * MINUTE for n, group in enumerate(_STORES)}
+"""When each of the applications that read one topic dies."""
 
 
 def _blue() -> Operations:
@@ -121,6 +124,20 @@ def _overlap(blue: str, green: str) -> Operations:
         *start(_RIGHT, BEGINS, group="green", changelogs=(green,)),
         *do(BEGINS + 5, "read", group="green", log_of="blue", begins="committed"),
         *stop(_LEFT, BEGINS + 5 * MINUTE),
+    ]
+
+
+def _of_one_topic() -> Operations:
+    """Run three applications that read one topic; each dies some minutes after the one before."""
+    first, *others = DEATHS_OF_READERS
+    return [
+        one
+        for group, store in _STORES.items()
+        for one in (
+            *start(names(2, group), group=group, changelogs=(f"{group}-{store}-changelog",)),
+            *do(TRAFFIC + (group != first) * 5, "read", group=group, log_of=first if group in others else None),
+            *stop(names(2, group), DEATHS_OF_READERS[group], action="crash"),
+        )
     ]
 
 
@@ -301,6 +318,12 @@ MISJUDGED = (
         topics={"in": 12, **dict.fromkeys(TEAMS, 12)},
     ),
     # Groups with the same topology on the same topics
+    chosen_incident(
+        "Three applications with state of their own read one topic, and die one after the other",
+        DOWN,
+        _of_one_topic(),
+        topics={"in": 2, **{f"{group}-{store}-changelog": 2 for group, store in _STORES.items()}},
+    ),
     chosen_incident(
         "An application gets another topology under another id, which nobody declares as the successor",
         DOWN,

@@ -343,5 +343,4 @@ def test_assignments_of_kafka_streams_are_read_as_a_client_reads_them(
         kept = {printed(task): sorted({f"{t}-{n}" for t, n in own}) for task, own in assignment.standby.items()}
         assert kept == expected["standby"]
         assert assignment.next_rebalance_ms == (None if expected["next"] == 2**63 - 1 else expected["next"])
-        assert assignment.common_version == (None if version < 3 else expected["common"])
         assert (assignment.version, assignment.error_code) == (version, expected["error"])

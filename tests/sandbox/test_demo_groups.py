@@ -16,6 +16,7 @@ pytestmark = pytest.mark.broker
 
 
 class Demo(NamedTuple):
+    broker: LocalBroker
     client: StreamsGroupClient
     groups: DemoGroups
     progress: list[str]
@@ -26,7 +27,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     with LocalBroker(tmp_path_factory.mktemp("demo")) as broker, StreamsGroupClient(broker.bootstrap_server) as client:
         progress: list[str] = []
         groups = create_demo_groups(client, progress.append)
-        yield Demo(client, groups, progress)
+        yield Demo(broker, client, groups, progress)
         groups.close()
 
 
@@ -45,7 +46,7 @@ def test_the_demo_shows_every_state_that_a_group_can_have(demo: Demo) -> None:
 
 
 def test_one_group_has_the_classic_protocol_and_its_record_has_the_tasks(demo: Demo) -> None:
-    row, _ = row_of(read_log(demo.client.bootstrap_server, "loyalty-points"))
+    row, _ = row_of(read_log(demo.broker.bootstrap_server, "loyalty-points"))
     assert row
     assert (row["group_type"], row["protocol"], row["undecoded_members"]) == ("classic", "classic", 0)
     assert [(one["role"], one["subtopology_id"], one["partition"]) for one in row["assignments"]] == [

@@ -57,11 +57,6 @@ WITH_TASKS = [(at(1 + n), 22, key(n), current(2, active=list(range(n * 100, n * 
 LARGE = {
     "members": (joins(range(30)), {"members": 8}, "it has 30 members, where `group_budget.members` allows 8"),
     "tasks": (WITH_TASKS, {"tasks": 250}, "it has 1,000 tasks, where `group_budget.tasks` allows 250"),
-    "targets": (
-        [*joins(range(3)), *((at(20), 21, key(n), TARGET) for n in range(3))],
-        {"tasks": 5},
-        "it has 6 tasks, where `group_budget.tasks` allows 5",
-    ),
     "tags": (joins(range(20), client_tags=TAGS), {"bytes": 50_000}, "of text, where `group_budget.bytes` allows"),
     "ids of members": (
         [(at(n), 19, {**GROUP, "member_id": f"{n}" * 300}, UNTAGGED) for n in range(1, 5)],

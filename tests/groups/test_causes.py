@@ -76,10 +76,6 @@ WITH_TAGS, WITH_ANOTHER = ([*CONFIGS, {"key": key, "value": value}] for key, val
 UNEXPLAINED = [("group_epoch", "unknown"), ("assignment_epoch", "no_task_moved")]
 
 OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
-    "a member joins": (
-        [*join(10, 3), *assigned(10, 3, M1, M2)],
-        [("group_epoch", "3", "member_joined"), ("assignment_epoch", "3", "member_joined")],
-    ),
     "one member joins and one leaves before there is an assignment": (
         [*join(10, 3), *leave(11, 4), *assigned(12, 4, M2)],
         [
@@ -87,10 +83,6 @@ OPERATIONS: dict[str, tuple[list[Step], Causes]] = {
             ("group_epoch", "4", "member_left"),
             ("assignment_epoch", "4", "member_joined,member_left"),
         ],
-    ),
-    "the last member leaves": (
-        [*leave(10, 3), *assigned(10, 3)],
-        [("group_epoch", "3", "member_left"), ("assignment_epoch", "3", "member_left")],
     ),
     "topics change": (
         [(at(10), 17, GROUP, {**metadata(3), "metadata_hash": 8}), *assigned(10, 3, M1)],

@@ -171,16 +171,6 @@ def test_from_2_6_on_a_standby_proves_that_a_task_has_state_before_anybody_told_
     assert [one["has_state"] for one in row["subtopologies"]] == [None, True]
 
 
-def test_source_topics_that_were_proven_stay_while_tasks_change_hands_and_go_with_the_next_whole_assignment() -> None:
-    stored = fold(records(generation(1, M1, M2))).group
-    moving = thread("m1", subscription(P1), assignment([(0, 0)], next_rebalance=AT_ONCE))
-    second = fold(records(generation(2, moving), first=1), stored).group
-    assert [one["subtopology_id"] for one in second.subtopologies] == ["0", "1"]
-    whole = thread("m1", subscription(P1), assignment([(0, 0)], sources={0: ["other"]}))
-    third = fold(records(generation(3, whole), first=2), second).group
-    assert [one["source_topics"] for one in third.subtopologies] == [["other"]]
-
-
 def test_each_whole_topology_that_differs_is_kept_and_is_an_event() -> None:
     moving = thread("m1", subscription(P1), assignment([(0, 0)], next_rebalance=AT_ONCE))
     other = thread("m1", subscription(P1), assignment([(0, 0)], sources={0: ["other"]}))
@@ -207,13 +197,6 @@ def test_topologies_of_two_protocols_are_not_compared() -> None:
     assert (len(result.topologies), kinds(result, "topology", "deployment")) == (1, [])
     back = fold(log((at(10), 2, {}, None), *FIRST_JOIN, first=8), result.group)
     assert (len(back.topologies), kinds(back, "topology", "deployment")) == (1, [])
-
-
-def test_an_assignment_with_an_error_keeps_the_source_topics() -> None:
-    stored = fold(records(generation(1, M1))).group
-    failed = thread("m1", subscription(P1), assignment([], error=1))
-    row = to_row("c", fold(records(generation(2, failed), first=1), stored).group)
-    assert (row["members"][0]["assignment_error"], len(row["subtopologies"])) == (1, 1)
 
 
 def test_a_group_without_members_stays_empty_since_the_time_in_its_record() -> None:

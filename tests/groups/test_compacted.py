@@ -38,17 +38,6 @@ def test_what_came_between_the_two_records_17_is_of_the_new_group() -> None:
     assert [event.member_id for event in found.events if event.kind == "member_joined"] == ["m2", "m3"]
 
 
-def test_a_classic_group_that_takes_the_id_later_changes_the_type_once() -> None:
-    dead = fold(log(*FIRST_JOIN, (at(20), 17, GROUP, None)))
-    later = fold(log((at(500), 2, {}, {}), first=40), dead.group)
-    assert (row_of(later)["group_type"], row_of(later)["updated_at"]) == ("classic", at(20))
-    assert later.events == []
-    again = fold(log((at(600), 2, {}, {}), first=41), later.group)
-    assert not again.touched
-    back = fold(log(*((at(700), *record[1:]) for record in FIRST_JOIN[:4]), first=50), later.group)
-    assert row_of(back)["group_type"] == "streams"
-
-
 def test_a_member_whose_record_is_of_the_operation_that_creates_the_group_again_is_a_member_of_it() -> None:
     """Its tombstone, and those of the group, are compacted away."""
     before = log(*FIRST_JOIN, (at(5), 17, GROUP, metadata(5)))

@@ -15,11 +15,8 @@ AGAIN = [(-2, 0), (0, 0)]
 @pytest.mark.parametrize(
     ("epochs", "unsolicited"),
     [
-        pytest.param([(-2, -1), (0, -1)], 0, id="solicited"),
         pytest.param([(-2, -1), (0, -1), (0, -1)], 0, id="stored, and a rebalance"),
-        pytest.param([(-2, -1), (0, -1)] * 2, 1, id="pushed again"),
         pytest.param([(-2, -1), (0, -1)] * 3, 2, id="pushed twice again"),
-        pytest.param([*FAILURE, *SUCCESS], 1, id="failed, then pushed"),
         pytest.param([*FAILURE, *SUCCESS, *AGAIN, *AGAIN], 3, id="failed, then pushed three times"),
     ],
 )
@@ -33,8 +30,6 @@ def test_unsolicited_pushes_are_counted(epochs: list[tuple[int, int]], unsolicit
 @pytest.mark.parametrize(
     ("epochs", "stored_before", "unsolicited"),
     [
-        pytest.param([2, 2], [], 2, id="rejected twice more"),
-        pytest.param([3, 4], [], 0, id="rebalances"),
         pytest.param([3, 3], [], 1, id="a rebalance, and rejected once more"),
         pytest.param([2], [(0, 0), (-2, 0)], 2, id="the end of a push after one that was stored"),
     ],

@@ -95,10 +95,6 @@ class SupervisorHarness:
         self.supervisor = Supervisor(self, "spark.log")
         self.supervisor.start()
 
-    def end(self) -> None:
-        self.stopping.set()
-        assert self.supervisor.join(300)
-
     def ends_with(self) -> Exception | None:
         """Wait for the end of the stream; return why it was given up."""
         try:

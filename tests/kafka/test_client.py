@@ -1,10 +1,8 @@
 import gc
 import logging
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 
 import pytest
 from kafka.errors import KafkaError
@@ -17,7 +15,6 @@ from streaming_app.kafka.offsets_topic import OffsetsTopicClient
 from streaming_app.kafka.properties import client_properties
 from streaming_app.sandbox.child_process import reserve_port
 from tests.support.container import Broker
-from tests.support.receivers import serve_connections
 from tests.support.waiting import wait_until
 
 # kafka-python 3.0 does not close a socket whose connection was refused; the garbage collector does.
@@ -51,33 +48,6 @@ def test_a_cluster_that_does_not_answer_raises_and_leaves_no_thread_behind(monke
     assert started
     assert not any(thread.is_alive() for thread in started)
     gc.collect()
-
-
-@contextmanager
-def slow_server(address: str, seconds: float) -> Iterator[str]:
-    """Serve a broker at another address; each connection gets its first answer only after so many seconds."""
-    host, _, port = address.rpartition(":")
-
-    def copy(source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(65_536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-    def pass_on(client: socket.socket, _closing: threading.Event) -> None:
-        with socket.create_connection((host, int(port))) as broker:
-            threading.Thread(target=copy, args=(client, broker), daemon=True).start()
-            time.sleep(seconds)  # noqa: TID251 - the delay that the test needs
-            copy(broker, client)
-
-    with serve_connections(pass_on) as own_port:
-        yield f"127.0.0.1:{own_port}"
-
-
-@pytest.mark.broker
-def test_a_login_is_waited_for_as_long_with_several_servers_as_with_one(broker: Broker) -> None:
-    with slow_server(broker.bootstrap_server, 3.5) as one, slow_server(broker.bootstrap_server, 3.5) as other:
-        Admin.of({"bootstrap.servers": f"{one}, {other}"}, 5.0).close()
 
 
 @pytest.mark.broker

@@ -104,7 +104,6 @@ def test_an_invalid_or_unsupported_property_is_one_line_that_names_it(properties
 @pytest.mark.parametrize(
     ("suites", "of_tls_1_2", "has_tls_1_3"),
     [
-        (SUITE, {"ECDHE-RSA-AES128-GCM-SHA256"}, False),
         (
             "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_RSA_WITH_AES_256_GCM_SHA384",
             {"ECDHE-ECDSA-AES256-GCM-SHA384", "AES256-GCM-SHA384"},

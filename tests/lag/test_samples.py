@@ -8,18 +8,6 @@ from hypothesis import strategies as st
 from streaming_app.lag.ends import Age, EndSamples
 
 
-def test_what_follows_a_pause_was_written_after_the_pause() -> None:
-    samples = EndSamples([(100, 0.0), (100, 30.0), (100, 3600.0), (160, 3660.0)])
-    assert len(samples.pairs()) == 3  # the end of the pause replaces the sample within it
-    assert samples.age(100, 3660.0) == Age(60.0, is_lower_bound=False)
-
-
-def test_an_end_that_goes_back_removes_the_samples_above_it() -> None:
-    samples = EndSamples([(100, 0.0), (200, 10.0), (300, 20.0)])
-    samples.add(150, 30.0)
-    assert samples.pairs() == [(100, 0.0), (150, 30.0)]
-
-
 def test_an_end_does_not_move_because_a_clock_was_set_back() -> None:
     samples = EndSamples([(100, 1000.0), (100, 1030.0)])
     assert [samples.add(100, 900.0), samples.add(101, 930.0)] == [False, True]

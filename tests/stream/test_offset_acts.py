@@ -260,16 +260,6 @@ def test_a_second_reset_is_one_also_after_a_restart(empty_warehouse: Path) -> No
     assert topic.events() == [*EXPECTED, (70, "offsets_reset", 0, "0", "7", "while_empty")]
 
 
-def test_members_that_commit_no_metadata_reset_nothing_but_a_tool_does_while_their_group_is_empty(
-    empty_warehouse: Path,
-) -> None:
-    own = [*joined(), commit(10, 1), commit(11, 2), *left(), commit(60, 0), *joined(second=80), commit(95, 1)]
-    topic = Topic(empty_warehouse, own)
-    for n in range(len(own)):
-        topic.read(n, n + 1)
-    assert topic.events() == [(60, "offsets_reset", 0, "2", "0", "while_empty")]
-
-
 def test_commits_of_plain_consumers_are_no_acts_also_if_they_take_over_the_id(empty_warehouse: Path) -> None:
     plain = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "members": []}
     taken_over = [(40.0, encode(2, {"group": "g"}, plain)), commit(50, 1), commit(55, 2)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, current_thread
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaProducer
-from py4j.clientserver import JavaClient
 
 from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
@@ -89,28 +88,3 @@ def test_the_first_trigger_of_a_query_shows_whether_something_is_new_and_a_recor
             assert (health.totals.batches, health.totals.records_seen) == (int(count > 0), count)
             assert lines[-1] == "Caught up: waiting for new records."
             assert count == 0 or f"{count} records seen" in lines[0]
-
-
-def test_a_batch_is_read_with_few_calls_of_the_jvm_as_each_waits_for_a_busy_machine(
-    records: DataFrame, send: Callable[[int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With some hundred calls, a batch a second was reported a minute late where ten processes shared two cores."""
-    send(1)
-    progress, test, calls = Progress(lambda _line: None, JobState()), current_thread(), list[str]()
-    query = StreamQuery(Location.of(tmp_path), Event(), _NAME).start(records, lambda *_: None, _TRIGGER_SECONDS)
-    send_command = JavaClient.send_command
-
-    def counted(client: JavaClient, command: str, *others: Any, **named: Any) -> Any:
-        if current_thread() is test:
-            calls.append(command)
-        return send_command(client, command, *others, **named)
-
-    try:
-        assert wait_until(lambda: len(query.recentProgress) > 0)
-        monkeypatch.setattr(JavaClient, "send_command", counted)
-        progress.poll(query)
-        monkeypatch.undo()
-    finally:
-        stop_query(query)
-    assert progress.has_ended_trigger
-    assert len(calls) < 20

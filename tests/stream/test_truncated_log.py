@@ -43,11 +43,10 @@ def rows(warehouse: Path, query: str) -> list[dict[str, Any]]:
     return WarehouseReader(warehouse).rows(query)
 
 
-def live_config(cluster: LocalCluster, topic: str, warehouse: Path, *, trigger: float = 1) -> JobConfig:
-    """Return the configuration of a job that runs both streams until it is stopped; `trigger` is that of the groups."""
-    streams = {"trigger": trigger, "offsets": {"enabled": True, "trigger": 1}}
-    values = {"bootstrap_server": cluster.bootstrap_server, "warehouse": warehouse, "topic": topic}
-    return JobConfig.model_validate({**values, **streams})
+def live_config(cluster: LocalCluster, topic: str, warehouse: Path) -> JobConfig:
+    """Return the configuration of a job that runs both streams until it is stopped."""
+    values = {"bootstrap_server": cluster.bootstrap_server, "warehouse": warehouse, "topic": topic, "trigger": 1}
+    return JobConfig.model_validate({**values, **BOTH_STREAMS})
 
 
 def state_of(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
@@ -218,27 +217,6 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
     read("fresh")
     assert state_of(warehouse) == state_of(tmp_path / "fresh")
     assert history(warehouse) == history(tmp_path / "fresh")
-
-
-def test_an_act_on_offsets_is_told_whichever_stream_is_further_also_if_the_job_ends_meanwhile(
-    three_brokers: LocalCluster,
-    spark: SparkSession,
-    topic: str,
-    read: Callable[..., list[str]],
-    tmp_path: Path,
-    create_warehouse: Callable[[Path], Path],
-) -> None:
-    warehouse = create_warehouse(tmp_path / "warehouse")
-    resets = f"SELECT old, new, cause FROM group_events WHERE kind = '{OFFSETS_RESET}'"
-    with job_in_thread(spark, live_config(three_brokers, topic, warehouse, trigger=36_000), tmp_path / "log") as job:
-        assert job.says("Caught up"), job.lines
-        assert job.says("offsets: Caught up"), job.lines
-        three_brokers.append(topic, commit("old", 3, ""))
-        committed = "SELECT 1 FROM offsets WHERE committed_offset = 3"
-        assert wait_until(lambda: bool(rows(warehouse, committed))), job.lines
-    assert rows(warehouse, resets) == []
-    read()
-    assert [tuple(row.values()) for row in rows(warehouse, resets)] == [("10", "3", "while_empty")]
 
 
 def test_an_election_that_loses_nothing_is_no_alarm_and_records_deleted_before_they_were_read_are_named(

@@ -1,4 +1,4 @@
-"""A group of Kafka Streams with the classic protocol in the views: one row of a group, and rows of what it has."""
+"""A group of Kafka Streams with the classic protocol in the views: rows of what it has, and who reads them."""
 
 from pathlib import Path
 from typing import Any
@@ -33,27 +33,11 @@ def warehouse(tmp_path: Path) -> Path:
     older = {"protocol": None, "members": [member_row("o1")], "assignments": [task_row("o1", "0_0")]}
     append(made, "groups", classic, deleted, group_row("s", protocol="streams"), group_row("older", **older))
     append(made, "group_records", {"group_id": "g", **OF_RECORD, "epoch": 1, "member_count": 2, "last_offset": 0})
-    facts = {"kind": "group_state", "subject": "g", "value": "Stable"}
-    append(made, "broker_facts", facts)
     return made
 
 
 def ask(warehouse: Path, query: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in WarehouseReader(warehouse).rows(query)]
-
-
-def test_it_has_one_row_in_the_views_of_groups_with_the_state_of_the_broker(warehouse: Path) -> None:
-    columns = "group_id, group_type, protocol, state, member_count, kafka_streams"
-    in_all = [("g", "classic", "stream", None, 2, True), ("older", "streams", None, "Stable", 1, True)]
-    found = ask(warehouse, f"SELECT {columns} FROM all_groups ORDER BY group_id")
-    assert [one[:4] for one in found] == [one[:4] for one in in_all] + [("s", "streams", None, "Stable")]
-    overview = ask(warehouse, f"SELECT {columns} FROM group_overview ORDER BY group_id")
-    assert [one[:4] for one in overview] == [
-        ("g", "classic", "stream", "Stable"),
-        ("older", "streams", None, "Stable"),
-        ("s", "streams", None, "Stable"),
-    ]
-    assert ask(warehouse, "SELECT verdict, tasks, moving FROM group_overview WHERE group_id = 'g'") == [(None, 2, None)]
 
 
 def test_its_threads_tasks_and_topics_are_rows_with_the_protocol_and_older_rows_are_of_streams_groups(

@@ -157,16 +157,6 @@ def test_a_write_of_an_earlier_term_is_refused_wherever_it_was_paused(
     assert refused
 
 
-def test_a_write_of_the_owner_carries_its_term(tmp_path: Path) -> None:
-    warehouse = make_warehouse(tmp_path)
-    fill(warehouse)
-    old = claimed(warehouse, OLD)
-    for name, write in WRITES.items():
-        if name != "maintenance":
-            write(warehouse, old)
-    assert_fenced(warehouse)
-
-
 def test_jobs_of_other_clusters_write_on(tmp_path: Path) -> None:
     warehouse = make_warehouse(tmp_path)
     other = RustTable(Location.of(warehouse / "group_events"), "other", Fence("other", OLD))

@@ -126,14 +126,6 @@ def test_why_tells_the_end_of_a_deleted_group(warehouse: Path) -> None:
     assert (shown["verdict"], shown["last_verdicts"][1]["verdict"], shown["alert"]["alert_id"]) == (None, OFF, "old")
 
 
-def test_list_shows_and_selects_by_verdicts(warehouse: Path) -> None:
-    append(warehouse, "groups", *map(group_row, ("orders", "payments")))
-    lines = output(warehouse, "list").splitlines()[-3:]
-    assert [line.split() for line in lines] == [["GROUP", "VERDICT"], ["orders", "Ok"], ["payments", "Down"]]
-    down = output(warehouse, "list", "--health", "down,Stalled")
-    assert ("payments" in down, "orders" in down) == (True, False)
-
-
 _OFFSETS = ["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"]
 
 

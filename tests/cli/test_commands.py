@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
         ["describe", "--all-groups", "--topology", "--description"],
         ["why"],
         ["why", "g", "--group", "h"],
+        ["history", "a", "b"],
         ["history", "g", "--topology", "--at", "1h"],
         ["history", "g", "--from", "1h"],
         ["check", "--demo"],
@@ -38,13 +39,6 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert "Error: " in result.output
-
-
-@pytest.mark.parametrize("command", ["why", "history"])
-def test_a_command_about_one_group_says_so(command: str) -> None:
-    assert CliRunner().invoke(main, [command, "-h"]).stdout.splitlines()[0].endswith(f"{command} [OPTIONS] [GROUP]")
-    two = CliRunner().invoke(main, [command, "a", "b"])
-    assert (two.exit_code, two.stderr) == (2, "Error: Give one group, as GROUP or as --group GROUP; there are 2.\n")
 
 
 def test_a_group_is_an_argument_or_an_option(tmp_path: Path) -> None:

@@ -211,12 +211,6 @@ def test_bytes_that_java_does_not_write_are_no_text(data: str) -> None:
         decode_utf(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize("version", [4, -1])
-def test_a_version_that_is_not_known_is_an_error_of_the_reference(version: int) -> None:
-    with pytest.raises(DecodeError, match=f"ConsumerProtocolAssignment: version {version} is unknown, known: 0-3"):
-        reference_decode_embedded("ConsumerProtocolAssignment", version.to_bytes(2, "big", signed=True))
-
-
 def tasks(*numbers: tuple[int, int]) -> list[dict[str, int]]:
     return [{"topic_group_id": subtopology, "partition": partition} for subtopology, partition in numbers]
 

@@ -28,10 +28,6 @@ def decode_all(*lines: str) -> list[tuple[dict[str, Any], bool]]:
     return list(decode_lines(lines))
 
 
-def test_a_record_is_printed_as_kafkas_formatters_print_it() -> None:
-    assert to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex(VALUE_17))) == JSON_17
-
-
 def test_unknown_tags_are_printed_in_hex_with_their_path() -> None:
     printed = to_json(decode(bytes.fromhex(KEY_17), bytes.fromhex("0000 00000002 0000000000000000 01 09 02 beef")))
     assert printed["unknownTags"] == [{"path": "value", "tag": 9, "data": "beef"}]
@@ -57,7 +53,6 @@ def test_an_undecodable_record_is_printed_with_its_error_and_its_bytes(key: str,
     "line",
     [
         f"{KEY_17}\t{VALUE_17}",
-        f"{KEY_17}\t{VALUE_17}\n",
         f"{KEY_17}\t{VALUE_17}\r\n",
         f"{KEY_17.upper()}\t{VALUE_17.upper()}",
         f"0x{KEY_17}\t0X{VALUE_17}",

@@ -382,3 +382,13 @@ def test_state_that_is_left_on_a_disk_is_a_dormant_copy_unless_the_task_changes_
     assert ("m1", "dormant", "0_1", 7, None, at(0)) in copies(first, second)
     moving = thread("m2", subscription(P2), assignment([], next_rebalance=AT_ONCE))
     assert [one[1] for one in copies(first, moving)] == ["active"]
+
+
+def test_all_threads_replaced_within_minutes_are_a_deployment() -> None:
+    stored = fold(records(generation(1, M1))).group
+    later = [
+        LogRecord(1, at(2_000), 2, GROUP, generation(2, M1, thread("n1"))),
+        LogRecord(2, at(2_060), 2, GROUP, generation(3, thread("n1"))),
+    ]
+    (deployed,) = [one for one in fold(later, stored).events if one.kind == "deployment"]
+    assert (deployed.at, deployed.new, deployed.protocol) == (at(2_060), "processes", "classic")

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +94,19 @@ def test_what_changed_between_two_versions_is_what_a_comparison_finds(
     before, now = found[first], found[last]
     assert sorted(changed(before, now)) == sorted(changed(dict(before), dict(now)))
     assert sorted(changed(now, before)) == sorted(changed(dict(now), dict(before)))
+
+
+class _Unread(Versions[int]):
+    def items(self) -> NoReturn:
+        raise AssertionError("nobody compares all")
+
+
+def test_a_version_is_compared_with_recent_ones_without_reading_all_of_it() -> None:
+    before = now = _Unread(dict.fromkeys("abc", 0))
+    for number in range(10):
+        now = now.after({"b": number}, ["c"])
+    assert list(changed(before, now)) == ["b", "c"]
+    with pytest.raises(AssertionError):
+        list(changed(dict(before), now))
+    with pytest.raises(TypeError):
+        now["a"] = 1

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from streaming_app.lag.model import LagRow
-from tests.support.lag_harness import TASKS, MiniCluster, keep_up
+from streaming_app.lag.tracker import LagTracker
+from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, keep_up
 
 
 def lag_for(
@@ -48,3 +49,18 @@ def test_who_catches_up_within_six_hours_is_not_slow(records: int, commits: int,
     assert last.slow_since is not None
     assert (last.slow_since == cluster.now) is catches_up
     assert (last.catch_up_seconds is not None and last.catch_up_seconds <= 6 * 3600) is catches_up
+
+
+def test_slow_counts_from_when_offsets_move_again_and_goes_on_over_a_restart() -> None:
+    cluster, _ = lag_for(30, lambda _: 100, lambda _: 0)
+    moves_at = cluster.now
+    _, found = lag_for(10, lambda _: 100, lambda _: 100, cluster)
+    assert found[-1].slow_since == moves_at
+    assert cluster.tracker.work[GROUP].progress[TOPIC, 0].is_late
+    tracker = LagTracker()
+    tracker.restore_row(found[-1])
+    tracker.restore_samples(TOPIC, 0, TOPIC_ID, cluster.tracker.samples[TOPIC, 0].pairs())
+    cluster.tracker = tracker
+    _, after = lag_for(3, lambda _: 100, lambda _: 100, cluster)
+    names = ("late_since", "slow_since")
+    assert [getattr(after[-1], name) for name in names] == [getattr(found[-1], name) for name in names]

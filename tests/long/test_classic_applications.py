@@ -3,21 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
-from streaming_app.config.settings import JobConfig
-from streaming_app.job.copies_service import TaskCopies
-from streaming_app.job.group_cache import GroupCache
-from streaming_app.job.service import Job
 from streaming_app.kafka.client import StreamsGroupClient
-from streaming_app.kafka.connection import SharedConnection
-from streaming_app.stream.job_state import JobState
-from streaming_app.tables.reader import WarehouseReader
-from tests.support.classic_application import PROPERTIES, ClassicGroup, threads_of, threads_of_row
+from tests.support.classic_application import PROPERTIES, ClassicGroup
 from tests.support.container import Broker
 from tests.support.streams_application import StreamsApplication
 from tests.support.waiting import wait_until
@@ -185,34 +177,3 @@ def test_a_copy_that_must_catch_up_is_a_warm_up_while_a_probing_rebalance_is_set
 
 def _roles(row: dict[str, Any]) -> Counter[str]:
     return Counter(one["role"] for one in row["assignments"] if one["current"])
-
-
-def test_the_views_of_the_job_have_what_the_application_has(
-    broker: Broker, start: Start, run: Callable[..., str], tmp_path: Path
-) -> None:
-    application = start("join", "orders", "customers", instances=2, properties=ZONES)
-    group = ClassicGroup(broker.bootstrap_server, [application], threads=4, active=6, standbys=6)
-    row, _ = group.settled()
-    warehouse = tmp_path / "warehouse"
-    run("__consumer_offsets", warehouse=warehouse)
-    config = JobConfig.model_validate({"bootstrap_server": broker.bootstrap_server, "warehouse": warehouse})
-    connection = SharedConnection({"bootstrap.servers": broker.bootstrap_server}, StreamsGroupClient)
-    job = Job(config, connection, JobState(), pytest.fail)
-    groups = GroupCache(job)
-    groups.refresh()
-    TaskCopies(replace(job, groups=groups.groups)).tick()
-
-    reader = WarehouseReader(warehouse)
-    of_group = f"WHERE group_id = '{row['group_id']}'"
-    members, assignments, subtopologies = (
-        reader.rows(f"SELECT * FROM {view} {of_group}") for view in ("members", "assignments", "subtopologies")
-    )
-    assert threads_of_row({"members": members, "assignments": assignments}) == threads_of([application])
-    assert {one["user_endpoint"] for one in members} == {"localhost:31401", "localhost:31402"}
-    assert sources({**row, "subtopologies": subtopologies}) == JOIN
-    copies = reader.rows(f"SELECT * FROM task_copies {of_group} AND role <> 'dormant'")
-    threads: dict[str, tuple[list[str], list[str]]] = {one["member_id"]: ([], []) for one in members}
-    for one in copies:
-        threads[one["member_id"]][one["role"] == "standby"].append(f"{one['subtopology_id']}_{one['partition']}")
-    expected = [(active, standby) for _, active, standby in threads_of([application]).values()]
-    assert sorted((sorted(active), sorted(standby)) for active, standby in threads.values()) == sorted(expected)

@@ -140,7 +140,6 @@ def test_secrets_are_read_again_for_each_notification(receiver: HttpReceiver, tm
     ("response", "words", "retry"),
     [
         (Response(500, body=SECRET.encode()), "responded with status 500", True),
-        (Response(503, {"Retry-After": "7"}), "responded with status 503", True),
         (Response(400, body=b"invalid_payload"), "responded with status 400", False),
         (Response(404, body=f"no /services/{SECRET}".encode()), "responded with status 404: check the URL", False),
         (Response(302, {"Location": f"/{SECRET}"}), "responded with status 302: redirects are not followed", False),

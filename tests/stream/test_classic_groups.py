@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from streaming_app.groups.budget import Budget
 from streaming_app.groups.marked_rows import marked
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE
 from streaming_app.stream.group_result import FoldOptions
@@ -72,3 +73,10 @@ def test_half_surrogates_in_names_are_no_reason_to_lose_a_group() -> None:
     told = subscription(tags={"zone": "a"}).replace(b"zone", b"\xed\xa0\x80e")
     (row,) = fold(records([classic("g", generation(1, thread("m1", told, assignment([(0, 0)]))))]))
     assert (row["member_count"], row["set_aside_reason"]) == (1, None)
+
+
+def test_a_group_over_its_budget_is_set_aside_as_a_classic_group() -> None:
+    options = FoldOptions("default", "topic", budget=Budget(members=1))
+    (row,) = fold(records([classic("g", generation(1, M1, M2))]), options=options)
+    assert "2 members" in row["set_aside_reason"]
+    assert (row["group_type"], row["protocol"]) == ("classic", "classic")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming_app.errors import OtherOwnerError, OtherTopicError
+from streaming_app.errors import OtherOwnerError, OtherTopicError, StreamChangedError
 from streaming_app.groups.marked_rows import marked
 from streaming_app.groups.partition import partition_of
 from streaming_app.kafka.offsets_topic import OffsetsTopic
@@ -426,3 +426,17 @@ def test_a_job_that_was_replaced_while_it_was_paused_leaves_checkpoint_and_recor
         stopped.start(reset=again)
     assert stopped.known() == before
     assert (stopped.checkpoint / "commits" / "2").path.exists()
+
+
+def test_a_deleted_table_is_named_and_one_that_was_created_again_and_those_that_are_there_are_not(
+    stopped: Stopped,
+) -> None:
+    known = TableVersions(stopped.writer, stopped.checkpoint, stopped.state())
+    known.remember()
+    known.check()
+    lose(stopped, "quarantine")
+    with pytest.raises(StreamChangedError, match="The table quarantine was deleted while the job ran"):
+        known.check()
+    shutil.rmtree(stopped.directory / "groups")
+    with pytest.raises(StreamChangedError, match="The table groups and quarantine was deleted while the job ran"):
+        known.check()

@@ -19,7 +19,7 @@ from streaming_app.job_status import JobStatus
 from streaming_app.web import page_snapshot
 from streaming_app.web.access import PAGE_CSP, WORKER_CSP, Access
 from streaming_app.web.page import Page
-from streaming_app.web.page_snapshot import NOTHING_KNOWN, SnapshotSource
+from streaming_app.web.page_snapshot import SnapshotSource
 from streaming_app.web.words import group_query, short_name
 from tests.support.heartbeats import write_heartbeat
 from tests.support.sample_groups import HOSTILE, NOW, RICH, beat, clock, group, replace_group
@@ -461,28 +461,3 @@ def test_a_change_of_a_table_that_the_page_shows_is_a_new_snapshot(
     before = snapshots.current()
     append(warehouse, name, row)
     assert wait_until(lambda: snapshots.current().tag != before.tag)
-
-
-def test_groups_of_other_types_that_come_during_a_check_are_shown_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = threading.Event()
-
-    def read(*_: object) -> list[Any]:
-        assert begin.wait(MINUTES)
-        return [{**NOTHING_KNOWN, "group_id": "other", "group_type": "consumer"}]
-
-    monkeypatch.setattr(page_snapshot, "CHECK_SECONDS", 0)
-    monkeypatch.setattr(page_snapshot, "_FIRST_WAIT", 0)
-    monkeypatch.setattr(page_snapshot, "read_other_groups", read)
-    snapshots = SnapshotSource(make_warehouse(tmp_path), "default", clock)
-    refresh = snapshots._mutes.refresh
-
-    def refresh_late() -> None:
-        begin.set()
-        assert wait_until(lambda: snapshots._others._thread is None)
-        refresh()
-
-    monkeypatch.setattr(snapshots._mutes, "refresh", refresh_late)
-    snapshots.current()
-    assert "other" in snapshots.current().groups

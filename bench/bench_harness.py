@@ -1,7 +1,5 @@
 """Shared by the benchmarks: a broker, records as brokers write them, a Spark session, the job; tables of figures."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading
@@ -10,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafka import KafkaProducer
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -24,9 +23,6 @@ from tests.support.container import Broker, select_broker
 from tests.support.delta import delta_conf
 from tests.support.encoded import FIRST_EPOCH, group_records
 from tests.support.job_runner import STREAMS_GROUPS
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PARTITIONS = 50  # the default of __consumer_offsets
 _GIVE_UP_SECONDS = 60.0

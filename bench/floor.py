@@ -4,8 +4,6 @@ The floor is a stream of the same topic with the same options and the same trigg
 Delta table: no filter, no fold, no second table. For both, a row counts as visible when the file of its commit exists.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 import threading
@@ -14,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 
 from bench.bench_harness import PARTITIONS, Harness, await_commit, group_id, print_table
 from streaming_app.errors import WarehouseError
@@ -27,9 +25,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.encoded import group_records
 from tests.support.offsets_topic import describe_offsets_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 ROUNDS, WARM_UP, APPENDS = 5, 5, 15
 LONGEST_PAUSE_SECONDS = 3.0

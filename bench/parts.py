@@ -5,8 +5,6 @@ fold, the commit of the rows and the verdicts run alone, each in this process, o
 `run --once` in a process of its own. Seconds of the processor count all processes; wall time beyond them is waiting.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import time

@@ -3,8 +3,6 @@
 HYPOTHESIS_PROFILE is how many examples a property is tried with: `quick` in `make test-fast`, `fast`, or `exhaustive`.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os
@@ -14,10 +12,11 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
 
 from tests.marks import START_JVMS, add_marks
 from tests.order import CLUSTER, Durations, add_groups, order_items
@@ -43,8 +42,6 @@ with warnings.catch_warnings():
     from tests.support.offsets_log import RawRecord, read_log
     from tests.support.waiting import MINUTES, wait_until
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # A machine that does much else takes longer than a user's.
 local_broker.START_SECONDS = member.SETTLE_SECONDS = MINUTES

@@ -347,3 +347,22 @@ def test_a_group_that_cannot_be_judged_is_set_aside_until_it_can_and_others_are_
     rig.cycle(400, not_ready("orders"), other)
     assert {one.group_id: one.rule for one in rig.alerts} == dict.fromkeys(("orders", "other"), "StreamsGroupDown")
     assert (RESOLVED, "orders") in rig.sent
+
+
+def test_the_patience_with_a_classic_group_is_that_of_the_settings_though_its_alerts_are_off() -> None:
+    rig = Rig({"rules": {"StreamsGroupDown": {"for": "20m"}}})
+    rig.step(0, of_classic(), work=waits(0))
+    assert rig.engine.board.verdicts()["payments"].verdict == "Unknown"
+
+
+def test_alerts_of_classic_groups_that_are_turned_off_end_and_turned_on_they_open() -> None:
+    rig = Rig(ON)
+    rig.cycle(0, of_classic(), work=waits(0))
+    rig.settings = OFF
+    rig.restart()
+    rig.cycle(30, of_classic(), work=waits(30))
+    assert [(one.rule, one.ended_by) for one in rig.table.values()] == [("StreamsGroupDown", "ignored")]
+    rig.settings = ON
+    rig.restart()
+    rig.cycle(60, of_classic(), work=waits(60))
+    assert [(one.state, one.opened_at) for one in rig.alerts] == [(FIRING, at(60))]

@@ -23,7 +23,7 @@ from streaming_app.alerts.alert import (
 )
 from streaming_app.alerts.catalog import Rule
 from streaming_app.alerts.engine_facts import EngineSettings
-from streaming_app.alerts.open_alerts import OpenAlerts
+from streaming_app.alerts.open_alerts import CALM, OpenAlerts
 from tests.alerts.examples import make_alert, make_rule
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
@@ -277,3 +277,24 @@ def test_what_gets_worse_while_it_is_sent_is_sent_once_more() -> None:
     alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(5))
     alerts.note([(one, replace(delivery, attempts=1, sent_at=at(6)))], is_over=True)
     assert due_of(open_one(alerts)) == [("pager", FIRING, 1)]
+
+
+def test_a_group_that_stands_still_again_within_an_hour_has_one_more_alert_that_ends_after_half_an_hour() -> None:
+    alerts = make()
+    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(0))
+    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(5))
+    ended, _ = changes(alerts)
+    alerts.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(20))
+    alerts.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(25))
+    restarted = make((*ended, open_one(alerts)))
+    for one in (alerts, restarted):
+        one.end_calm(at(54), is_known=bool)
+        assert "it is over if that lasts until" in open_one(one).summary
+        one.take(OF_HEALTH, found("gone", CRITICAL, "Down"), at(54))
+        one.take(OF_HEALTH, Over("Ok", "Offsets advance."), at(60))
+        one.end_calm(at(60) + CALM, is_known=lambda _group_id: False)
+        assert open_one(one).state == FIRING
+        one.end_calm(at(60) + CALM, is_known=bool)
+        (last, *_), _ = changes(one)
+        assert (last.state, last.ended_at) == (RESOLVED, at(60) + CALM)
+        assert one.open == {}

@@ -1,15 +1,13 @@
 """`streams-groups verify` as a user runs it: a real broker, and the tables that a job wrote from its log."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.broker import LocalBroker
@@ -17,9 +15,6 @@ from streaming_app.sandbox.demo_groups import create_demo_groups
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from streaming_app.tables.checkpoint_offsets import read_checkpoint_offsets
 from tests.support.job_runner import run_once, streams_groups
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,11 @@
 """Random records from a seeded Random: from our definitions, or from the message schemas in Kafka's jars."""
 
-from __future__ import annotations
-
 import base64
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 from offsets_decoder import definitions
 from offsets_decoder.layout import FieldLayout, StructLayout, key_layout, value_layout
-
-if TYPE_CHECKING:
-    from random import Random
 
 Variant = tuple[int, int, str | None]
 """A record type, a version of its value, and the name of an older layout or None."""

@@ -1,14 +1,13 @@
 """The files for a session that is given: the command of the application, and the notebook."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.jvm.jars import connector_jars
 from streaming_app.jvm.spark_installation import TESTED
@@ -16,9 +15,6 @@ from streaming_app.jvm.spark_session import _CONF, SESSION_CONF
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.sandbox.member import SimulatedMember, subtopology, topology
 from tests.support.container import Broker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SPARK = Path(__file__).parents[2] / "deploy" / "spark"
 README = (SPARK / "README.md").read_text("utf-8")

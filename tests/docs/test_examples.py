@@ -3,13 +3,12 @@
 `tests/deploy/test_runbook.py` checks the queries of the runbook.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
 from streaming_app.config.load import load
 from streaming_app.tables.reader import WarehouseReader
@@ -17,9 +16,6 @@ from tests.support.documents import DOCS, DOCUMENTS, ROOT, code_blocks, name, pr
 from tests.support.warehouses import make_warehouse
 
 pytestmark = pytest.mark.slow
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 TABLES = DOCS / "tables.md"

@@ -142,3 +142,19 @@ def test_of_members_that_nobody_saw_join_each_further_rebalance_does_not_begin_t
     seen = [(n * 200, generation(n + 7, M1, M2, entered=at(n * 200))) for n in range(5)]
     found = judged(*seen, seconds=900, of_work=waits(900, 100, progressed_at=at(100), stalled=unmoved(at(100))))
     assert (found.verdict, found.since) == (STALLED, at(100))
+
+
+def test_a_session_time_out_after_no_progress_is_the_same_outage() -> None:
+    """All instances are killed at 300 s; with a session of ten minutes the record comes at 900 s."""
+    board = Board(lambda _group_id: DEFAULTS)
+    found: list[Verdict] = []
+    for seconds, steps, of_work in (
+        (290, [STARTED], works(290, arrived_at=at(290), progressed_at=at(290))),
+        (620, [STARTED], waits(620, 300, progressed_at=at(300), stalled=unmoved(at(300)))),
+        (1300, [STARTED, stopped(900)], waits(1300, 300, progressed_at=at(300))),
+    ):
+        facts = played(*steps, seconds=seconds)
+        board.step(Known({"g": facts.group}, {"g": facts.history}, work={"g": of_work}), at(seconds))
+        found.append(board.verdicts()["g"])
+    assert [one.verdict for one in found] == [OK, STALLED, DOWN]
+    assert [one.since for one in found[1:]] == [at(300), at(300)]

@@ -6,8 +6,6 @@ are closed; a task that changes hands is in no member until the rebalance that f
 is back in time gets its tasks without one. There are no standbys and no warm-ups.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5

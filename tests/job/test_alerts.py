@@ -1,12 +1,10 @@
 """Alerts end to end: a real broker, the job, and a receiver of notifications."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.kafka.client import StreamsGroupClient
@@ -16,9 +14,6 @@ from tests.support.container import Broker
 from tests.support.receivers import HttpReceiver
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.broker

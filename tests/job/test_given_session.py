@@ -9,10 +9,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql import SparkSession
 
 import streaming_app
 from streaming_app.config.settings import JobConfig
@@ -26,9 +27,6 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.offsets_topic import epoch_records
 from tests.support.waiting import thread_names, wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 

@@ -1,12 +1,11 @@
 """The job reads the offsets topic while coordinators cannot load partitions of it: it needs no group of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import UnreachableError
@@ -20,9 +19,6 @@ from tests.support.internal_topic import internal_producer, raw_key
 from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.running_job import is_caught_up, job_in_thread
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 PARTITIONS = 3

@@ -1,15 +1,13 @@
 """The job as a user runs it, on a real broker, compared with what the broker describes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 from kafka import KafkaProducer
+from pyspark.sql import SparkSession
 
 from streaming_app.cli.main import main
 from streaming_app.kafka.client import StreamsGroupClient
@@ -18,9 +16,6 @@ from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.container import Broker
 from tests.support.encode import encode
 from tests.support.job_runner import run_once
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 

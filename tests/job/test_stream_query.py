@@ -1,25 +1,21 @@
 """The cause of a failed query, from what Spark says, and what the next start waits for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line, stop_query
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.location import Location
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def test_a_failure_of_java_within_a_batch_is_told_by_its_cause() -> None:

@@ -1,13 +1,11 @@
 """The job waits for the topic, however long, and says so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
@@ -18,9 +16,6 @@ from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.reader import WarehouseReader
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.mark.broker

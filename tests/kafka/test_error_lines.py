@@ -1,9 +1,5 @@
 """Errors of requests as errors of the job."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from kafka.errors import (
     CoordinatorNotAvailableError,
@@ -13,6 +9,7 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnknownError,
 )
+from pyspark.sql import SparkSession
 
 from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka import diagnose
@@ -22,9 +19,6 @@ from streaming_app.kafka.protocol import GroupError
 from streaming_app.sandbox.child_process import reserve_port
 from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.receivers import serve_connections
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 

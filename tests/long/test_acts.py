@@ -166,3 +166,22 @@ def retention(minutes: str) -> Iterable[dict[str, Any]]:
     """Yield the fact that the service of broker facts reads."""
     fact = {"kind": "broker_config", "subject": "1", "name": "offsets.retention.minutes", "value": minutes}
     yield {**fact, "observed_at": PAST}
+
+
+def test_an_expiry_is_told_as_one(start: Callable[..., Scene]) -> None:
+    scene = start(offsets_retention_minutes="1", offsets_retention_check_interval_ms="5000")
+    append(scene.warehouse, "broker_facts", *retention("1"))
+    with application(scene, GROUP) as own:
+        scene.runs_and_stops(own)
+        before = scene.committed()
+
+    def is_told() -> bool:
+        scene.read()
+        return bool(scene.acts(DELETED))
+
+    assert wait_until(is_told, interval=5)
+    gone = scene.acts(DELETED)
+    assert {(one["topic"], one["partition"]): one["old"] for one in gone} == {
+        key: _text(offset) for key, offset in before.items()
+    }
+    assert {one["cause"].split(",")[0] for one in gone} <= {"expired", "deleted_or_expired"}

@@ -3,14 +3,13 @@
 The job of the cluster reads the same topic into a warehouse of its own, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.tables.reader import WarehouseReader
@@ -22,9 +21,6 @@ from tests.support.job_runner import run_once
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.support.running_job import running_job
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 RESTORED = ("groups", "group_events", "quarantine", "offset_commits", "group_records")

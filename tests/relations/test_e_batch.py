@@ -4,8 +4,6 @@ Whatever is raised once, the tables hold in the end what a run without it writes
 one record sets the group of this record aside, and everything else is as without the record.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -15,10 +13,11 @@ from importlib import import_module
 from inspect import getattr_static
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from offsets_decoder import decode
 from streaming_app.job.stream_query import StreamQuery
@@ -36,9 +35,6 @@ from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.frames import START, Row, batch, kafka_records, limit_driver, rows_of, write_offset_log
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 REACHED = {
     "stream/batch_records.py:BatchRecords.read",

@@ -1,13 +1,11 @@
 """Each failure between client and broker is one line that says what to do."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.errors import JobError, UnreachableError
 from streaming_app.kafka import connection, diagnose
@@ -23,9 +21,6 @@ from tests.support.certificates import (
 )
 from tests.support.job_runner import error_line, streams_groups
 from tests.support.offsets_topic import describe_offsets_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.broker,

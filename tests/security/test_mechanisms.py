@@ -1,18 +1,17 @@
 """The job, `verify` and topic metadata through every mechanism, with the ACLs of the README and no others."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import javaproperties
 import pytest
 from click.testing import CliRunner, Result
 from kafka.admin import ACLOperation, ACLResourcePatternType, ResourcePattern, ResourceType
+from pyspark.sql import SparkSession
 
 from streaming_app.cli.main import main
 from streaming_app.config.settings import JobConfig
@@ -27,9 +26,6 @@ from tests.security.conftest import ClientConfig
 from tests.security.security_harness import PASSWORD, SECRETS, USER, SecurityHarness
 from tests.support.job_runner import run_once
 from tests.support.offsets_topic import describe_offsets_topic
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 TOPIC = "__consumer_offsets"

@@ -1,15 +1,14 @@
 """The batches of the second stream, on Spark and Delta tables."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import streaming_app
 from streaming_app.errors import OtherTopicError
@@ -27,9 +26,6 @@ from streaming_app.tables.writer import TableWriter
 from tests.stream.test_groups_writer import NoPositions
 from tests.support.encode import encode
 from tests.support.frames import Pair, limit_driver, offsets_batch, write_offset_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 

@@ -1,15 +1,15 @@
 """Batches through Spark into tables: the path for few records and the path for many give the same tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.stream import groups_writer, slices
 from streaming_app.stream.batch_records import BatchRecords
@@ -24,10 +24,6 @@ from streaming_app.tables.writer import TableWriter
 from tests.support.encode import encode
 from tests.support.encoded import metadata_record
 from tests.support.frames import batch, limit_driver, rows_of, write_offset_log
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 GROUPS = ("one", 'it\'s "two" \\ 🎉', "three")

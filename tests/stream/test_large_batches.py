@@ -3,15 +3,14 @@
 Groups far larger than usual hold up no others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.stream import batch_records, slices, source
 from streaming_app.stream.batch_records import BatchRecords
@@ -25,9 +24,6 @@ from tests.stream.test_groups_writer import batch_writer
 from tests.support.encode import encode
 from tests.support.encoded import group_records, metadata_record
 from tests.support.frames import Pair, batch, rows_of, write_offset_log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)
 HISTORIES = ("group_events", "quarantine", "groups")

@@ -1,7 +1,5 @@
 """Offsets that a tool set, that somebody deleted, or that expired: both queries over written records, without Spark."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Iterable, Sequence

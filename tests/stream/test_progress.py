@@ -1,15 +1,13 @@
 """What is reported of a batch, and when a query that has nothing to read has caught up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.job.stream_query import StreamQuery, stop_query
 from streaming_app.kafka.client import StreamsGroupClient
@@ -21,9 +19,6 @@ from streaming_app.tables.location import Location
 from tests.support.container import Broker
 from tests.support.offsets_topic import describe_offsets_topic
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.broker
 _TRIGGER_SECONDS = 600.0

@@ -3,15 +3,14 @@
 What a job decides in which case is in `test_start_decisions`.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job import supervisor
@@ -22,9 +21,6 @@ from tests.support.documents import DOCS, code_blocks
 from tests.support.offsets_topic import UNDECODABLE, appending, epoch_records
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 Write = Callable[..., int]

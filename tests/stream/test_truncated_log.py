@@ -1,15 +1,14 @@
 """Logs that unclean elections cut: the tables hold what the log has, and say what it no longer has."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
@@ -26,9 +25,6 @@ from tests.support.kafka_cluster import LocalCluster
 from tests.support.offsets_topic import UNDECODABLE, epoch_records
 from tests.support.running_job import job_in_thread
 from tests.support.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 BOTH_STREAMS = {"offsets": {"enabled": True, "trigger": 1}}

@@ -1,19 +1,13 @@
 """Compares the definitions with the message schemas in Kafka's own jars. Nothing is downloaded here."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from offsets_decoder.definitions import INTEGERS, Body, Field, Versions, field_default, records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from offsets_decoder.definitions import RecordDefinition
+from offsets_decoder.definitions import INTEGERS, Body, Field, RecordDefinition, Versions, field_default, records
 
 FieldDescriptions = dict[str, str]
 """The type, versions and other properties of each field, by its path: "17 StreamsGroupMetadata value.Epoch"."""

@@ -1,18 +1,14 @@
 """Batches in the form in which the two queries of the job pass them to their writers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.stream import newest_records, source
 from streaming_app.tables.driver_limits import GROUPS, MOST
-
-if TYPE_CHECKING:
-    import pytest
-    from pyspark.sql import DataFrame, SparkSession
 
 _KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 START = datetime(2026, 11, 1, tzinfo=timezone.utc)

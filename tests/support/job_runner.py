@@ -1,19 +1,16 @@
 """Runs the commands as a user does, and the job in this process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RUN_SECONDS = 300
 STREAMS_GROUPS = (sys.executable, "-c", "from streaming_app.cli.main import main; main(prog_name='streams-groups')")

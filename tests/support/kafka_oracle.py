@@ -1,11 +1,11 @@
 """Kafka's own generated classes and JSON converters, called over py4j from the jars of a release. No Java source."""
 
-from __future__ import annotations
-
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from subprocess import Popen
+from typing import Any
 
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -13,10 +13,6 @@ from py4j.protocol import Py4JError
 
 from streaming_app.jvm.java import find_java
 from tests.support.jvm_options import FAST
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from subprocess import Popen
 
 _PACKAGE = "org.apache.kafka.coordinator.group.generated"  # of names without a package
 

@@ -1,7 +1,5 @@
 """A running job, in its own process as a user starts it, or in a thread; a test can wait for its lines."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import threading
@@ -9,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from streaming_app.config.settings import JobConfig
 from streaming_app.job.run import run_with
@@ -18,9 +17,6 @@ from tests.support.http_client import request
 from tests.support.job_runner import STREAMS_GROUPS
 from tests.support.processes import spark_jvms
 from tests.support.waiting import MINUTES, wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class JobOutput:

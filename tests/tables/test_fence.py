@@ -1,7 +1,5 @@
 """A job that another one has replaced commits nothing: in whichever way it writes, and wherever it was paused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import datetime, timezone

@@ -1,14 +1,13 @@
 """Maintenance does what is due for each table, and deletes expired rows only."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.tables import group_rows, newest_tables, reader
 from streaming_app.tables.expiry import delete_expired
@@ -20,9 +19,6 @@ from streaming_app.tables.table_files import MAINTAINED_AFTER, TableFiles
 from streaming_app.tables.writer import TableWriter
 from tests.support.rows import group_row
 from tests.support.warehouses import append, make_warehouse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NAMES = ("groups", "group_events", "quarantine")
 NOW = datetime.now(timezone.utc)

@@ -1,12 +1,10 @@
 """Every reader gets the same value in every column of every table, whichever way the job wrote the row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import duckdb
 import pandas as pd
@@ -16,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
 
 import streaming_app
 from streaming_app.errors import WarehouseError
@@ -27,9 +26,6 @@ from streaming_app.tables.location import Location
 from streaming_app.tables.rust_table import RustTable
 from tests.support.s3_server import s3_server
 from tests.support.warehouses import arrow_schema, make_warehouse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CLUSTERS = ("default", "007", "null", "1.0", "2026-01-01", "true", "._-A")
 """Names that a reader could take for a number, a date or nothing, if it takes them from a path."""

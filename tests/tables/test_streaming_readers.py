@@ -1,12 +1,11 @@
 """Others stream from the tables of history: each row arrives once, whatever the job does to the table meanwhile."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming_app.stream.log_positions import Cut
 from streaming_app.stream.truncation import void_history
@@ -16,9 +15,6 @@ from streaming_app.tables.maintenance import maintained_tables
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NOW = datetime.now(timezone.utc)
 STREAMED = tuple(one.name for one in history_tables())

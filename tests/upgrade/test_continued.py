@@ -1,14 +1,13 @@
 """A warehouse and checkpoint of an earlier release go on with this one: nothing is lost, nothing is there twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.stream.stream_state import StateFile
@@ -18,9 +17,6 @@ from streaming_app.tables.reader import WarehouseReader
 from tests.support.container import Broker
 from tests.support.job_runner import run_once
 from tests.upgrade.record import TOPIC, create_topic, extract, produce, read_parts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broker
 GROUPS = (

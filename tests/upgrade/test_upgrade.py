@@ -1,7 +1,5 @@
 """A warehouse that 0.3.0 wrote is upgraded once, whatever happens meanwhile; older and newer ones are refused."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -9,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from deltalake.table import TableAlterer
+from pyspark.sql import SparkSession
 
 from streaming_app.checks.result import WARNING
 from streaming_app.checks.warehouse import check_format
@@ -39,9 +38,6 @@ from tests.support.warehouses import arrow_schema, copy_warehouse, make_warehous
 from tests.tables.test_readers import READERS, write_as_0_3_0
 from tests.tables.test_streaming_readers import Seen, stream
 from tests.upgrade.record import extract
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 HISTORY = "group_health_history"
 NAMES = [one.name for one in tables() if one.name != HISTORY]

@@ -309,8 +309,9 @@ def test_an_old_table_that_another_job_is_removing_is_looked_at_again(
     shutil.copytree(other / HISTORY, warehouse / HISTORY)
     for file in [*there.glob(removed), *there.glob(f"*/{removed}")]:
         file.unlink()
-    monkeypatch.setattr("time.sleep", lambda _: shutil.rmtree(there, ignore_errors=True))
-    upgrade_steps.STEPS[-1].do(RustTable(Location.of(warehouse / HISTORY), "default"), lambda *_: None)
+    do: Any = upgrade_steps.STEPS[-1].do
+    monkeypatch.setattr(do.retry, "sleep", lambda _: shutil.rmtree(there, ignore_errors=True))
+    do(RustTable(Location.of(warehouse / HISTORY), "default"), lambda *_: None)
     moved, whole = (DeltaTable(one / HISTORY).to_pyarrow_table().sort_by("at") for one in (warehouse, other))
     assert (moved, there.exists()) == (whole, False)
 

@@ -43,13 +43,16 @@ from streaming_app.tables.location import Location
 def list_command(  # noqa: PLR0913, PLR0917 - one per option
     warehouse: Location, cluster: str, states: str | None, types: str | None, verdicts: str | None, as_json: bool
 ) -> None:
-    """List the streams groups and the verdict on each; with --type, groups of any type, like kafka-groups.sh --list."""
+    """List the applications of Kafka Streams and the verdict on each; with --type, groups of any type.
+
+    With --state alone only streams groups, like kafka-streams-groups.sh --list --state.
+    """
 
     def split(text: str | None) -> list[str] | None:
         return None if text is None else [one for one in text.split(",") if one.strip()]
 
-    of_states = () if states is None else ("broker_facts",)
-    reader = open_cluster(warehouse, cluster, "groups", "group_health", *of_states)
+    others = ("all_groups",) if states is None or verdicts is not None else ("broker_facts",)
+    reader = open_cluster(warehouse, cluster, "groups", "group_health", *others)
     rows = list_groups(reader, cluster, split(states), split(verdicts), types.split(",") if types else None)
     if as_json:
         echo_json([{name.lower().replace("-", "_"): value for name, value in row.items()} for row in rows])

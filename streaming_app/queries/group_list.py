@@ -69,12 +69,12 @@ def list_groups(
     verdicts: Iterable[str] | None = None,
     types: Iterable[str] | None = None,
 ) -> list[Row]:
-    """Return the rows of `list`: groups that are not deleted, by default streams groups with their verdicts.
+    """Return the rows of `list`: groups that are not deleted, by default those of Kafka Streams with their verdicts.
 
     `types` (`all`: every type) adds TYPE and PROTOCOL, `states` adds STATE, and `verdicts` since when, and what is
-    pending; if these name any, only groups with one of them are listed. With `verdicts` Kafka Streams with the classic
-    protocol is listed by default, too. The deleted ones are Dead; one that was deleted
-    while it was Down has a verdict until its alert ends. STATE is null if the log does not prove it and the brokers
+    pending; if these name any, only groups with one of them are listed. With `states` alone only streams groups are
+    listed, as by kafka-streams-groups.sh. The deleted ones are Dead; one that was deleted while it was Down has a
+    verdict until its alert ends. STATE is null if the log does not prove it and the brokers
     were not asked; the job asks them for classic groups with members. Raises WarehouseError for an unknown name.
     """
     of_types = named([STREAMS] if types is None else types, ("all", *TYPES), "type")
@@ -92,7 +92,7 @@ def list_groups(
         elif verdicts is not None and not in_states:
             kinds.append(DELETED)
             condition = f"(state <> '{DEAD}' OR verdict IS NOT NULL)"
-    has_classic = types is None and verdicts is not None
+    has_classic = types is None and (states is None or verdicts is not None)
     if has_classic or {*of_types} - {STREAMS}:
         kinds.append(OTHERS)
     if has_classic:

@@ -43,7 +43,8 @@ def test_types_and_states_limit_the_list(warehouse: Path) -> None:
     assert listed("--type", "Consumer,share") == [["ready", "Consumer", "consumer"]]
     assert [line[0] for line in listed("--type", "classic", "--state", "empty")] == ["\\x1b[2J", "old", "tool"]
     assert ["app", "Classic", "consumer", "-"] in listed("--type", "all", "--state")
-    assert listed("--type", "streams") == listed() == []
+    assert listed("--type", "streams") == listed("--state") == []
+    assert listed() == [["app", "-"]]
     result = run(warehouse, "list", "--type", "simple")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1].startswith("Error: No such type: simple. Valid types are: all, streams, ")
@@ -66,7 +67,8 @@ def test_verdicts_are_listed_of_kafka_streams_with_either_protocol(tmp_path: Pat
     assert listed("--health", "down,Stalled") == [["app", "Down"]]
     assert "No such verdict: Dwn" in run(path, "list", "--health", "Dwn").stderr
     assert listed("--type", "classic", "--health", "Down") == [["app", "Classic"], ["plain", "Classic"]]
-    assert listed() == [["streams-one", "Unknown"]]
+    assert listed() == listed("--health")
+    assert listed("--state") == [["streams-one", "Stable"]]
     lines = run(path, "why", "app").stdout.splitlines()
     assert lines[0].startswith("app is Down since 2026-11-21 03:03:00Z: no members since")
     assert "members and tasks as of the last rebalance" in lines[1]

@@ -21,7 +21,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 _OTHERS = "group_events group_records offset_commits"
 TABLES = {
-    "list": "alerts group_health_history groups",
+    "list": "alerts group_health_history broker_facts group_records groups offset_commits",
     "list --state": "alerts group_health_history broker_facts groups",
     "describe orders-enrichment": f"alerts group_health_history groups inputs lag {_OTHERS}",
     "describe orders-enrichment --state": f"alerts group_health_history broker_facts groups {_OTHERS}",

@@ -95,7 +95,11 @@ def test_groups_that_lack_a_description_are_not_resolved_because_others_change()
         ("later records come", "critical", ["NotReady", "log"]),
         ("An application fails at its first record", "critical", ["no offset of all 12 partitions"]),
         ("An unclean election", "warning", ["beyond the end of the log"]),
-        ("is stuck in revocation", "critical", ["i0-thread-0 (10.63.242.189, process i0-1) has not revoked task 0_11"]),
+        (
+            "is stuck in revocation",
+            "critical",
+            ["i0-thread-0 (10.63.242.189, process i0-1) has not revoked task 0_11 since"],
+        ),
         (
             "client gives up, and",
             "critical",

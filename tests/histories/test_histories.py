@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.health.verdict import OK, RESTORING, STALLED, UNKNOWN, VERDICTS, Verdict
+from streaming_app.health.verdict import IDLE, OK, RESTORING, STALLED, UNKNOWN, UNSTABLE, VERDICTS, Verdict
 from tests.alerts.examples import check_text
 from tests.histories.bed import run
 from tests.histories.clients import START
@@ -18,6 +18,7 @@ from tests.histories.history import (
     TRAFFIC,
     History,
     Operations,
+    crash_loop,
     do,
     names,
     ordinary,
@@ -198,3 +199,9 @@ def test_records_of_a_topic_that_was_created_again_that_nobody_reads_are_no_adva
     found = said(working(2), do(BEGINS, "change", rate=0.0), *again, after=BEGINS + 880)
     assert verdicts(found) == [UNKNOWN, STALLED]
     assert "0 offsets" not in found[-1].why
+
+
+def test_a_loop_of_an_application_whose_topic_is_missing_is_not_interrupted_processing() -> None:
+    loops = [crash_loop(name, BEGINS, 12, BEGINS + HOUR) for name in names(2)]
+    found = said(start(names(2), BEGINS - 30), *loops, do(BEGINS + 1, "set_topic", topic="in", partitions=None))
+    assert not {UNSTABLE, OK, IDLE} & {one.verdict for one in found}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from streaming_app.job.stopping import STOPPED, StopRequestedError, run_until_si
 from streaming_app.jvm.spark_jvm import SparkJvm
 from streaming_app.jvm.spark_session import library_logs, spark_session
 from streaming_app.kafka.properties import client_properties
-from streaming_app.stream.fold_stage import COLLECTED_AFTER
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.commit_check import ADVICE, why_unsafe
 from streaming_app.tables.definitions import tables
@@ -39,7 +37,6 @@ def run(config: JobConfig, report: Callable[[str], None]) -> None:
     `report` is called with one line at a time. Raises JobError or SetupError, whose text is a line for the user, and
     SystemExit if the job had to be abandoned after a signal.
     """
-    gc.set_threshold(COLLECTED_AFTER)
     stop, jvm = threading.Event(), SparkJvm()
     run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
 

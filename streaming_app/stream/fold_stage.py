@@ -55,8 +55,7 @@ from streaming_app.tables.arrow import to_datetimes
 STORED_OFFSET = -1
 _REFUSED = (pa.ArrowException, ValueError, OverflowError, TypeError)  # raised for a value that Arrow cannot hold
 _ROWS_PER_BATCH = 200
-COLLECTED_AFTER = 10_000
-"""New objects before a garbage collection in processes of the job alone; by default 700."""
+_COLLECTED_AFTER = 10_000  # new objects before a garbage collection; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
 _SNAPSHOT_BYTES = 8 << 20  # of the records since a snapshot
 _BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that are yielded together
@@ -104,7 +103,7 @@ def fold_in_worker(batches: Iterable[pa.RecordBatch], options: FoldOptions) -> I
 
     The garbage collector runs less often: by default it took a fifth of the time and found nothing.
     """
-    gc.set_threshold(COLLECTED_AFTER)
+    gc.set_threshold(_COLLECTED_AFTER)
     yield from fold_stream(batches, options)
 
 

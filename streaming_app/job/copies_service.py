@@ -134,7 +134,7 @@ class TaskCopies(Poller):
             self._job.health.note(descriptions_at=now)
         self._statuses = {group_id: group.status for group_id, group in self._known.items() if group.status}
         for group in self._known.values():
-            group.sums = group.sums or sum_copies(group.copies)
+            group.sums = sum_copies(group.copies) if group.sums is None else group.sums
         self._sums = {group_id: group.sums for group_id, group in self._known.items() if group.copies and group.sums}
         self._store()
 

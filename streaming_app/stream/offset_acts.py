@@ -11,8 +11,8 @@ known if this run of the query has read it, or if the act is newer than the run:
 removed commits in between.
 
 Whether the group was Empty, the query of the groups knows once it has read the log up to the act. Until then the act
-waits, in the state of the stream: what is told does not depend on which of the two queries is further. Only if very
-many wait, the oldest are told as far as they are proven without the group's state.
+waits, in the state of the stream: which events are written does not depend on which of the two queries has read more.
+Only if very many wait, the oldest are written as far as they are proven without the group's state.
 
 A batch without such records costs two comparisons of columns. Groups of plain consumers have no events: all of their
 commits may look like those of a tool.

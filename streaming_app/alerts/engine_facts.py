@@ -167,10 +167,17 @@ class DescriptionSupport:
         """
         if self._mode == "always" or had_description(group):
             return True
-        if self._pushed_at is None or self._upgraded_at is None or asked_since is None:
+        is_after = self._pushed_at is not None and asked_since is not None and self._pushed_at > asked_since
+        return is_after and self.expects_first_ones(now)
+
+    def expects_first_ones(self, now: datetime) -> bool:
+        """Return whether a group that never had a description may be expected to have one."""
+        if self._mode == "always":
+            return True
+        if self.since is None or self._pushed_at is None or self._upgraded_at is None:
             return False
         are_nearly_all = self.described >= (self.described + self.undescribed - 1) * _NEARLY_ALL
-        return self._pushed_at > asked_since and are_nearly_all and now - self._upgraded_at >= _UPGRADED_FOR
+        return are_nearly_all and now - self._upgraded_at >= _UPGRADED_FOR
 
 
 @dataclass(frozen=True)

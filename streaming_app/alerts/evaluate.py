@@ -5,7 +5,8 @@ Theory of operation
 Rules are evaluated every few seconds. Most groups do not change in between, and most conditions cannot hold for them.
 So a condition names the groups for which it may hold by their records (`is_about`), whatever the time and other groups
 are. `Watched` keeps these groups, and checks a group again only when it has changed. A condition is evaluated for these
-groups, for groups with other facts that matter to it (`others`), and for groups that have an open alert.
+groups, for groups with other facts that matter to it (`others`), and for groups that have an open alert. Groups that
+never had a description may be all of a cluster, so whether one is expected of them is decided for all at once.
 
 Deleted groups, ids that belong to a group of other clients now, and groups that the configuration ignores are not
 evaluated.
@@ -17,12 +18,13 @@ from dataclasses import replace
 
 from streaming_app.alerts.alert import AlertKey, Holds, Over
 from streaming_app.alerts.catalog import HEALTH_RULES
-from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, RuleSettingsLookup
+from streaming_app.alerts.engine_facts import DescriptionSupport, EngineFacts, RuleSettingsLookup, had_description
 from streaming_app.alerts.group_conditions import CONDITIONS, DESCRIPTION_MISSING, SET_ASIDE, not_judged, rule_failed
 from streaming_app.alerts.job_conditions import JOB_CONDITIONS
 from streaming_app.groups.snapshot import GroupSnapshot, changed, ranks
 
 _MAX_NEW_GROUPS = 100
+_NEVER_DESCRIBED = "never described"  # the groups without a description of which none is expected yet
 _OLD_ROW = "it is set aside: its row is as it was before"
 
 
@@ -33,18 +35,18 @@ class Watched:
         """Begin without groups. `descriptions` gets each group that changes."""
         self._descriptions = descriptions
         self._groups: Mapping[str, GroupSnapshot] = {}
-        self._concerned: dict[str, dict[str, None]] = {name: {} for name in CONDITIONS}
+        self._concerned: dict[str, dict[str, None]] = {name: {} for name in (*CONDITIONS, _NEVER_DESCRIBED)}
 
     def update(self, groups: Mapping[str, GroupSnapshot]) -> None:
         """Set all groups of the cluster. The caller must not change this mapping later, but pass a new one."""
         for group_id in changed(self._groups, groups):
             old, new = self._groups.get(group_id), groups.get(group_id)
             self._descriptions.group_changed(old, new)
-            for name, concerned in self._concerned.items():
-                if new and CONDITIONS[name].is_about(new):
-                    concerned[group_id] = None
-                else:
-                    concerned.pop(group_id, None)
+            for concerned in self._concerned.values():
+                concerned.pop(group_id, None)
+            for name in [name for name, one in CONDITIONS.items() if new and one.is_about(new)]:
+                is_never = name == DESCRIPTION_MISSING and new and not had_description(new)
+                self._concerned[_NEVER_DESCRIBED if is_never else name][group_id] = None
         self._groups = groups
 
     def candidates(self, facts: EngineFacts) -> Iterator[AlertKey]:
@@ -52,6 +54,8 @@ class Watched:
         for name, condition in CONDITIONS.items():
             if name != DESCRIPTION_MISSING or facts.descriptions.since is not None:
                 yield from (AlertKey(name, group_id) for group_id in self._concerned[name])
+            if name == DESCRIPTION_MISSING and facts.descriptions.expects_first_ones(facts.now):
+                yield from (AlertKey(name, group_id) for group_id in self._concerned[_NEVER_DESCRIBED])
             yield from (AlertKey(name, group_id) for group_id in condition.others(facts.observed) or ())
 
 

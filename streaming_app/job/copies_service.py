@@ -6,6 +6,8 @@ The service asks only for running groups, once a minute, since clients report as
 the previous one. It asks for groups that have changed since then, because the copies of members that left are gone. It
 also asks for groups that changed within the last two minutes and for groups that restore, so that their reports are
 seen soon. A group without state is asked for only when it has changed, so a cluster of stateless groups costs nothing.
+Of groups that are at rest, or that the brokers cannot describe, a pass asks for `_AT_REST`, longest unasked first: so
+with more than 6,000 of them each has its turn after more than a minute.
 The pause after a pass is at least four times as long as the pass, so that describing many groups does not slow the
 stream down. The table is written only if something has changed.
 
@@ -18,6 +20,7 @@ for another reason, its earlier copies stay. The job's first pass waits until it
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from heapq import nsmallest
 from operator import attrgetter
 from typing import Any
 
@@ -48,6 +51,7 @@ _GROUPS_PER_QUERY = 1_000
 _PASS_SECONDS = 10.0
 _PAUSE_FACTOR = 4  # times the duration of the last pass
 _ASKED_FOR = timedelta(minutes=1)
+_AT_REST = 1_000  # groups without news in a pass
 _MOVED_FOR = timedelta(minutes=2)  # within this time each moved task has reported whether it restores
 _RUNS = frozenset({*REBALANCING, STABLE})
 
@@ -65,6 +69,8 @@ class _AskedGroup:
     sums: Mapping[str, CopiesSum] | None = None
     """Those of the copies; None: not computed yet."""
     version: _Version | None = None
+    asked: _Version | None = None
+    """The version at which the brokers were asked, whatever they answered."""
     asked_at: datetime = EPOCH
     changed_at: datetime = EPOCH
     is_stateless: bool = False
@@ -127,8 +133,7 @@ class TaskCopies(Poller):
             self._is_stored &= not self._known.pop(group_id).copies
         self._read_classic()
         self._store()  # without the brokers
-        wanted = [group_id for group_id, snapshot in running.items() if self._is_wanted(group_id, snapshot, now)]
-        if wanted:
+        if wanted := self._wanted(running, now):
             with self._job.connection.use() as client:
                 self._ask(client, wanted, running, now)
             self._job.health.note(descriptions_at=now)
@@ -157,14 +162,20 @@ class TaskCopies(Poller):
             self._classic[row["group_id"]] = copies
         self._newest = newest
 
-    def _is_wanted(self, group_id: str, snapshot: GroupSnapshot, now: datetime) -> bool:
-        known = self._known.get(group_id)
-        if known is None or known.version != _version(snapshot):
-            return True
-        if known.is_stateless:
-            return False
-        is_due = abs(now - known.asked_at) >= _ASKED_FOR or abs(now - known.changed_at) < _MOVED_FOR
-        return is_due or any(copy.role == RESTORING for copy in known.copies)
+    def _wanted(self, running: Mapping[str, GroupSnapshot], now: datetime) -> list[str]:
+        """Return the groups to ask for in this pass."""
+        wanted, at_rest = list[str](), list[str]()
+        for group_id, snapshot in running.items():
+            known, version = self._known.get(group_id), _version(snapshot)
+            if known is None or known.asked != version:
+                wanted.append(group_id)
+            elif known.is_stateless and known.version == version:
+                continue
+            elif abs(now - known.changed_at) < _MOVED_FOR or any(copy.role == RESTORING for copy in known.copies):
+                wanted.append(group_id)
+            elif abs(now - known.asked_at) >= _ASKED_FOR:
+                (at_rest if known.status is None or known.status.is_at_rest else wanted).append(group_id)
+        return wanted + nsmallest(_AT_REST, at_rest, key=lambda one: self._known[one].asked_at)
 
     def _ask(
         self, client: StreamsGroupClient, wanted: Sequence[str], running: Mapping[str, GroupSnapshot], now: datetime
@@ -172,6 +183,8 @@ class TaskCopies(Poller):
         described = describe_each(client, wanted)
         for group_id in wanted:
             self._known.setdefault(group_id, _AskedGroup()).asked_at = now
+        for one in described:  # those of a request that failed as a whole are missing: the next pass asks again
+            self._known[one["group_id"]].asked = _version(running[one["group_id"]])
         denied = {one["group_id"]: one for one in described if one["error_code"] in AUTHORIZATION_CODES}
         known_groups = {one["group_id"]: one for one in described if not one["error_code"]}
         self._read_standbys(known_groups, running)

@@ -63,3 +63,12 @@ def test_what_is_left_out_changes_no_finding_and_no_count(history: list[tuple[di
             facts = EngineFacts(now, Observed(groups), descriptions=fresh)
             of_all = truths_of(groups.values(), now, descriptions_since=since)
             assert evaluate(facts, watched, rule_settings_of) == of_all
+
+
+def test_groups_that_never_had_a_description_are_not_looked_at_one_by_one_before_one_is_expected_of_any() -> None:
+    watched = Watched(descriptions := DescriptionSupport("auto", known_since=OLD))
+    had = replace(healthy_group(OLD), description_status="STALE")
+    never = replace(had, description_status="NEVER_STORED", stored_description_epoch=-1, first_described_at=None)
+    watched.update({"had": had, **dict.fromkeys(IDS, never)})
+    facts = EngineFacts(NOW, Observed({}), descriptions=descriptions)
+    assert [key.group_id for key in watched.candidates(facts)] == ["had"]

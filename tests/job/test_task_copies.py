@@ -221,8 +221,20 @@ def test_a_group_that_may_not_be_described_has_its_copies_from_the_log_and_one_l
 def test_what_is_known_of_a_group_stays_while_its_coordinator_does_not_answer(harness: Harness) -> None:
     harness.poll()
     harness.brokers.failures = {"g": GroupError(15)}
-    harness.poll()
+    harness.groups["g"] = replace(harness.groups["g"], group_epoch=99)
+    for _ in range(12):
+        harness.poll(1 / 6)
     assert (harness.table.writes, len(harness.table.rows), harness.lines) == (1, 2, [])
+    assert len(harness.brokers.asked) == 1 + 2  # once a minute, although its change is not seen yet
+
+
+def test_of_groups_at_rest_a_pass_asks_for_some_in_turn(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies_service, "_AT_REST", 1)
+    harness.groups = {name: replace(harness.groups["g"], group_id=name) for name in ("a", "b", "c")}
+    harness.brokers.standby_offset = 90
+    for _ in range(4):
+        harness.poll()
+    assert harness.brokers.asked == [["a", "b", "c"], ["a"], ["b"], ["c"]]
 
 
 def test_what_is_behind_lasts_while_the_group_rebalances(harness: Harness) -> None:

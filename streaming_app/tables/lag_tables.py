@@ -144,14 +144,13 @@ class LagTables:
         """Yield the rows of these groups: the topology, and who has which task, by members and assignments."""
         if not group_ids:
             return
-        named = of_groups(self._cluster, group_ids if len(group_ids) <= _FEW else None)
+        named, wanted = of_groups(self._cluster, group_ids if len(group_ids) <= _FEW else None), pa.array([*group_ids])
         slices = reader.slices(f"SELECT {_GROUP_COLUMNS} FROM groups WHERE {named}")  # noqa: S608 - quoted
-        for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in slices):
+        found = (rows.filter(pc.is_in(rows["group_id"], wanted)) for rows in map(with_plain_types, slices))
+        for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in found):
             columns = {name: batch[name] for name in batch.schema.names}
             columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}
-            for row in pa.table(columns).to_pylist():
-                if row["group_id"] in group_ids:
-                    yield row
+            yield from pa.table(columns).to_pylist()
 
     def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, GroupTasks], Counter[str]]:
         """Return by group of another type whether it has members, and who has which partition, as far as the log says.

@@ -9,6 +9,7 @@ leader yet, or its leader does not answer, the next pass tries again; `lag_servi
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ class LogEndsReader:
             at.update(dict.fromkeys(again, self._clock()))
             latest |= self.reader.offsets(admin, again)
         self._note_leaders(latest)
-        answered = [key for key, found in latest.items() if isinstance(found, Offset)]
+        answered = {key for key, found in latest.items() if isinstance(found, Offset)}
         stable = self.reader.offsets(admin, answered, committed_only=True)
         self._read_starts(admin, answered)
         ends = {}
@@ -135,7 +136,7 @@ class LogEndsReader:
                 self._tails[key] = _with_read(self._tails[key], starts[key], found)
             elif is_denied(found):
                 self._tails[key] = self._tails[key]._replace(is_denied=True)
-        return {key: one._replace(tail=self._tails.get(key)) for key, one in ends.items()}
+        return {**ends, **{key: ends[key]._replace(tail=tail) for key, tail in self._tails.items()}}
 
     def seed(
         self,
@@ -172,9 +173,9 @@ class LogEndsReader:
                     found[key] += [(answer.offset + more, answer.timestamp / 1000) for more in (0, 1)]
         return {key: sorted(samples, key=itemgetter(1)) for key, samples in found.items()}
 
-    def _read_starts(self, admin: Admin, answered: Collection[TopicPartition]) -> None:
+    def _read_starts(self, admin: Admin, answered: AbstractSet[TopicPartition]) -> None:
         now = self._clock()
-        if due := answered if self._is_slow else set(answered) - self._starts.keys():
+        if due := answered if self._is_slow else answered - self._starts.keys():
             starts = self.reader.offsets(admin, due, EARLIEST)
             self._starts = {key: known for key, known in self._starts.items() if key in answered}
             self._starts |= {key: (one.offset, now) for key, one in starts.items() if isinstance(one, Offset)}

@@ -42,13 +42,17 @@ class CommittedOffsets:
     """Chooses the groups to ask for, and merges the answers."""
 
     def __init__(self) -> None:
+        self._log: Mapping[CommitKey, Commit] = {}
         self._in_log: Mapping[str, Commits] = {}
+        """The same by group."""
         self._answers: dict[str, _Answer] = {}
         """Group -> its newest answer."""
         self._changed: set[str] = set()
         """Groups whose commits in the log changed since the pass before."""
+        self._asked: frozenset[str] = frozenset()
+        """Groups in the requests of this pass. The newest answer of any other group agrees with the log."""
         self._unanswered: set[str] = set()
-        """Groups in the requests of this pass whose coordinators have not answered."""
+        """Those whose coordinators have not answered."""
         self._is_late = False
         self._proofs: dict[CommitKey, tuple[Commit, bool]] = {}
         """Commits that only the log has, and whether they are known to be committed or aborted."""
@@ -59,20 +63,24 @@ class CommittedOffsets:
     ) -> set[str]:
         """Note the commits in the log, and return the groups to request from their coordinators.
 
-        `always`: groups to request at each pass. `is_late`: `in_log` does not have the newest commits yet.
+        `always`: groups to request at each pass. `is_late`: `in_log` does not have the newest commits yet. If `in_log`
+        is the same object as at the pass before, it has not changed.
         """
-        by_group: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
-        for (group_id, topic, partition), commit in in_log.items():
-            by_group[group_id][topic, partition] = commit
+        self._changed = set()
+        if in_log is not self._log:
+            by_group: defaultdict[str, dict[TopicPartition, Commit]] = defaultdict(dict)
+            for (group_id, topic, partition), commit in in_log.items():
+                by_group[group_id][topic, partition] = commit
+            self._changed = {one for one, commits in by_group.items() if self._in_log.get(one) != commits}
+            self._log, self._in_log = in_log, by_group
         chosen = set(always)
-        for group_id, commits in by_group.items():
+        for group_id, commits in self._in_log.items():
             answer = self._answers.get(group_id)
             is_new = answer is not None and 0 <= now - answer.at < _AGAIN_SECONDS
             if group_id not in chosen and (is_late or answer is None or not is_new or _differ(commits, answer)):
                 chosen.add(group_id)
-        self._answers = {one: answer for one, answer in self._answers.items() if one in by_group or one in chosen}
-        self._changed = {group_id for group_id, commits in by_group.items() if self._in_log.get(group_id) != commits}
-        self._in_log, self._unanswered, self._is_late = by_group, set(chosen), is_late
+        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log or one in chosen}
+        self._asked, self._unanswered, self._is_late = frozenset(chosen), set(chosen), is_late
         return chosen
 
     def known_until(self, group_id: str, log_read_until: float) -> float:
@@ -101,18 +109,20 @@ class CommittedOffsets:
             self._answers.pop(group_id, None)
         self._answers |= {group_id: _Answer(now, commits) for group_id, commits in fetched.items()}
         self._unanswered.difference_update(fetched, denied)
-        merged: dict[CommitKey, Commit] = {}
-        for group_id, commits in self._in_log.items():
-            if group_id not in self._answers:
-                merged |= {(group_id, *key): commit for key, commit in commits.items()}
+        merged = dict(self._log)
         for group_id, answer in self._answers.items():
+            if group_id not in self._asked:
+                continue
             in_log = self._in_log.get(group_id, {})
             for key, commit in answer.commits.items():
                 one = (group_id, *key)
                 merged[one] = self._commit(group_id, in_log.get(key), self._merged.get(one), commit)
             for key in in_log.keys() - answer.commits.keys():
+                one = (group_id, *key)
                 if group_id not in fetched or key[0] not in shown:
-                    merged[(group_id, *key)] = in_log[key]._replace(is_known=False)
+                    merged[one] = in_log[key]._replace(is_known=False)
+                else:
+                    del merged[one]
         self._merged = merged
         return merged
 

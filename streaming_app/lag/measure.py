@@ -94,15 +94,15 @@ def measure(at: Position, seen: Seen, one: GroupPass) -> Measured:
     unread, has_record, is_empty = _unread(at, offset, seen, one)
     empty_to = offset + unread if has_record is False and committed == offset else at.empty_to
     lost = None if start is None else max(0, start - max(committed, empty_to))
-    found = Measured(lag, lost, has_record=bool(has_record), empty_to=empty_to)
     if lag == 0 and (lost or 0) > MARKER and not (has_record or at.had_record) and at.row.offset_status != LOST:
         # The log deleted the offsets before the job read whether they were records: this does not end the wait.
         is_over = at.waits_since is None
         return Measured(lag, None, NO_AGE, waits=False) if is_over else Measured(lag)
     if is_empty is None:
-        return found
+        return Measured(lag, lost, has_record=bool(has_record), empty_to=empty_to)
     age = NO_AGE if is_empty else samples.age(max(offset, empty_to), one.now)
-    return found._replace(age=age, waits=not is_empty, status=None, unread=unread, is_held=is_empty and lag > unread)
+    is_held = is_empty and lag > unread
+    return Measured(lag, lost, age, not is_empty, None, unread, is_held, bool(has_record), empty_to)
 
 
 def _without_commit(at: Position, seen: Seen, one: GroupPass) -> Measured:

@@ -33,16 +33,13 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
     committed = CommittedOffsets()
     committed.choose(log(app=1, plain=1, denied=1), {"app"}, 0.0)
     committed.merge({"app": {}}, 0.0)
-    newer = log(app=3, plain=3, denied=3)
-    assert committed.choose(newer, {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
+    assert committed.choose(log(app=3, plain=3, denied=3), {"app"}, 130.0, is_late=True) == {"app", "plain", "denied"}
     committed.merge({"app": {("t", 0): Commit(2)}, "plain": {("t", 0): Commit(9)}}, 130.0)
     assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]
 
 
 @pytest.mark.parametrize(("seconds", "again"), [(0.0, False), (299.0, False), (300.0, True), (-1.0, True)])
-def test_a_group_at_rest_is_asked_for_again_after_five_minutes_or_when_the_clock_was_set_back(
-    seconds: float, *, again: bool
-) -> None:
+def test_a_group_at_rest_is_asked_for_again_after_minutes_or_a_clock_set_back(seconds: float, *, again: bool) -> None:
     committed, asked_at = CommittedOffsets(), 1_000_000.0
     step(committed, 5, 5, asked_at)
     assert committed.choose(log(plain=5), set(), asked_at + seconds) == ({"plain"} if again else set())
@@ -55,15 +52,19 @@ def step(committed: CommittedOffsets, in_log: int, fetched: int | None, now: flo
     return found
 
 
-@pytest.mark.parametrize("in_log", [5, 20])
-@pytest.mark.parametrize("fetched", [10, None])
-def test_a_commit_of_an_open_or_aborted_transaction_leaves_the_offset_and_its_time(
-    in_log: int, fetched: int | None
-) -> None:
+@pytest.mark.parametrize(("in_log", "fetched"), [(5, 10), (5, None), (20, 10), (20, None)])
+def test_an_open_or_aborted_transaction_leaves_the_offset_and_its_time(in_log: int, fetched: int | None) -> None:
     committed = CommittedOffsets()
-    first = step(committed, 10, 10, 0.0)
-    found = [step(committed, in_log, fetched, now) for now in (30.0, 60.0, 400.0)]
-    assert found == [first] * 3 == [Commit(10, "id", None, 110.0)] * 3
+    assert (first := step(committed, 10, 10, 0.0)) == Commit(10, "id", None, 110.0)
+    assert [step(committed, in_log, fetched, now) for now in (30.0, 60.0, 400.0)] == [first] * 3
+
+
+def test_an_answer_that_is_newer_than_the_log_counts_at_a_pass_for_which_the_log_has_not_changed() -> None:
+    committed, in_log = CommittedOffsets(), log(plain=7)
+    step(committed, 5, 5, 0.0)
+    for fetched in (6, 9):
+        committed.choose(in_log, set(), 30.0)
+        assert committed.merge({"plain": {("t", 0): Commit(fetched)}}, 30.0)["plain", "t", 0].offset == fetched
 
 
 def test_what_a_coordinator_that_does_not_answer_said_before_is_known_of_then() -> None:
@@ -89,8 +90,7 @@ def test_a_commit_that_the_answer_leaves_out_is_unknown_unless_its_topic_may_be_
         committed.choose(in_log, {"app"}, 0.0)
         assert committed.left_out(fetched) == ({"u"} if fetched else set())
         found = committed.merge(fetched, 0.0, shown=shown)
-        assert found.get(("app", "u", 0)) == expected
-        assert found["app", "t", 0] == in_log["app", "t", 0]
+        assert (found.get(("app", "u", 0)), found["app", "t", 0]) == (expected, in_log["app", "t", 0])
 
 
 def test_a_commit_that_only_the_log_has_is_unknown_where_it_was_aborted_or_is_to_be_proven_and_is_not() -> None:

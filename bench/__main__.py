@@ -3,12 +3,11 @@
 import argparse
 from collections.abc import Callable
 
-from bench import classic, decode, floor, idle, kminion, page, parts, rules, store_requests
+from bench import decode, floor, idle, kminion, page, parts, rules, store_requests
 from bench.bench_harness import Harness, open_harness
 
 ALONE: dict[str, Callable[[], object]] = {
     "decode": decode.run,
-    "classic": classic.run,
     "rules": rules.run,
     "page": page.run,
     "page-costs": page.run_costs,

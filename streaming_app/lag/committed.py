@@ -4,8 +4,7 @@ The log does not show whether the transaction of a commit is open or was aborted
 times. So offsets come from OffsetFetch, and the time of a commit comes from the log if both have the same offset. A
 coordinator answers from memory, for a hundred groups in one request. A pass asks for:
 
-- each streams group;
-- any other group every five minutes, and while the log differs from the newest answer: the group has committed since,
+- each group every five minutes, and while the log differs from the newest answer: the group has committed since,
   commits were deleted, or a transaction is open or was aborted (the log does not show its end);
 - all groups while the job reads the log late: then only the coordinators know the current commits.
 
@@ -58,13 +57,11 @@ class CommittedOffsets:
         """Commits that only the log has, and whether they are known to be committed or aborted."""
         self._merged: Mapping[CommitKey, Commit] = {}
 
-    def choose(
-        self, in_log: Mapping[CommitKey, Commit], always: Collection[str], now: float, *, is_late: bool = False
-    ) -> set[str]:
+    def choose(self, in_log: Mapping[CommitKey, Commit], now: float, *, is_late: bool = False) -> set[str]:
         """Note the commits in the log, and return the groups to request from their coordinators.
 
-        `always`: groups to request at each pass. `is_late`: `in_log` does not have the newest commits yet. If `in_log`
-        is the same object as at the pass before, it has not changed.
+        `is_late`: `in_log` does not have the newest commits yet. If `in_log` is the same object as at the pass before,
+        it has not changed.
         """
         self._changed = set()
         if in_log is not self._log:
@@ -73,13 +70,13 @@ class CommittedOffsets:
                 by_group[group_id][topic, partition] = commit
             self._changed = {one for one, commits in by_group.items() if self._in_log.get(one) != commits}
             self._log, self._in_log = in_log, by_group
-        chosen = set(always)
+        chosen = set[str]()
         for group_id, commits in self._in_log.items():
             answer = self._answers.get(group_id)
             is_new = answer is not None and 0 <= now - answer.at < _AGAIN_SECONDS
-            if group_id not in chosen and (is_late or answer is None or not is_new or _differ(commits, answer)):
+            if is_late or answer is None or not is_new or _differ(commits, answer):
                 chosen.add(group_id)
-        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log or one in chosen}
+        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log}
         self._asked, self._unanswered, self._is_late = frozenset(chosen), set(chosen), is_late
         return chosen
 

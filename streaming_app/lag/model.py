@@ -83,8 +83,6 @@ class GroupTasks:
     knows_owners: bool = True
     """False: a member may have a task that is not in `owners`. With the classic protocol tasks that change hands are in
     no member, nor are those of members that cannot be decoded."""
-    is_classic: bool = False
-    """Whether it is of Kafka Streams with the classic protocol: then all is as of the last rebalance."""
     rebalancing_since: float | None = None
     """Since when the group rebalances, by the broker's clock; None if it does not."""
     has_members: bool | None = None
@@ -218,7 +216,6 @@ def group_tasks(group: Row, match_topics: MatchTopics) -> GroupTasks:
         repartition=frozenset(repartition),
         is_whole=not is_classic or _is_whole(group),
         knows_owners=not (is_classic and (group["tasks_moving"] or group["undecoded_members"])),
-        is_classic=is_classic,
     )
 
 

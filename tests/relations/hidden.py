@@ -75,7 +75,7 @@ class Hidden:
             now, seen = START.timestamp() + at, {one.group_id: one for one in those}
             commits = {one.group_id: _in_log(one) for one in seen.values()}
             in_log = {(group_id, *key): commit for group_id in commits for key, commit in commits[group_id].items()}
-            committed.choose(in_log, seen.keys(), now)
+            chosen = committed.choose(in_log, now)
             hides = [one for one in seen.values() if at >= begin]
             denied = {one.group_id for one in hides if kind.is_denied(one)}
             silent = {one.group_id for one in hides if kind.is_silent(one, random)} - denied
@@ -83,7 +83,7 @@ class Hidden:
             fetched = {
                 group_id: {key: commit for key, commit in those.items() if key[0] not in topics.get(group_id, ())}
                 for group_id, those in commits.items()
-                if group_id not in silent | denied
+                if group_id in chosen - silent - denied
             }
             shown = {topic for topic in committed.left_out(fetched) if not any(topic in of for of in topics.values())}
             merged = committed.merge(fetched, now, denied, shown)

@@ -59,10 +59,6 @@ class View:
     def wait_for_picture(self) -> None:
         self.page.wait_for_selector("#picture svg .node")
 
-    def wait_for_frames(self) -> None:
-        """Wait until the browser has painted the current content: the second frame from now begins after that."""
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
     def axe(self, *, only_contrast: bool = False) -> list[str]:
         self.page.evaluate(AXE.read_text("utf-8"))
         found: list[str] = self.page.evaluate(_RULES, {"runOnly": ["color-contrast"]} if only_contrast else {})

@@ -14,7 +14,6 @@ from streaming_app.queries import output
 from streaming_app.queries.described import find_groups
 from streaming_app.queries.status import format_status, read_status
 from streaming_app.queries.user_sql import QueryLimits, run_limited
-from streaming_app.tables.heartbeat_file import read_heartbeat
 from streaming_app.tables.location import Location
 from streaming_app.tables.request_files import ReleaseRequests
 from streaming_app.text import GIB
@@ -42,7 +41,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
         _release(warehouse, cluster, released)
         return
     now = datetime.now(timezone.utc)
-    found = read_status(warehouse, cluster, now)
+    found, heartbeat = read_status(warehouse, cluster, now)
     if as_json:
         echo_json(found)
     else:
@@ -52,7 +51,7 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
         sizes = _upper(found["tables"])
         for rows in (open_ones, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
             echo_more(rows)
-    if check and report_staleness(read_heartbeat(warehouse, cluster), cluster, max_age):
+    if check and report_staleness(heartbeat, cluster, max_age):
         raise SystemExit(1)
 
 

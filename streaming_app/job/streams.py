@@ -11,7 +11,6 @@ process, describes the topic, creates missing tables and decides where to read f
 
 from __future__ import annotations
 
-import ctypes
 import math
 import threading
 import time
@@ -48,6 +47,7 @@ from streaming_app.stream.source import read_stream, require_partitions
 from streaming_app.stream.start import QueryTables, StartPosition, finish_reading, group_tables, prepare_start
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.stream.table_versions import TableVersions
+from streaming_app.tables.arrow import release_memory
 from streaming_app.tables.checkpoint_offsets import (
     checkpoint_location,
     commits_checkpoint_location,
@@ -332,13 +332,11 @@ class GroupsStream(TopicStream):
         )
 
     def _free_heap(self) -> None:
-        """Return the memory of a large batch: glibc and the JVM rarely do so by themselves.
+        """Return the memory of a large batch.
 
-        With 300,000 groups glibc kept 390 MB until the end of the first evaluation. In a user's session the heap of the
-        JVM may be large, and a collection would pause the user's work.
+        In a user's session the heap of the JVM may be large, and a collection would pause the user's work.
         """
-        with suppress(AttributeError, OSError):  # another libc
-            ctypes.CDLL(None).malloc_trim(0)
+        release_memory()
         if not self.config.given_session:
             self._spark._jvm.System.gc()  # type: ignore[union-attr] # noqa: SLF001 - the JVM has no public name
 

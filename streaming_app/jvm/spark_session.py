@@ -92,6 +92,9 @@ _CONF = {
     "spark.serializer.objectStreamReset": "1",
     # Each sort and each aggregate of a task allocates at least one page, by default of 32 MB, however few its rows.
     "spark.buffer.pageSize": "2m",
+    # After a large batch each core has a Python worker of 100 MB that waits; with this, from Spark 4.1 on, one waits.
+    # By default all do for a minute, in which the first verdicts need most memory.
+    "spark.python.factory.idleWorkerMaxPoolSize": "1",
     "spark.driver.memory": "2g",
 }
 _LOCAL_CONF = {

@@ -13,15 +13,20 @@ from streaming_app.text import utc
 
 def find_clusters(reader: WarehouseReader, warehouse: Location | Path) -> list[str]:
     """Return the names of the clusters, sorted. Raises WarehouseError."""
-    with_groups = {row["cluster"] for row in reader.rows("SELECT DISTINCT cluster FROM groups")}
-    return sorted(with_groups | clusters_with_heartbeat(warehouse))
+    return sorted(_with_groups(reader) | clusters_with_heartbeat(warehouse))
+
+
+def _with_groups(reader: WarehouseReader) -> set[str]:
+    return {row["cluster"] for row in reader.rows("SELECT DISTINCT cluster FROM groups")}
 
 
 def check_cluster(reader: WarehouseReader, warehouse: Location | Path, cluster: str) -> None:
     """Raise WarehouseError with the existing clusters if the warehouse has other clusters but not this one."""
-    known = find_clusters(reader, warehouse)
+    if cluster in (known := _with_groups(reader)):
+        return
+    known |= clusters_with_heartbeat(warehouse)
     if known and cluster not in known:
-        names = ", ".join(map(repr, known))
+        names = ", ".join(map(repr, sorted(known)))
         raise WarehouseError(f"No cluster {cluster!r} in {warehouse}, which has {names}: name one with --cluster")
 
 

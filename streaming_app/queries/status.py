@@ -1,15 +1,12 @@
 """The answer of `status`: the job, the groups by state, the open alerts and the sizes of the tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from streaming_app.errors import WarehouseError, reason_of
 from streaming_app.job_status import inputs
 from streaming_app.kafka.releases import ABILITIES, config_gaps, describe_releases
 from streaming_app.queries.broker_releases import read_brokers
@@ -19,28 +16,24 @@ from streaming_app.queries.group_list import count_groups
 from streaming_app.tables.alerts_table import OPEN, read_alerts
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.definitions import tables
-from streaming_app.tables.heartbeat_file import read_heartbeat
-from streaming_app.tables.location import Location
-from streaming_app.tables.object_store import REQUESTS
-from streaming_app.tables.reader import Row, WarehouseReader, open_table, quote
-from streaming_app.tables.table_copies import copy_tables
+from streaming_app.tables.heartbeat_file import HeartbeatRecord, read_heartbeat
+from streaming_app.tables.location import Location, warehouse_errors
+from streaming_app.tables.reader import Row, WarehouseReader, quote
 from streaming_app.text import ago, count, utc, utc_clock
-from streaming_app.threads import in_parallel
 
 _OF_ALERT = ("severity", "rule", "group_id", "since", "opened_at", "summary")
 
 
-def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict[str, Any]:
-    """Return the status of one cluster, as `status --json` prints it. Raises WarehouseError."""
-    location = Location.of(warehouse)
-    reader = WarehouseReader(location, copies=True)
-    reader.open_ahead("groups", "alerts", "group_health", "broker_facts", "quarantine")
-    check_cluster(reader, location, cluster)
-    heartbeat = read_heartbeat(location, cluster)
+def read_status(warehouse: Location, cluster: str, now: datetime) -> tuple[dict[str, Any], HeartbeatRecord | None]:
+    """Return the status of one cluster, as `status --json` prints it, and its heartbeat. Raises WarehouseError."""
+    reader, stored = WarehouseReader(warehouse, copies=True), [one.name for one in tables()]
+    reader.open_ahead("groups", "alerts", "group_health", "broker_facts", "quarantine", without_rows=stored)
+    heartbeat = read_heartbeat(warehouse, cluster)
+    check_cluster(reader, warehouse, cluster)
     by_state, by_verdict = count_groups(reader, cluster)
     brokers = read_brokers(reader, cluster)
     firing = read_alerts(reader, f"cluster = {quote(cluster)} AND {OPEN}")
-    return {
+    status = {
         "cluster": cluster,
         "job": None
         if heartbeat is None
@@ -64,32 +57,26 @@ def read_status(warehouse: Location | Path, cluster: str, now: datetime) -> dict
             "observed_at": brokers.observed_at,
             "unknown": [*filter(None, map(brokers.why_unknown, ABILITIES)), *config_gaps(brokers.configs)],
         },
-        "tables": _table_sizes(location),
+        "tables": _table_sizes(warehouse, {name: reader.opened(name) for name in stored}),
     }
+    return status, heartbeat
 
 
-def _table_sizes(warehouse: Location) -> list[Row]:
-    names = [one.name for one in tables()]
-    with TemporaryDirectory() as directory:
-        copies = copy_tables(warehouse, names, Path(directory), with_rows=False)
-        return in_parallel(lambda name: _table_size(warehouse / name, copies.get(name)), names, REQUESTS)
-
-
-def _table_size(location: Location, copy: DeltaTable | None) -> Row:
-    """Return version, files and bytes of the newest version of a table, and the files on disk of all versions."""
-    table = copy or open_table(location)
-    files = to_arrow(table.get_add_actions(flatten=True))
-    try:
-        files_on_disk = location.count_files()
-    except OSError as error:
-        raise WarehouseError(f"Cannot read {location}: {reason_of(error)}") from None
-    return {
-        "table": location.name,
-        "version": table.version(),
-        "files": files.num_rows,
-        "bytes": pc.sum(files["size_bytes"]).as_py() or 0,
-        "files_with_history": files_on_disk,
-    }
+def _table_sizes(warehouse: Location, opened: Mapping[str, DeltaTable]) -> list[Row]:
+    """Return version, files and bytes of the newest version of each table, and the files on disk of all versions."""
+    with warehouse_errors("read", warehouse):
+        files_on_disk = warehouse.count_files()
+    files = {name: to_arrow(table.get_add_actions(flatten=True)) for name, table in opened.items()}
+    return [
+        {
+            "table": name,
+            "version": table.version(),
+            "files": files[name].num_rows,
+            "bytes": pc.sum(files[name]["size_bytes"]).as_py() or 0,
+            "files_with_history": files_on_disk[name],
+        }
+        for name, table in opened.items()
+    ]
 
 
 def format_status(status: dict[str, Any], now: datetime) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streaming_app.tables.arrow import arrow_type
+from streaming_app.tables.arrow import arrow_type, release_memory
 from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
 from streaming_app.tables.definitions import table
 
@@ -125,6 +125,8 @@ def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
             yield from _returned(join(held))
             held, size = [], 0
     yield from _returned(join(held))
+    held.clear()
+    release_memory()  # the process waits for its next task
 
 
 def _returned(made: BatchRows) -> Iterator[pa.RecordBatch]:

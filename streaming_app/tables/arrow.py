@@ -3,8 +3,10 @@
 For code that reads or writes many rows. Spark's workers also import this module.
 """
 
+import ctypes
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +27,16 @@ _SCALARS = {
     "binary": pa.binary(),
 }
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # Python's range: the years 1 to 9999
+
+
+def release_memory() -> None:
+    """Return free memory of this process to the system: Arrow and glibc rarely do so by themselves.
+
+    With 300,000 groups glibc kept 390 MB from the first batch until the end of the first evaluation.
+    """
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # another libc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def arrow_type(sql_type: str) -> pa.DataType:

@@ -79,7 +79,7 @@ def read_heartbeat(warehouse: Location | Path, cluster: str) -> HeartbeatRecord 
     file = heartbeat_path(warehouse, cluster)
     try:
         with warehouse_errors("read", file):
-            text = file.find_text()
+            text = file.find_text(may_be_empty=False)
         return None if text is None else HeartbeatRecord.model_validate_json(text)
     except ValidationError:
         raise WarehouseError(f"{file} was written by another release: restart the job with this one") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -140,18 +141,23 @@ class Location:
 
         return DeltaTable(self._uri, storage_options=self.storage_options)
 
-    def read_text(self) -> str:
-        """Return the text of the file. Raises FileNotFoundError, and OSError for any other failure."""
+    def read_text(self, *, may_be_empty: bool = True) -> str:
+        """Return the text of the file. Raises FileNotFoundError, and OSError for any other failure.
+
+        In a store a file that cannot be empty is one request instead of two: nobody asks for its size.
+        """
         if self.is_local:
             return self.path.read_text("utf-8")
-        name, parent = self.name, str(self.parent)
-        content = object_store.in_directory(parent, lambda directory: directory.open_input_file(name).read())
+        known = {} if may_be_empty else {self.name: object_store.MANY_BYTES}
+        content = object_store.in_directory(
+            str(self.parent), lambda directory: directory.open_input_file(self.name).read(), known=known
+        )
         return str(content, "utf-8")
 
-    def find_text(self) -> str | None:
-        """Return the text of the file; None if there is none. Raises OSError."""
+    def find_text(self, *, may_be_empty: bool = True) -> str | None:
+        """Return the text of the file, as `read_text` does; None if there is none. Raises OSError."""
         try:
-            return self.read_text()
+            return self.read_text(may_be_empty=may_be_empty)
         except FileNotFoundError:
             return None
 
@@ -210,11 +216,14 @@ class Location:
                 return []
         return [entry.base_name for entry in self._entries(recursive=False)]
 
-    def count_files(self) -> int:
-        """Return the number of files in the directory, at any depth. Raises OSError when it cannot be read."""
+    def count_files(self) -> Counter[str]:
+        """Return the number of files below each directory here, at any depth. Raises OSError when one cannot be read.
+
+        In a store, directories of the same depth are listed at once.
+        """
         if self.is_local:
-            return sum(len(files) for _, _, files in os.walk(self.path))
-        return sum(1 for entry in self._entries(recursive=True) if entry.is_file)
+            return Counter({name: sum(len(one[2]) for one in os.walk(self.path / name)) for name in self.names()})
+        return Counter(entry.path.partition("/")[0] for entry in self._entries(recursive=True) if entry.is_file)
 
     def _entries(self, *, recursive: bool) -> list[Any]:
         allow_missing = True

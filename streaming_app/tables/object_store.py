@@ -33,7 +33,7 @@ STORAGE_OPTIONS = {
 _PATIENCE_SECONDS = 30
 MANY_BYTES = 1 << 30
 """More than any small file has: the store returns all of it."""
-_READS = 128  # at the same time: nothing else runs in a command meanwhile
+_READS = 160  # at the same time, nine for each table: nothing else runs in a command meanwhile
 REQUESTS = 4
 """How many requests are sent to a store at the same time: it answers several in the time of one."""
 
@@ -64,9 +64,10 @@ _PASSES = re.compile(r"\b(5\d\d|429) [A-Z]|connect error|timed out|connection cl
 _TOOK = re.compile(r" in [\d.]+(?:ns|µs|ms|s)\b")  # otherwise the same error would have another text each time
 
 
-def in_directory(uri: str, do: Callable[[Any], R], seconds: int = 5) -> R:
+def in_directory(uri: str, do: Callable[[Any], R], seconds: int = 5, known: dict[str, int] | None = None) -> R:
     """Return what `do` returns for a directory of a store; call it again while the store does not answer.
 
+    Nobody asks for the sizes of the files in `known`: so many bytes are read at most.
     delta-rs holds Python's lock during each request (deltalake 1.6): no other thread runs meanwhile, and no signal ends
     the job. So a request has so many seconds, and the pauses are here. Raises FileNotFoundError, and one-line OSErrors.
     """
@@ -80,7 +81,7 @@ def in_directory(uri: str, do: Callable[[Any], R], seconds: int = 5) -> R:
         reraise=True,
     )
     with _errors():
-        return patience(lambda: do(DeltaStorageHandler(uri, options)._handler))  # noqa: SLF001 - it has no public name
+        return patience(lambda: do(DeltaStorageHandler(uri, options, known)._handler))  # noqa: SLF001 - it has no public name
 
 
 def _may_pass(error: BaseException) -> bool:

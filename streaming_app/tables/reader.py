@@ -77,18 +77,19 @@ class WarehouseReader:
                 weakref.finalize(self, shutil.rmtree, self._copies, ignore_errors=True)
         self._opening = threading.Lock()
 
-    def open_ahead(self, *names: str) -> None:
-        """Start to open in parallel the tables that will be read, or that these views read.
+    def open_ahead(self, *names: str, without_rows: Collection[str] = ()) -> None:
+        """Start to open in parallel the tables that will be read, or that these views read; of some no rows are read.
 
         In a store, each needs several requests in turn.
         """
         if not self._location.is_local:
-            new = _stored({*names}) - self._opened.keys() - self._ahead.keys()
-            copied = in_thread(partial(self._copy, new))
+            read = _stored({*names})
+            new = (read | {*without_rows}) - self._opened.keys() - self._ahead.keys()
+            copied = in_thread(partial(self._copy, new, new - read))
             self._ahead |= {name: in_thread(partial(self._open_stored, name, copied)) for name in new}
 
-    def _copy(self, names: Collection[str]) -> Mapping[str, DeltaTable]:
-        return copy_tables(self._location, names, self._copies) if self._copies and names else {}
+    def _copy(self, names: Collection[str], without_rows: Collection[str]) -> Mapping[str, DeltaTable]:
+        return copy_tables(self._location, names, self._copies, without_rows) if self._copies and names else {}
 
     def _open_stored(self, name: str, copied: Future[Mapping[str, DeltaTable]]) -> DeltaTable:
         location, copy = self._location / name, copied.result().get(name)
@@ -197,13 +198,18 @@ class WarehouseReader:
             self._register(name, name)
         self._known.add(name)
 
-    def _register(self, stored: str, name: str) -> None:
+    def opened(self, name: str) -> DeltaTable:
+        """Return a table, which is opened if it is not yet. Raises WarehouseError."""
         if name not in self._opened:
             ahead = self._ahead.pop(name, None)
-            opened = ahead.result() if ahead else open_table(self._location / name, self._known_for)
+            self._opened[name] = ahead.result() if ahead else open_table(self._location / name, self._known_for)
+        return self._opened[name]
+
+    def _register(self, stored: str, name: str) -> None:
+        if name not in self._versions:
+            opened = self.opened(name)
             self._versions[name] = str(opened.metadata().id), opened.version()  # before: others may update the handle
             self._builder.register(stored, opened)
-            self._opened[name] = opened
 
     def _create_view(self, name: str, query: str) -> None:
         for read in _named(_READ, query):

@@ -13,7 +13,7 @@ opens it then, and has more patience.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -57,15 +57,17 @@ class _Log:
 
 
 def copy_tables(
-    warehouse: Location, names: Iterable[str], directory: Path, *, with_rows: bool = True
+    warehouse: Location, names: Iterable[str], directory: Path, without_rows: Collection[str] = ()
 ) -> dict[str, DeltaTable]:
-    """Copy the newest versions of tables of a store into a directory; return those that are copied."""
+    """Copy the newest versions of tables of a store into a directory, of some only the log; return the copies."""
     with suppress(OSError, ValueError, KeyError, RuntimeError):  # a damaged pointer, no more threads
-        return {} if warehouse.is_local else _copied(warehouse, names, directory, with_rows=with_rows)
+        return {} if warehouse.is_local else _copied(warehouse, names, directory, without_rows)
     return {}
 
 
-def _copied(warehouse: Location, names: Iterable[str], directory: Path, *, with_rows: bool) -> dict[str, DeltaTable]:
+def _copied(
+    warehouse: Location, names: Iterable[str], directory: Path, without_rows: Collection[str]
+) -> dict[str, DeltaTable]:
     pointers = {name: f"{name}/{_POINTER}" for name in names}
     found = read_files(warehouse, pointers.values())
     logs = {name: log for name, path in pointers.items() if (log := _Log(name, found.get(path))).is_known}
@@ -78,9 +80,9 @@ def _copied(warehouse: Location, names: Iterable[str], directory: Path, *, with_
             table = Location(str(directory / name)).delta_table()
             added = pa.table(table.get_add_actions())
             is_small = added.num_rows <= _MOST_FILES and sum(added["size_bytes"].to_pylist()) <= _MOST_BYTES
-            if table.protocol().min_reader_version == 1 and (is_small or not with_rows):
+            if table.protocol().min_reader_version == 1 and (is_small or name in without_rows):
                 opened[name] = table
-                files |= {f"{name}/{unquote(path)}" for path in added["path"].to_pylist() if with_rows}
+                files |= {f"{name}/{unquote(path)}" for path in added["path"].to_pylist() if name not in without_rows}
     last = read_files(warehouse, files.union(pointers.values()))
     _write(directory, {path: content for path, content in last.items() if path in files})
     lost = {path.partition("/")[0] for path in files - last.keys()}

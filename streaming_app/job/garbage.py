@@ -7,24 +7,28 @@ collection are left out of the later ones; but once an hour one looks at all.
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 _ALL_SECONDS = 3_600.0
 
 
-def leave_out_old_objects(clock: Callable[[], float] = time.monotonic) -> Callable[[str, dict[str, int]], None]:
-    """Set this for the process; return what was added to `gc.callbacks`."""
-    all_at = clock()
+@contextmanager
+def old_objects_left_out(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Collect so in this process until the end of the block."""
+    all_at, oldest = clock(), len(gc.get_threshold()) - 1
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
         nonlocal all_at
-        if info["generation"] != len(gc.get_threshold()) - 1:
-            return
-        if phase == "stop":
+        if info["generation"] == oldest and phase == "stop":
             gc.freeze()
-        elif clock() - all_at >= _ALL_SECONDS:
+        elif info["generation"] == oldest and clock() - all_at >= _ALL_SECONDS:
             gc.unfreeze()
             all_at = clock()
 
     gc.callbacks.append(on_collection)
-    return on_collection
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(on_collection)
+        gc.unfreeze()

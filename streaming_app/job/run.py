@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from streaming_app.config.settings import JobConfig
 from streaming_app.config.without_effect import without_effect
 from streaming_app.errors import SetupError, StorageError, reason_of
-from streaming_app.job.garbage import leave_out_old_objects
+from streaming_app.job.garbage import old_objects_left_out
 from streaming_app.job.owner import ClusterOwner, owner_location, owning, state_directory
 from streaming_app.job.stopping import STOPPED, StopRequestedError, run_until_signal
 from streaming_app.jvm.spark_jvm import SparkJvm
@@ -38,9 +38,9 @@ def run(config: JobConfig, report: Callable[[str], None]) -> None:
     `report` is called with one line at a time. Raises JobError or SetupError, whose text is a line for the user, and
     SystemExit if the job had to be abandoned after a signal.
     """
-    leave_out_old_objects()
     stop, jvm = threading.Event(), SparkJvm()
-    run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
+    with old_objects_left_out():
+        run_until_signal(partial(_run_owned, config, report, stop, jvm), stop, report, jvm)
 
 
 @contextmanager

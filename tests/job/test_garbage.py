@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from streaming_app.job.garbage import leave_out_old_objects
+from streaming_app.job.garbage import old_objects_left_out
 
 
 class Node:
@@ -13,10 +13,8 @@ class Node:
 
 def test_an_old_object_is_collected_only_by_the_collection_of_each_hour() -> None:
     now = 0.0
-    callback = leave_out_old_objects(lambda: now)
-    try:
-        node = Node()
-        old = weakref.ref(node)
+    with old_objects_left_out(lambda: now):
+        old = weakref.ref(node := Node())
         gc.collect()
         del node
         young = weakref.ref(Node())
@@ -25,6 +23,4 @@ def test_an_old_object_is_collected_only_by_the_collection_of_each_hour() -> Non
         now = 3_600.0
         gc.collect()
         assert old() is None
-    finally:
-        gc.callbacks.remove(callback)
-        gc.unfreeze()
+    assert gc.get_freeze_count() == 0

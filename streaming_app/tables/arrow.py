@@ -30,10 +30,7 @@ _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # Python
 
 
 def release_memory() -> None:
-    """Return free memory of this process to the system: Arrow and glibc rarely do so by themselves.
-
-    With 300,000 groups glibc kept 390 MB from the first batch until the end of the first evaluation.
-    """
+    """Return free memory to the system: of 300,000 groups glibc kept 390 MB until the first verdicts were done."""
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)

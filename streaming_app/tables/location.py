@@ -217,10 +217,7 @@ class Location:
         return [entry.base_name for entry in self._entries(recursive=False)]
 
     def count_files(self) -> Counter[str]:
-        """Return the number of files below each directory here, at any depth. Raises OSError when one cannot be read.
-
-        In a store, directories of the same depth are listed at once.
-        """
+        """Return the number of files below each directory here, at any depth. Raises OSError if one cannot be read."""
         if self.is_local:
             return Counter({name: sum(len(one[2]) for one in os.walk(self.path / name)) for name in self.names()})
         return Counter(entry.path.partition("/")[0] for entry in self._entries(recursive=True) if entry.is_file)

@@ -28,7 +28,7 @@ from streaming_app.kafka.topic_reader import (
     is_denied,
     leader_of,
 )
-from streaming_app.lag.ends import LogEnds, Tail, TopicPartition
+from streaming_app.lag.ends import NO_ENDS, LogEnds, Tail, TopicPartition
 from streaming_app.lag.model import Commit, CommitKey
 
 _SLOW_SECONDS = 300.0  # between two requests for all leaders, for starts of logs, and for reads that were denied
@@ -66,6 +66,7 @@ class LogEndsReader:
         self._answered_at: dict[int, float] = {}
         self._leaders: dict[TopicPartition, int | None] = {}  # the last known leaders
         self._tails: dict[TopicPartition, Tail] = {}
+        self._ends: Mapping[TopicPartition, LogEnds] = {}
 
     def describe(self, admin: Admin, needed: Collection[str], commits: Mapping[CommitKey, Commit]) -> None:
         """Every few minutes describe all topics; else new, missing and recreated ones. Raises as `read`."""
@@ -99,7 +100,8 @@ class LogEndsReader:
             latest |= self.reader.offsets(admin, again)
         self._note_leaders(latest)
         answered = {key for key, found in latest.items() if isinstance(found, Offset)}
-        stable = self.reader.offsets(admin, answered, committed_only=True)
+        whole = set() if self._is_slow else {key for key in answered if self._is_whole(key, latest[key])}
+        stable = {**latest, **self.reader.offsets(admin, answered - whole, committed_only=True)}
         self._read_starts(admin, answered)
         ends = {}
         for key in keys:
@@ -110,9 +112,16 @@ class LogEndsReader:
                 last_stable = min(last_stable, end)  # the two requests are made one after the other
             answered_at = None if leader is None else self._answered_at.get(leader)
             ends[key] = LogEnds(end, start, last_stable, topic_id, at[key], start_at, leader, answered_at)
+        self._ends = ends
         return Ends(
             ends, *self._not_answered(admin, latest), dict(self._answered_at), bool(self.reader.unanswered(latest))
         )
+
+    def _is_whole(self, key: TopicPartition, latest: Offset | str) -> bool:
+        """Return whether no transaction is open: at the same end there was none before, and each one has a record."""
+        before, topic = self._ends.get(key, NO_ENDS), self.reader.topics.get(key[0])
+        then = (before.stable, before.end, before.leader, before.topic_id)
+        return then == (_offset(latest), _offset(latest), self._leaders[key], topic and topic.topic_id)
 
     def read_tails(
         self, admin: Admin, resting: Mapping[TopicPartition, Collection[int]], ends: Mapping[TopicPartition, LogEnds]

@@ -1,6 +1,6 @@
 """Passes over the lag of groups on a real broker; the log's commits are put into the tables without Spark."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from streaming_app.health.facts import to_time
 from streaming_app.health.verdict import Verdict
 from streaming_app.kafka.client import StreamsGroupClient
 from streaming_app.kafka.fact_requests import by_partition, first_producers, open_transactions
-from streaming_app.kafka.topic_reader import describe_topics
+from streaming_app.kafka.topic_reader import TopicReader, describe_topics
 from streaming_app.lag.model import LagRow
 from streaming_app.lag.open_transactions import Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
@@ -124,8 +124,15 @@ def test_a_topic_that_gets_partitions_is_deleted_or_is_created_again_is_an_event
 
 
 def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_committed_offsets_are_in_rows(
-    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str
+    cluster: LagCluster, transactions: KafkaProducer, topic: str, group_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    offsets, asked = TopicReader.offsets, list[int]()
+
+    def noted(reader: TopicReader, admin: Any, keys: Collection[Any], *at: Any, committed_only: bool = False) -> Any:
+        asked.extend([len(keys)] * committed_only)
+        return offsets(reader, admin, keys, *at, committed_only=committed_only)
+
+    monkeypatch.setattr(TopicReader, "offsets", noted)
 
     def begin(offset: int) -> None:
         transactions.begin_transaction()
@@ -147,6 +154,7 @@ def test_markers_are_no_lag_open_transactions_hold_the_stable_offset_and_only_co
 
     assert (at_rest.offset_status, at_rest.lag, at_rest.lag_seconds) == ("OK", 1, 0.0)
     assert (is_open.log_end_offset, is_open.last_stable_offset) == (3, 2)
+    assert asked == [1, 0, 1, 1, 0, 0], "the end of a log that has not moved is still the last stable offset"
     rows = (at_rest, is_open, *aborted)
     assert {(row.committed_offset, row.rewound_from) for row in rows} == {(1, None)}
     assert "REWOUND" not in {row.offset_status for row in rows}

@@ -125,7 +125,7 @@ class LagPass:
         self._read_groups(reader)
         asked_at = self._clock()
         is_late = asked_at - log.commits > self.tracker.late_seconds
-        chosen = self._committed.choose(in_log, asked_at, is_late=is_late)
+        chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
         fetched, errors = fetch_committed_offsets(admin, sorted(chosen))
         denied = [group_id for group_id, error in errors.items() if is_denied(error)]
         left_out = self._committed.left_out(fetched)

@@ -298,6 +298,7 @@ class GroupsStream(TopicStream):
         self._services.description_plugin(exists=has_description_plugin(self._connection))
 
     def _query_tables(self) -> QueryTables:
+        self._read_until = {}  # until it is known what the log has now
         return group_tables(self._writer, self._checkpoint, self._state)
 
     def _groups_to_read_again(self) -> Collection[str]:

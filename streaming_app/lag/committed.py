@@ -57,11 +57,13 @@ class CommittedOffsets:
         """Commits that only the log has, and whether they are known to be committed or aborted."""
         self._merged: Mapping[CommitKey, Commit] = {}
 
-    def choose(self, in_log: Mapping[CommitKey, Commit], now: float, *, is_late: bool = False) -> set[str]:
+    def choose(
+        self, in_log: Mapping[CommitKey, Commit], groups: Collection[str], now: float, *, is_late: bool = False
+    ) -> set[str]:
         """Note the commits in the log, and return the groups to request from their coordinators.
 
-        `is_late`: `in_log` does not have the newest commits yet. If `in_log` is the same object as at the pass before,
-        it has not changed.
+        `groups`: those to request also if they have no commit. `is_late`: `in_log` does not have the newest commits
+        yet. If `in_log` is the same object as at the pass before, it has not changed.
         """
         self._changed = set()
         if in_log is not self._log:
@@ -71,12 +73,12 @@ class CommittedOffsets:
             self._changed = {one for one, commits in by_group.items() if self._in_log.get(one) != commits}
             self._log, self._in_log = in_log, by_group
         chosen = set[str]()
-        for group_id, commits in self._in_log.items():
+        for group_id in {*self._in_log, *groups}:
             answer = self._answers.get(group_id)
             is_new = answer is not None and 0 <= now - answer.at < _AGAIN_SECONDS
-            if is_late or answer is None or not is_new or _differ(commits, answer):
+            if is_late or answer is None or not is_new or _differ(self._in_log.get(group_id, {}), answer):
                 chosen.add(group_id)
-        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log}
+        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log or one in groups}
         self._asked, self._unanswered, self._is_late = frozenset(chosen), set(chosen), is_late
         return chosen
 

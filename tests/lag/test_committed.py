@@ -12,17 +12,17 @@ def log(**offsets: int) -> dict[tuple[str, str, int], Commit]:
 
 def test_groups_are_asked_for_until_their_commits_rest() -> None:
     committed = CommittedOffsets()
-    assert committed.choose(log(plain=1), 0.0) == {"plain"}
+    assert committed.choose(log(plain=1), (), 0.0) == {"plain"}
     committed.merge({"plain": {("t", 0): Commit(1)}}, 0.0)
-    assert committed.choose(log(plain=2), 30.0) == {"plain"}
+    assert committed.choose(log(plain=2), (), 30.0) == {"plain"}
     committed.merge({"plain": {("t", 0): Commit(2)}}, 30.0)
-    assert committed.choose(log(plain=2), 60.0) == set()
-    assert committed.choose(log(plain=2), 331.0) == {"plain"}
+    assert committed.choose(log(plain=2), (), 60.0) == set()
+    assert committed.choose(log(plain=2), (), 331.0) == {"plain"}
 
 
 def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() -> None:
     committed = CommittedOffsets()
-    committed.choose(log(app=5), 0.0)
+    committed.choose(log(app=5), (), 0.0)
     same = committed.merge({"app": {("t", 0): Commit(5, None, 3)}}, 0.0)
     other = committed.merge({"app": {("t", 0): Commit(4, None, 3), ("t", 1): Commit(9)}}, 0.0)
     assert same == {("app", "t", 0): Commit(5, "id", None, 105.0)}
@@ -31,9 +31,9 @@ def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() 
 
 def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_known_as_of_the_answer() -> None:
     committed = CommittedOffsets()
-    committed.choose(log(app=1, plain=1, denied=1), 0.0)
+    committed.choose(log(app=1, plain=1, denied=1), (), 0.0)
     committed.merge({"app": {}}, 0.0)
-    assert committed.choose(log(app=3, plain=3, denied=3), 130.0, is_late=True) == {"app", "plain", "denied"}
+    assert committed.choose(log(app=3, plain=3, denied=3), (), 130.0, is_late=True) == {"app", "plain", "denied"}
     committed.merge({"app": {("t", 0): Commit(2)}, "plain": {("t", 0): Commit(9)}}, 130.0)
     assert [committed.known_until(one, 25.0) for one in ("app", "plain", "denied")] == [130.0, 130.0, 25.0]
 
@@ -42,12 +42,12 @@ def test_all_groups_are_asked_for_while_the_log_is_read_late_and_commits_are_kno
 def test_a_group_at_rest_is_asked_for_again_after_minutes_or_a_clock_set_back(seconds: float, *, again: bool) -> None:
     committed, asked_at = CommittedOffsets(), 1_000_000.0
     step(committed, 5, 5, asked_at)
-    assert committed.choose(log(plain=5), asked_at + seconds) == ({"plain"} if again else set())
+    assert committed.choose(log(plain=5), (), asked_at + seconds) == ({"plain"} if again else set())
 
 
 def step(committed: CommittedOffsets, in_log: int, fetched: int | None, now: float) -> Commit:
     """Do a pass over a group that is no streams group; `fetched` is None if its coordinator does not answer."""
-    committed.choose(log(plain=in_log), now)
+    committed.choose(log(plain=in_log), (), now)
     (found,) = committed.merge({} if fetched is None else {"plain": {("t", 0): Commit(fetched)}}, now).values()
     return found
 
@@ -63,7 +63,7 @@ def test_an_answer_that_is_newer_than_the_log_counts_at_a_pass_for_which_the_log
     committed, in_log = CommittedOffsets(), log(plain=7)
     step(committed, 5, 5, 0.0)
     for fetched in (6, 9):
-        committed.choose(in_log, 30.0)
+        committed.choose(in_log, (), 30.0)
         assert committed.merge({"plain": {("t", 0): Commit(fetched)}}, 30.0)["plain", "t", 0].offset == fetched
 
 
@@ -87,7 +87,7 @@ def test_a_commit_that_the_answer_leaves_out_is_unknown_unless_its_topic_may_be_
         ({}, {"u"}, unknown),  # the answer is of before
         (answer, {"t"}, unknown),
     ):
-        committed.choose(in_log, 0.0)
+        committed.choose(in_log, (), 0.0)
         assert committed.left_out(fetched) == ({"u"} if fetched else set())
         found = committed.merge(fetched, 0.0, shown=shown)
         assert (found.get(("app", "u", 0)), found["app", "t", 0]) == (expected, in_log["app", "t", 0])

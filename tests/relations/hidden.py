@@ -75,7 +75,7 @@ class Hidden:
             now, seen = START.timestamp() + at, {one.group_id: one for one in those}
             commits = {one.group_id: _in_log(one) for one in seen.values()}
             in_log = {(group_id, *key): commit for group_id in commits for key, commit in commits[group_id].items()}
-            chosen = committed.choose(in_log, now)
+            chosen = committed.choose(in_log, seen.keys(), now)
             hides = [one for one in seen.values() if at >= begin]
             denied = {one.group_id for one in hides if kind.is_denied(one)}
             silent = {one.group_id for one in hides if kind.is_silent(one, random)} - denied

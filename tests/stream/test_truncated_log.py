@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import JobError
 from streaming_app.groups.events import OFFSETS_RESET
-from streaming_app.job import streams as streams_of_job
-from streaming_app.stream import truncation
+from streaming_app.stream import start, truncation
 from streaming_app.stream.stream_state import StateFile
 from streaming_app.tables.checkpoint_offsets import checkpoint_location
 from streaming_app.tables.group_rows import GroupRows
@@ -197,7 +196,7 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
 ) -> None:
     """What the query of the offsets says does not depend on when that of the groups begins again."""
     warehouse = create_warehouse(tmp_path / "warehouse")
-    config, prepare = live_config(three_brokers, topic, warehouse), streams_of_job.prepare_start
+    config, prepare = live_config(three_brokers, topic, warehouse), start.prepare_start
 
     def has(group: str, table: str) -> bool:
         return any(row["group_id"] == group for row in rows(warehouse, f"SELECT group_id FROM {table}"))
@@ -210,7 +209,7 @@ def test_a_log_that_is_cut_while_the_job_runs_is_read_again_by_itself(
             assert wait_until(lambda: has("new", "offsets"))
         return prepare(writer, checkpoint, *more, log=log, **options)
 
-    monkeypatch.setattr(streams_of_job, "prepare_start", prepare_late)
+    monkeypatch.setattr("streaming_app.job.streams.prepare_start", prepare_late)
 
     with job_in_thread(spark, config, tmp_path / "log") as job:
         assert job.says("batch 0"), job.lines

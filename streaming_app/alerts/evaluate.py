@@ -44,9 +44,10 @@ class Watched:
             self._descriptions.group_changed(old, new)
             for concerned in self._concerned.values():
                 concerned.pop(group_id, None)
-            for name in [name for name, one in CONDITIONS.items() if new and one.is_about(new)]:
-                is_never = name == DESCRIPTION_MISSING and new and not had_description(new)
-                self._concerned[_NEVER_DESCRIBED if is_never else name][group_id] = None
+            for name, condition in CONDITIONS.items():
+                if new and condition.is_about(new):
+                    is_never = name == DESCRIPTION_MISSING and not had_description(new)
+                    self._concerned[_NEVER_DESCRIBED if is_never else name][group_id] = None
         self._groups = groups
 
     def candidates(self, facts: EngineFacts) -> Iterator[AlertKey]:

@@ -72,13 +72,13 @@ class CommittedOffsets:
                 by_group[group_id][topic, partition] = commit
             self._changed = {one for one, commits in by_group.items() if self._in_log.get(one) != commits}
             self._log, self._in_log = in_log, by_group
-        chosen = set[str]()
-        for group_id in {*self._in_log, *groups}:
+        chosen, known = set[str](), {*self._in_log, *groups}
+        for group_id in known:
             answer = self._answers.get(group_id)
             is_new = answer is not None and 0 <= now - answer.at < _AGAIN_SECONDS
             if is_late or answer is None or not is_new or _differ(self._in_log.get(group_id, {}), answer):
                 chosen.add(group_id)
-        self._answers = {one: answer for one, answer in self._answers.items() if one in self._in_log or one in groups}
+        self._answers = {one: answer for one, answer in self._answers.items() if one in known}
         self._asked, self._unanswered, self._is_late = frozenset(chosen), set(chosen), is_late
         return chosen
 

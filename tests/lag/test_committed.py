@@ -17,7 +17,7 @@ def test_groups_are_asked_for_until_their_commits_rest() -> None:
     assert committed.choose(log(plain=2), (), 30.0) == {"plain"}
     committed.merge({"plain": {("t", 0): Commit(2)}}, 30.0)
     assert committed.choose(log(plain=2), (), 60.0) == set()
-    assert committed.choose(log(plain=2), (), 331.0) == {"plain"}
+    assert committed.choose(log(plain=2), {"none"}, 331.0) == {"plain", "none"}
 
 
 def test_times_are_those_of_the_log_where_the_coordinator_has_the_same_offset() -> None:
@@ -46,7 +46,7 @@ def test_a_group_at_rest_is_asked_for_again_after_minutes_or_a_clock_set_back(se
 
 
 def step(committed: CommittedOffsets, in_log: int, fetched: int | None, now: float) -> Commit:
-    """Do a pass over a group that is no streams group; `fetched` is None if its coordinator does not answer."""
+    """Do a pass over a group; `fetched` is None if its coordinator does not answer."""
     committed.choose(log(plain=in_log), (), now)
     (found,) = committed.merge({} if fetched is None else {"plain": {("t", 0): Commit(fetched)}}, now).values()
     return found

@@ -136,7 +136,7 @@ def test_a_step_looks_at_no_more_of_a_flood_than_it_judges(monkeypatch: pytest.M
     stored = Verdict(OK, ago(minutes=40), ago(minutes=40), "Offsets advance.", recheck_at=ago(minutes=1))
     one, looked_at = board(**{f"!{number}": stored for number in range(20, 40)}), list[str]()
     one.step(flood, NOW)
-    see = one._see  # noqa: SLF001 - counted
+    see = one._see
     monkeypatch.setattr(one, "_see", lambda group_id, at: looked_at.append(group_id) or see(group_id, at))
     for step in range(1, 10):
         looked_at.clear()

@@ -61,7 +61,7 @@ _Version = tuple[int | None, int | None, int | None, int]
 """A value that changes when a group's tasks may have moved."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _AskedGroup:
     """The known facts about a group."""
 

@@ -150,7 +150,8 @@ class LagTables:
         for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in found):
             columns = {name: batch[name] for name in batch.schema.names}
             columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}
-            yield from pa.table(columns).to_pylist()
+            for row in zip(*map(to_values, columns.values()), strict=True):
+                yield dict(zip(columns, row, strict=True))
 
     def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, GroupTasks], Counter[str]]:
         """Return by group of another type whether it has members, and who has which partition, as far as the log says.

@@ -50,14 +50,12 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-DEFAULT_LISTEN = "127.0.0.1:8080"
-
 
 @dataclass(frozen=True)
 class Access:
     """Where and to whom page or metrics are served."""
 
-    listen: str = DEFAULT_LISTEN
+    listen: str = "127.0.0.1:8080"
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
     advice: str = "add it to page.allowed_hosts"

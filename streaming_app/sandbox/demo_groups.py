@@ -292,8 +292,7 @@ def _legacy_reports(client: StreamsGroupClient) -> DemoGroup:
 
 def _loyalty_points(client: StreamsGroupClient) -> DemoGroup:
     name, topic = "loyalty-points", "purchases"
-    changelog = {"num_partitions": _TOPICS[topic], "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
-    client.create_topics({f"{name}-totals-changelog": changelog}, wait_for_metadata=True)
+    client.create_topic(f"{name}-totals-changelog", _TOPICS[topic], {"cleanup.policy": "compact"})
     member = ClassicMember(client, name, topic, range(_TOPICS[topic]))
     member.join()
     _produce(client, topic, 30)

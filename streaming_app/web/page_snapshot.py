@@ -210,10 +210,6 @@ class SnapshotSource:
         """How often the tables of streams groups were read."""
         return self._streams.count
 
-    def of_cluster(self, cluster: str) -> SnapshotSource:
-        """Return a source of another cluster of the same warehouse."""
-        return SnapshotSource(self.location, cluster, self._clock)
-
     def current(self) -> Snapshot:
         """Return the newest snapshot. It never raises: `problem` says why the tables could not be read.
 

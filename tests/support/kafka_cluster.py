@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -278,13 +278,8 @@ def _make_nodes(directory: Path, ports: list[int], properties: Mapping[str, str]
     return nodes
 
 
-@contextmanager
-def _admin(server: str) -> Any:
-    admin = Admin(bootstrap_servers=server.split(","), request_timeout_ms=2000, reconnect_backoff_max_ms=200)
-    try:
-        yield admin
-    finally:
-        admin.close()
+def _admin(server: str) -> Admin:
+    return Admin(bootstrap_servers=server.split(","), request_timeout_ms=2000, reconnect_backoff_max_ms=200)
 
 
 def _node_ids(admin: Admin) -> set[int]:

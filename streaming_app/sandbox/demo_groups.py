@@ -63,11 +63,6 @@ class DemoGroups:
         self._closed = False
         self._moves = 0
 
-    @property
-    def states(self) -> dict[str, str]:
-        """The state in which each group is kept, by group id."""
-        return {group.group_id: group.state for group in self.groups}
-
     def heartbeat(self) -> None:
         """Send a heartbeat for each member, unless closed; one that was removed joins again. Raises KafkaError."""
         for group in self.groups:

@@ -17,19 +17,20 @@ from typing import Any
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
+from streaming_app.alerts.alert import severity_rank
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.engine_facts import DescriptionSupport, Observed
 from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import error_line
-from streaming_app.groups.classic import is_of_assignor
+from streaming_app.groups.classic import is_of_assignor, time_of
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import STREAMS
 from streaming_app.health.group_history import GroupHistories
-from streaming_app.health.verdict import BAD, PENDING, PROTOCOL, UNKNOWN, WORST_FIRST, Verdict, trouble
+from streaming_app.health.verdict import BAD, PENDING, PROTOCOL, UNKNOWN, WORST_FIRST, Verdict
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
@@ -73,7 +74,7 @@ class LogTables:
         """Take a record of a partition."""
         key = record.key or b""
         kind, group = int.from_bytes(key[:2], "big"), key[4 : 4 + int.from_bytes(key[2:4], "big")]
-        row = group, record.offset, record.partition, _time(record.timestamp), key, record.value, None
+        row = group, record.offset, record.partition, time_of(record.timestamp), key, record.value, None
         if kind in COMMITS:
             self._newest[COMMIT.to_bytes(2, "big") + key[2:]] = row
         elif kind in RECORD_TYPES:
@@ -202,13 +203,6 @@ def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
     return unread
 
 
-def _time(milliseconds: int) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def describe(
     verdicts: Mapping[str, Verdict], lag: PassResult, *, unread: int, partitions: int, protocols: str = STREAMS
 ) -> Result:
@@ -217,7 +211,7 @@ def describe(
     `protocols`: the setting `alerts.protocols`.
     """
     by_verdict = defaultdict[str, list[str]](list)
-    for group_id in sorted(verdicts, key=lambda one: (trouble(verdicts[one]), one)):
+    for group_id in sorted(verdicts, key=lambda one: (severity_rank(verdicts[one].severity), one)):
         by_verdict[verdicts[group_id].verdict].append(group_id)
     texts = [
         f"{len(groups):,} {verdict}" + (f" ({first_of(groups, _NAMED)})" if verdict in BAD else "")

@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
+import pyarrow as pa
 from kafka.errors import KafkaError, UnsupportedCodecError
 
 from streaming_app.alerts.alert import severity_rank
@@ -126,9 +127,9 @@ class LogTables:
         """Return what never changes: the log was read once."""
         return self.rows.keys()
 
-    def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
-        """Yield the groups."""
-        return ((group_id, 0) for group_id in self.rows)
+    def group_versions(self, _: object) -> pa.Table:
+        """Return the groups."""
+        return pa.table({"group_id": pa.array(self.rows, pa.string())})
 
     def groups(self, _: object, group_ids: Collection[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows of these groups."""

@@ -46,7 +46,7 @@ class _Tables(Protocol):
         self, reader: Reader, keys: Collection[CommitKey], /
     ) -> dict[CommitKey, tuple[int, int]]: ...
     def groups_version(self, reader: Reader, /) -> object: ...
-    def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]: ...
+    def group_versions(self, reader: Reader, /) -> pa.Table: ...
     def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...
     def other_groups(self, reader: Reader, /) -> tuple[Mapping[str, GroupTasks], Counter[str]]: ...
 
@@ -73,16 +73,6 @@ class PassResult(NamedTuple):
     """Rows of `group_events` about topics that streams groups read."""
 
 
-class _KnownGroup(NamedTuple):
-    """The part of the row of a group that a pass needs; the row can have thousands of members and assignments."""
-
-    tasks: GroupTasks
-    row: Mapping[str, Any] | None
-    """Set for a topology with regular expressions: its tasks depend on the topics that exist."""
-    version: int
-    """The version of the row, see `LagTables.group_versions`."""
-
-
 class LagPass:
     """The state that is kept from pass to pass of one cluster; for one thread."""
 
@@ -98,7 +88,11 @@ class LagPass:
         self._store, self.tracker, self._clock = store, tracker, clock
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
         self._committed, self._topic = CommittedOffsets(), topic
-        self._known: dict[str, _KnownGroup] = {}
+        self._tasks: dict[str, GroupTasks] = {}
+        self._with_patterns: dict[str, Mapping[str, Any]] = {}
+        """Rows whose topology has regular expressions: their tasks depend on the topics that exist."""
+        self._rows: pa.Table | None = None
+        """The version of each row that was read; in Arrow, since there may be a million."""
         self._newest: object = None  # the version of all rows
         self._ends, self._changes = LogEndsReader(clock), TopicChanges()
         self._brokers: frozenset[int] = frozenset()
@@ -126,7 +120,7 @@ class LagPass:
         self._read_groups(reader)
         asked_at = self._clock()
         is_late = asked_at - log.commits > self.tracker.late_seconds
-        chosen = self._committed.choose(in_log, self._known.keys(), asked_at, is_late=is_late)
+        chosen = self._committed.choose(in_log, self._tasks.keys(), asked_at, is_late=is_late)
         fetched, errors = fetch_committed_offsets(admin, sorted(chosen))
         denied = [group_id for group_id, error in errors.items() if is_denied(error)]
         left_out = self._committed.left_out(fetched)
@@ -146,7 +140,7 @@ class LagPass:
             self.tracker.restore_samples(*key, ends.ends[key].topic_id, samples)
         known = {  # the stream of commits reads the members of groups of other types
             one: ReadUntil(
-                self._committed.known_until(one, log.commits), log.members if one in self._known else log.commits
+                self._committed.known_until(one, log.commits), log.members if one in self._tasks else log.commits
             )
             for one in {key[0] for key in commits}
         }
@@ -205,31 +199,26 @@ class LagPass:
         newest = self._store.groups_version(reader)
         if newest == self._newest:
             return
-        gone, changed = set(self._known), dict[str, int]()
-        for group_id, version in self._store.group_versions(reader):
-            gone.discard(group_id)
-            known = self._known.get(group_id)
-            if known is None or known.version != version:
-                changed[group_id] = version
+        rows = self._store.group_versions(reader)
+        before = rows.slice(0, 0) if self._rows is None else self._rows
         shared: dict[Any, Any] = {}  # many groups read the same topics, and tasks have the same names
-        for row in self._store.groups(reader, changed):
-            has_patterns = any(part["source_topic_regex"] for part in row["subtopologies"] or ())
-            self._known[row["group_id"]] = _KnownGroup(
-                _sharing(group_tasks(row, self._match), shared), row if has_patterns else None, changed[row["group_id"]]
-            )
-        for group_id in gone:
-            del self._known[group_id]
-        self._newest = newest  # not after an error, so that the next pass reads what is new
+        for row in self._store.groups(reader, _without(rows, before, rows.column_names)):
+            self._tasks[row["group_id"]] = _sharing(group_tasks(row, self._match), shared)
+            self._with_patterns.pop(row["group_id"], None)
+            if any(part["source_topic_regex"] for part in row["subtopologies"] or ()):
+                self._with_patterns[row["group_id"]] = row
+        for group_id in _without(before, rows, ["group_id"]):
+            self._tasks.pop(group_id, None)
+            self._with_patterns.pop(group_id, None)
+        self._rows, self._newest = rows, newest  # not after an error, so that the next pass reads what is new
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
             described = {name for name, one in self._ends.reader.topics.items() if one.error != UNKNOWN_TOPIC}
             self._matched_topics = frozenset(committed_topics | described)
             self._matches.clear()
-            for group_id, known in self._known.items():
-                if known.row is not None:
-                    self._known[group_id] = known._replace(tasks=group_tasks(known.row, self._match))
-        return {group_id: known.tasks for group_id, known in self._known.items()}
+            self._tasks |= {one: group_tasks(row, self._match) for one, row in self._with_patterns.items()}
+        return self._tasks
 
     def _match(self, pattern: str) -> Collection[str]:
         """Return the known topics that match. RE2 takes linear time: every group member can choose a pattern."""
@@ -253,6 +242,12 @@ class LagPass:
                 is_hidden = described and described.error and not described.leaders and is_denied(described.error)
                 for partition in (0,) if is_hidden else described.leaders if described else ():
                     commits.setdefault((group_id, topic, partition), none)
+
+
+def _without(rows: pa.Table, others: pa.Table, columns: Sequence[str]) -> list[str]:
+    """Return the groups of these rows that do not have the same values in `others`."""
+    found = rows.select(columns).join(others.select(columns), columns, join_type="left anti", use_threads=False)
+    return list(found["group_id"].to_pylist())
 
 
 def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:

@@ -4,7 +4,8 @@ The order matters. Events and quarantine are written first, with the number of t
 append; groups are written last. After a crash in between, Spark repeats the batch from the checkpoint. Then nothing is
 lost and nothing is written twice: rows that were already written skip the records that they contain.
 
-The driver folds few records, Spark's workers fold many (see `driver_limits`); the fold is the same code. A batch with
+The driver folds few records, Spark's workers fold many (see `driver_limits`); the fold is the same code. What workers
+make of the first batch are files of `groups` as they are, each with a range of group ids of its own. A batch with
 large records, or one that failed, is written slice by slice (see `slices`). A part that fails for lack of memory, or
 because of a single record, is written in halves (see `failures`).
 """
@@ -252,17 +253,18 @@ class GroupsBatchWriter:
     def _write_many(self, raw: DataFrame, measures: pa.Table, batch: BatchId) -> Mapping[str, int]:
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
-        if not is_first:
+        if is_first:
+            # The table takes the files of workers as they are: each has a range of group ids of its own. For ranges
+            # Spark computes all records once more.
+            most_rows = {"groups": file_rows(pc.count_distinct(measures["hash"]).as_py())}
+            divide = records.repartitionByRange
+        else:
             touched = raw.select("group_bytes").distinct()
-            records = records.unionByName(
-                stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
-            )
-        parts, groups = sorted_parts(raw.sparkSession, measures.num_rows), pc.count_distinct(measures["hash"]).as_py()
-        # A table without rows takes the files of workers as they are, if each has a range of group ids of its own. For
-        # ranges Spark computes all records once more.
-        divide = records.repartitionByRange if is_first else records.repartition
+            of_stored = stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
+            most_rows, divide = {}, records.unionByName(of_stored).repartition
+        parts = sorted_parts(raw.sparkSession, measures.num_rows)
         ordered = divide(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options), {"groups": file_rows(groups)})
+        rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options), most_rows)
         # The reasons have a writer of their own. What this process folds has them, too, and is noted for both writers:
         # where workers repeat it, nobody adds the reasons again.
         self._write(rows, batch._replace(writers=batch.writers[:1]))

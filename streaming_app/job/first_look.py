@@ -23,7 +23,7 @@ from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import error_line
-from streaming_app.groups.classic import is_of_assignor
+from streaming_app.groups.classic import is_of_assignor, to_time
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
@@ -42,7 +42,7 @@ from streaming_app.lag.model import Commit, CommitKey, GroupTasks
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
-from streaming_app.stream.batch_rows import EVENTS
+from streaming_app.stream.batch_rows import events_of
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
@@ -73,7 +73,7 @@ class LogTables:
         """Take a record of a partition."""
         key = record.key or b""
         kind, group = int.from_bytes(key[:2], "big"), key[4 : 4 + int.from_bytes(key[2:4], "big")]
-        row = group, record.offset, record.partition, _time(record.timestamp), key, record.value, None
+        row = group, record.offset, record.partition, to_time(record.timestamp), key, record.value, None
         if kind in COMMITS:
             self._newest[COMMIT.to_bytes(2, "big") + key[2:]] = row
         elif kind in RECORD_TYPES:
@@ -91,7 +91,7 @@ class LogTables:
                 for row in folded.rows.get("groups", ()):
                     if row["group_type"] == row["protocol"] and row["deleted_at"] is None:
                         self.rows[row["group_id"]] = row
-                for event in folded.rows.get(EVENTS, ()):
+                for event in events_of(folded.rows):
                     self.histories.add(event["group_id"], event, self._now)
         for key, (_, offset, partition, at, _, value, _) in self._newest.items():
             if group_of_key(key) in self.rows:
@@ -196,13 +196,6 @@ def _read_log(  # noqa: PLR0913, PLR0917 - what to read with, and how long
             tables.end_partition()
             unread.remove(partition)
     return unread
-
-
-def _time(milliseconds: int) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def describe(

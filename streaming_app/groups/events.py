@@ -27,9 +27,10 @@ keeps what the next operation needs: a start time, and hashes of the ids of memb
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
-from streaming_app.groups.group import ROLES, SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
+from streaming_app.groups.group import SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -285,8 +286,8 @@ def _to_text(value: object) -> str | None:
 
 def _format_tasks(tasks: Tasks) -> str:
     """Return tasks in the notation of Kafka's logs: ``active 0_0,0_1; standby 1_2``."""
-    by_role = ((role, sorted((s, p) for r, s, p in tasks if r == role)) for role in ROLES)
-    return "; ".join(f"{role} " + ",".join(f"{s}_{p}" for s, p in ids) for role, ids in by_role if ids)
+    by_role = groupby(sorted(tasks), key=itemgetter(0))  # in the order of `ROLES`, which is that of the alphabet
+    return "; ".join(f"{role} " + ",".join([f"{s}_{p}" for _, s, p in ids]) for role, ids in by_role)
 
 
 def _shortened(value: str | None) -> str | None:

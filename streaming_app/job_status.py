@@ -17,7 +17,7 @@ where it was until the job reads from the beginning, however often the job reach
 meanwhile.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -156,9 +156,6 @@ class ProbeResult(NamedTuple):
 
     ok: bool
     reason: str
-
-
-Probe = Callable[[JobStatus, datetime], ProbeResult]
 
 
 def check_liveness(job: JobStatus, now: datetime) -> ProbeResult:

@@ -133,14 +133,13 @@ class DescriptionSupport:
         """Since when the cluster keeps descriptions; None if it does not, or there is no evidence yet."""
         return {"always": EPOCH, "never": None}.get(self._mode, self.known_since)
 
-    def plugin_found(self, at: datetime) -> None:
-        """Note that the brokers' configuration named a plugin at this time."""
-        self.known_since, self.removed_at = min(self.known_since or at, at), None
-
-    def plugin_absent(self, at: datetime) -> None:
-        """Note that the brokers' configuration named no plugin at this time."""
-        self.removed_at = self.removed_at or at
-        self.known_since = self._pushed_since_removal(self._pushed_at)
+    def plugin_read(self, at: datetime, *, exists: bool | None) -> None:
+        """Note whether the brokers' configuration named a plugin at this time; None: that is not known."""
+        if exists:
+            self.known_since, self.removed_at = min(self.known_since or at, at), None
+        elif exists is not None:
+            self.removed_at = self.removed_at or at
+            self.known_since = self._pushed_since_removal(self._pushed_at)
 
     def group_changed(self, old: GroupSnapshot | None, new: GroupSnapshot | None) -> None:
         """Update from a changed group; None: the group did not exist before, or is gone."""

@@ -4,7 +4,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from kafka.admin import ConfigResourceType
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest, DescribeTransactionsRequest
@@ -111,14 +110,14 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
     """Connect to the advertised listener of each broker, which is often not reachable from every machine."""
     brokers = {broker["broker_id"]: broker for broker in admin.describe_cluster()["brokers"]}
     found = {one.broker_id: one for one in releases.fetch(admin)}
-    addresses = [_address(broker) for broker in brokers.values()]
+    addresses = [diagnose.address_of(broker) for broker in brokers.values()]
     found_causes = in_parallel(lambda one: diagnose.find_cause(one, properties), addresses, diagnose.CONNECTIONS)
     causes = dict(zip(brokers, found_causes, strict=True))
     led = _partitions_of(admin, [number for number, cause in causes.items() if cause])
     for number, broker in sorted(brokers.items()):
         check, cause, release = f"broker {number}", causes[number], found.get(number)
         if cause is None:
-            yield ok(check, f"{_address(broker)} answers" + (f"; {release.text}" if release else ""))
+            yield ok(check, f"{diagnose.address_of(broker)} answers" + (f"; {release.text}" if release else ""))
             continue
         fenced = "; the cluster has fenced it: the controller does not hear from it" if broker.get("is_fenced") else ""
         leads = (
@@ -134,11 +133,6 @@ def _check_listeners(admin: Admin, properties: Mapping[str, str]) -> Iterator[Re
         yield warning("brokers' configs", gap, "set the same value on all brokers")
     # without the ACL, brokers return no configs
     yield _optional_acl("DescribeConfigs on Cluster", granted=bool(configs) or not answering)
-
-
-def _address(broker: Mapping[str, Any]) -> str:
-    host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
-    return f"{host}:{broker['port']}"
 
 
 def _partitions_of(admin: Admin, brokers: Collection[int]) -> Mapping[int, Sequence[str]]:

@@ -38,7 +38,10 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Show the job and how far behind it is, open alerts, groups that are set aside, and sizes of tables."""
     if released:
-        _release(warehouse, cluster, released)
+        rows = find_groups(open_cluster(warehouse, cluster), cluster, released, with_classic=True)
+        for group_id in (row["group_id"] for row in rows):
+            ReleaseRequests(warehouse, cluster).add(group_id)
+            echo(f"The job will read the records of {group_id} again within a minute.")
         return
     now = datetime.now(timezone.utc)
     found, heartbeat = read_status(warehouse, cluster, now)
@@ -48,18 +51,10 @@ def status(  # noqa: PLR0913, PLR0917 - one per option
         for line in format_status(found, now):
             echo(line)
         open_ones = [{output.title(name): row[name] for name in _OF_ALERT} for row in found["alerts"]]
-        sizes = _upper(found["tables"])
-        for rows in (open_ones, *(_upper(found[name]) for name in ("set_aside", "quarantined")), sizes):
+        for rows in (open_ones, *(_upper(found[name]) for name in ("set_aside", "quarantined", "tables"))):
             echo_more(rows)
     if check and report_staleness(heartbeat, cluster, max_age):
         raise SystemExit(1)
-
-
-def _release(warehouse: Location, cluster: str, group_ids: tuple[str, ...]) -> None:
-    rows = find_groups(open_cluster(warehouse, cluster), cluster, group_ids, with_classic=True)
-    for group_id in (row["group_id"] for row in rows):
-        ReleaseRequests(warehouse, cluster).add(group_id)
-        echo(f"The job will read the records of {group_id} again within a minute.")
 
 
 def _upper(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

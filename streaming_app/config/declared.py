@@ -25,9 +25,6 @@ _OURS = frozenset(
 """The labels of alerts and metrics, and the fields of a message."""
 _CACHED_GROUPS = 1 << 16
 
-LabelsOf = Callable[[str], Mapping[str, str]]
-"""Group id -> the labels of the group."""
-
 
 class LabelsSettings(Section):
     """An entry of `labels`: labels for the groups whose whole id matches the pattern."""
@@ -113,7 +110,7 @@ class GroupTimesSettings(Section):
     time_intervals: Annotated[tuple[_Name, ...], BeforeValidator(as_list), Field(min_length=1)]
 
 
-def make_labels(entries: Sequence[LabelsSettings]) -> LabelsOf:
+def make_labels(entries: Sequence[LabelsSettings]) -> Callable[[str], Mapping[str, str]]:
     """Return a function: group id -> the labels of all matching entries. For each name the last entry wins."""
 
     @lru_cache(_CACHED_GROUPS)

@@ -13,7 +13,6 @@ from streaming_app.section import Address, Days, Duration, Pattern, PositiveDura
 
 MAX_GROUPS = 1_000
 
-LagSubject = Literal["group", "topic", "partition"]
 _Count = Annotated[int, Field(ge=1)]
 
 
@@ -57,7 +56,7 @@ class MetricsSettings(Section):
     """Groups with series of their own: a regular expression for the whole id."""
     max_groups: Annotated[int, Field(ge=0)] = MAX_GROUPS
     """Maximum number of groups with series of their own: the oldest ones."""
-    lag_by: LagSubject = "topic"
+    lag_by: Literal["group", "topic", "partition"] = "topic"
     """Which subjects have series of their lag: each group, each topic of a group, or each partition."""
 
 

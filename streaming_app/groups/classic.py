@@ -85,7 +85,7 @@ def created_at(value: Mapping[str, Any], at: datetime | None) -> datetime | None
 
 def entered_at(value: Mapping[str, Any]) -> datetime | None:
     """Return when the group entered the state that it had when the record was written; None before Kafka 2.1."""
-    return to_time(value.get("current_state_timestamp", -1))
+    return time_of(value.get("current_state_timestamp", -1))
 
 
 def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
@@ -115,7 +115,7 @@ def apply(group: Group, value: Mapping[str, Any], at: datetime | None) -> bool:
     group.causes_since_assignment = FOLLOW_UP if group.tasks_moving or group.probing_rebalance_at else None
     times = [one.next_rebalance_ms for one in assigned.values() if one.next_rebalance_ms is not None]
     group.undecoded_members, group.tasks_moving = undecoded, 0 in times
-    group.probing_rebalance_at = min(filter(None, map(to_time, filter(None, times))), default=None)
+    group.probing_rebalance_at = min(filter(None, map(time_of, filter(None, times))), default=None)
     errors = {one.error_code for one in assigned.values() if one.error_code}
     group.assignment_error = max(errors, default=None) if group.members else group.assignment_error
     is_whole = bool(assigned) and not (undecoded or group.tasks_moving or errors)
@@ -288,7 +288,7 @@ def _how_far(offset: int | None) -> float:
     return -1 if offset is None else float("inf") if offset == AT_END else offset
 
 
-def to_time(milliseconds: int) -> datetime | None:
+def time_of(milliseconds: int) -> datetime | None:
     """Return a time in milliseconds since 1970; None for -1, and for a time that is no date."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, timezone.utc) if milliseconds >= 0 else None

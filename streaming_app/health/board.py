@@ -16,14 +16,14 @@ returns the changes of both.
 While the job has not read the records up to now, every verdict stays as it was: the caller does not call `step`.
 
 Newcomers get their verdicts after all other groups, the oldest first (see `groups.snapshot`), for at most
-`NEWCOMER_STEPS` of work. The others are postponed to the next step, which begins with those that wait longest. For a
-postponed newcomer, the old facts count only up to the time when it was postponed.
+`NEWCOMER_STEPS` of work. The others are postponed to the next step, which begins with those that wait longest, and
+looks at no other of them. For a postponed newcomer, the old facts count only up to the time when it was postponed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from operator import is_
 from types import MappingProxyType
 from typing import NamedTuple
@@ -124,8 +124,8 @@ class Board:
         """Groups whose bad verdict got other times without a change of verdict, severity or reason: when it began, or
         when records will be lost. The caller stores these verdicts, and removes the groups."""
         self._times = {group_id: one for group_id, one in self._verdicts.items() if is_bad(one)}
-        self.put_off: Mapping[str, datetime] = {}
-        """Postponed newcomer -> since when it waits for a verdict."""
+        self.put_off: dict[str, datetime] = {}
+        """Newcomer without a verdict on its facts -> since when it waits; the one that waits longest first."""
         self._changes: list[Change] = []  # those that no step has returned yet
         self.failed: dict[str, str] = {}
         """Group whose verdict could not be decided at its newest facts -> the error."""
@@ -195,16 +195,26 @@ class Board:
         new = (changed(getattr(before, name) or NONE, getattr(self._known, name) or NONE) for name in _BY_GROUP)
         due = [group_id for group_id, at in self._wakes.items() if at <= now]
         newcomers: list[GroupSnapshot] = []  # snapshots, because all facts of a flood of groups would take much memory
-        for group_id in dict.fromkeys(chain(*new, due, sorted(self._unseen), self.put_off)):
-            facts = self._see(group_id, now)
-            if facts is None and group_id in self._verdicts:
-                self._forget_unseen(group_id, now)
-            elif facts and (facts is not self._seen.get(group_id) or _is_due(self._verdicts[group_id], now)):
+        for group_id in dict.fromkeys(chain(*new, due, sorted(self._unseen))):
+            if group_id not in self.put_off and (facts := self._look(group_id, now)):
                 if is_newcomer(facts.group, now):
                     newcomers.append(facts.group)
                 else:
                     self._judge(facts, now)
-        self._judge_newcomers(newcomers, now)
+        self.put_off |= {one.group_id: now for one in sorted(newcomers, key=age)}
+        self._judge_newcomers(now)
+
+    def _look(self, group_id: str, now: datetime) -> Facts | None:
+        """Return the facts about a group if they need a verdict."""
+        facts = self._see(group_id, now)
+        if facts is not None:
+            self._unseen.discard(group_id)
+            is_as_before = facts is self._seen.get(group_id) and not _is_due(self._verdicts[group_id], now)
+            return None if is_as_before else facts
+        if group_id in self._verdicts:
+            self._unseen.add(group_id)  # also if it was seen, and deleted before its turn came
+            self._forget_unseen(group_id, now)
+        return None
 
     def _see(self, group_id: str, now: datetime) -> Facts | None:
         """Return the facts about a group: the same object as before if nothing changed. None: this run never saw it.
@@ -232,16 +242,16 @@ class Board:
         )
         return replace(found, sinks=sinks) if sinks else found
 
-    def _judge_newcomers(self, newcomers: Iterable[GroupSnapshot], now: datetime) -> None:
-        """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, and postpone the others."""
-        steps, late = 0, {}
-        for one in sorted(newcomers, key=lambda one: (self.put_off.get(one.group_id, now), age(one))):
-            if steps < NEWCOMER_STEPS and (facts := self._see(one.group_id, now)):
+    def _judge_newcomers(self, now: datetime) -> None:
+        """Update the verdicts on newcomers, up to `NEWCOMER_STEPS`, those first that wait longest."""
+        steps = 0
+        for group_id in [*islice(self.put_off, NEWCOMER_STEPS)]:
+            if steps >= NEWCOMER_STEPS:
+                break
+            if facts := self._look(group_id, now):
                 steps += 1 + sum(map(len, facts.history)) // _EVENTS_PER_STEP
                 self._judge(facts, now)
-            else:
-                late[one.group_id] = self.put_off.get(one.group_id, now)
-        self.put_off = late
+            del self.put_off[group_id]
 
     def _judge(self, facts: Facts, now: datetime) -> None:
         """Update the verdict on a group: with the old facts at each `recheck_at` until now, then with the new facts."""
@@ -257,7 +267,6 @@ class Board:
             )
         returned = len(self._changes)
         self._seen[group_id] = self._set(facts, now, is_new=True)
-        self._unseen.discard(group_id)
         verdict = self._verdicts[group_id]
         if facts.is_deleted and verdict.recheck_at is None and not is_bad(verdict):
             self._remove(group_id)

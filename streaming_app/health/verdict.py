@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from streaming_app.text import rank
-
 LOSING, DOWN, STALLED, RESTORING = "Losing", "Down", "Stalled", "Restoring"
 BEHIND, UNSTABLE = "Behind", "Unstable"
 OFF, IDLE, OK, UNKNOWN = "Off", "Idle", "Ok", "Unknown"
@@ -65,13 +63,6 @@ def is_over(verdict: Verdict) -> bool:
 
 
 WORST_FIRST = (LOSING, DOWN, STALLED, BEHIND, UNSTABLE, RESTORING, UNKNOWN, OK, IDLE, OFF)
-_MOST_SEVERE_FIRST = (CRITICAL, WARNING, INFO)
-
-
-def trouble(verdict: Verdict) -> tuple[int, int]:
-    """Return a sort key: the most severe first, and for the same severity the worst verdict first."""
-    return rank(verdict.severity, _MOST_SEVERE_FIRST), rank(verdict.verdict, WORST_FIRST)
-
 
 SUCCESSOR, PLANNED, RETIRED = "successor", "planned", "retired"
 """Keys of evidence: the group that has taken over, and the reason with which a person ended the alert."""

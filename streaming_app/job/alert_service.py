@@ -29,6 +29,7 @@ from streaming_app.tables.heartbeat_file import first_started_at
 from streaming_app.text import count, escape, first_of
 
 _NAMED = 5  # groups in a line
+_SAVED = 20_000  # verdicts at a time: at first there is one for each group, of a million
 _RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
@@ -172,25 +173,25 @@ class AlertService(Service):
         self._retry_at = 0.0
 
     def _save_verdicts(self) -> None:
-        engine, changes, labels_of = self._engine, tuple(self._engine.unsaved_changes), self._settings.labels_of
-        moved, now = frozenset(engine.board.moved), datetime.now(timezone.utc)
-        last = {one.group_id: one for one in changes}
-        gone = {group_id for group_id in last if not engine.board.knows(group_id)}
+        board, unsaved, labels_of = self._engine.board, self._engine.unsaved_changes, self._settings.labels_of
+        moved, now = frozenset(board.moved), datetime.now(timezone.utc)
+        others = moved | self._relabelled
+        last = {one.group_id: one for one in unsaved if one.group_id in others}
+        ends = {one.group_id: one for one in unsaved if not board.knows(one.group_id)}
+        while some := unsaved[:_SAVED]:
+            rows = [HealthRow(*one, labels_of(one.group_id), is_end=ends.get(one.group_id) is one) for one in some]
+            self._verdicts.append(rows)
+            del unsaved[: len(some)]
+        verdicts = board.verdicts() if others else {}
         rows = [
-            HealthRow(*one, labels_of(one.group_id), is_end=one is last[one.group_id] and one.group_id in gone)
-            for one in changes
-        ]
-        verdicts = engine.board.verdicts() if moved or self._relabelled else {}
-        rows += [
             HealthRow(one, verdicts[one], now, labels_of(one))
-            for one in moved | self._relabelled
+            for one in others
             if one in verdicts and (one not in last or last[one].verdict is not verdicts[one])
         ]
         if rows:
             self._verdicts.append(rows)
-            del engine.unsaved_changes[: len(changes)]
-            engine.board.moved -= moved
-            self._relabelled = frozenset()
+        board.moved -= moved
+        self._relabelled = frozenset()
 
     def verdicts(self) -> Mapping[str, Verdict]:
         """Return the newest verdict of each group."""

@@ -17,19 +17,20 @@ from typing import Any
 
 from kafka.errors import KafkaError, UnsupportedCodecError
 
+from streaming_app.alerts.alert import severity_rank
 from streaming_app.alerts.engine import AlertEngine
 from streaming_app.alerts.engine_facts import DescriptionSupport, Observed
 from streaming_app.checks.hidden import hidden_parts
 from streaming_app.checks.result import Result, ok, skipped, warning
 from streaming_app.config.settings import JobConfig
 from streaming_app.errors import error_line
-from streaming_app.groups.classic import is_of_assignor, to_time
+from streaming_app.groups.classic import is_of_assignor, time_of
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
 from streaming_app.groups.snapshot import group_snapshot
 from streaming_app.health.board import STREAMS
 from streaming_app.health.group_history import GroupHistories
-from streaming_app.health.verdict import BAD, PENDING, PROTOCOL, UNKNOWN, WORST_FIRST, Verdict, trouble
+from streaming_app.health.verdict import BAD, PENDING, PROTOCOL, UNKNOWN, WORST_FIRST, Verdict
 from streaming_app.job.lag_pass import LagPass, PassResult
 from streaming_app.job.lag_service import lag_tracker
 from streaming_app.job.services import engine_settings
@@ -73,7 +74,7 @@ class LogTables:
         """Take a record of a partition."""
         key = record.key or b""
         kind, group = int.from_bytes(key[:2], "big"), key[4 : 4 + int.from_bytes(key[2:4], "big")]
-        row = group, record.offset, record.partition, to_time(record.timestamp), key, record.value, None
+        row = group, record.offset, record.partition, time_of(record.timestamp), key, record.value, None
         if kind in COMMITS:
             self._newest[COMMIT.to_bytes(2, "big") + key[2:]] = row
         elif kind in RECORD_TYPES:
@@ -120,6 +121,10 @@ class LogTables:
     def records_of_commits(self, _: object, keys: Collection[CommitKey]) -> dict[CommitKey, tuple[int, int]]:
         """Return the partition and offset in the log of these commits."""
         return {key: self._records_of_commits[key] for key in keys if key in self._records_of_commits}
+
+    def groups_version(self, _: object) -> object:
+        """Return what never changes: the log was read once."""
+        return self.rows.keys()
 
     def group_versions(self, _: object) -> Iterator[tuple[str, int]]:
         """Yield the groups."""
@@ -206,7 +211,7 @@ def describe(
     `protocols`: the setting `alerts.protocols`.
     """
     by_verdict = defaultdict[str, list[str]](list)
-    for group_id in sorted(verdicts, key=lambda one: (trouble(verdicts[one]), one)):
+    for group_id in sorted(verdicts, key=lambda one: (severity_rank(verdicts[one].severity), one)):
         by_verdict[verdicts[group_id].verdict].append(group_id)
     texts = [
         f"{len(groups):,} {verdict}" + (f" ({first_of(groups, _NAMED)})" if verdict in BAD else "")

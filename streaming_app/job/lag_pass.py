@@ -45,6 +45,7 @@ class _Tables(Protocol):
     def records_of_commits(
         self, reader: Reader, keys: Collection[CommitKey], /
     ) -> dict[CommitKey, tuple[int, int]]: ...
+    def groups_version(self, reader: Reader, /) -> object: ...
     def group_versions(self, reader: Reader, /) -> Iterable[tuple[str, int]]: ...
     def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...
     def other_groups(self, reader: Reader, /) -> tuple[Mapping[str, GroupTasks], Counter[str]]: ...
@@ -98,7 +99,7 @@ class LagPass:
         self._read_until = read_until or (lambda: ReadUntil(clock(), clock()))
         self._committed, self._topic = CommittedOffsets(), topic
         self._known: dict[str, _KnownGroup] = {}
-        self._versions: Iterable[tuple[str, int]] | None = None
+        self._newest: object = None  # the version of all rows
         self._ends, self._changes = LogEndsReader(clock), TopicChanges()
         self._brokers: frozenset[int] = frozenset()
         self._matches: dict[str, Collection[str]] = {}
@@ -201,11 +202,11 @@ class LagPass:
 
     def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the groups of Kafka Streams that have changed since the last pass."""
-        versions = self._store.group_versions(reader)
-        if versions is self._versions:
+        newest = self._store.groups_version(reader)
+        if newest == self._newest:
             return
         gone, changed = set(self._known), dict[str, int]()
-        for group_id, version in versions:
+        for group_id, version in self._store.group_versions(reader):
             gone.discard(group_id)
             known = self._known.get(group_id)
             if known is None or known.version != version:
@@ -218,7 +219,7 @@ class LagPass:
             )
         for group_id in gone:
             del self._known[group_id]
-        self._versions = versions  # not after an error, so that the next pass reads what is new
+        self._newest = newest  # not after an error, so that the next pass reads what is new
 
     def _groups(self, committed_topics: set[str]) -> dict[str, GroupTasks]:
         if not committed_topics <= self._matched_topics:
@@ -267,6 +268,7 @@ def _sharing(tasks: GroupTasks, shared: dict[Any, Any]) -> GroupTasks:
         owners={shared.setdefault(task, task): owners[owner] for task, owner in tasks.owners.items()},
         stateful=shared.setdefault(tasks.stateful, tasks.stateful),
         content=shared.setdefault(tasks.content, tasks.content),
+        repartition=shared.setdefault(tasks.repartition, tasks.repartition),
     )
 
 

@@ -58,11 +58,7 @@ class BackgroundServices:
 
     def description_plugin(self, *, exists: bool | None) -> None:
         """Record whether the brokers' configuration names a plugin for topology descriptions; None: not known."""
-        now = datetime.now(timezone.utc)
-        if exists:
-            self._descriptions.plugin_found(now)
-        elif exists is not None:
-            self._descriptions.plugin_absent(now)
+        self._descriptions.plugin_read(datetime.now(timezone.utc), exists=exists)
 
     def finish(self) -> None:
         """After the last batch, make a lag pass, evaluate the rules once more, and send due notifications."""

@@ -8,7 +8,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, RetriableError, Unkno
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.consumer.group import OffsetCommitRequest
-from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from streaming_app.chunks import chunks
 from streaming_app.kafka import protocol
@@ -116,12 +116,6 @@ class StreamsGroupClient(Admin):
         """Create a topic with one replica and wait until it has leaders."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(configs or {})}
         self.create_topics({name: topic}, wait_for_metadata=True)
-
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until the brokers no longer know it."""
-        self.delete_topics([name])
-        stop, wait = stop_after_delay(RETRY_SECONDS), wait_exponential(0.05, max=1)
-        Retrying(retry=retry_if_result(bool), stop=stop, wait=wait)(self.end_offsets, name)
 
     def commit_offsets(
         self, group_id: str, offsets: Mapping[tuple[str, int], int], member_id: str = "", member_epoch: int = -1

@@ -206,10 +206,13 @@ def _find_away_in_cluster(properties: Properties) -> dict[str, Failure | None]:
             brokers = admin.describe_cluster()["brokers"]
     except (KafkaError, OSError, SecurityError):
         return {}
-    addresses = [
-        f"[{one['host']}]:{one['port']}" if ":" in one["host"] else f"{one['host']}:{one['port']}" for one in brokers
-    ]
-    return find_away(",".join(addresses), properties) if addresses else {}
+    return find_away(",".join(map(address_of, brokers)), properties) if brokers else {}
+
+
+def address_of(broker: Mapping[str, Any]) -> str:
+    """Return `HOST:PORT` of a broker as the cluster describes it; an address of IPv6 is in brackets."""
+    host = f"[{broker['host']}]" if ":" in broker["host"] else broker["host"]
+    return f"{host}:{broker['port']}"
 
 
 def _find_failure(server: str, uses_tls: bool, settings: Mapping[str, Any] | None) -> tuple[str, str] | None:  # noqa: FBT001 - of the client

@@ -76,10 +76,7 @@ class LagScrape:
         self.left_out = len(wanted) - len(self.groups)
 
 
-_Samples = Callable[[LagScrape], Iterator[Sample]]
-
-
-def _of_sums(value: Callable[[_Sum], float | None]) -> _Samples:
+def _of_sums(value: Callable[[_Sum], float | None]) -> Callable[[LagScrape], Iterator[Sample]]:
     return lambda scrape: (
         Sample(value(one), (*key, "", "")[: len(_SUBJECT)])
         for group in scrape.groups.values()

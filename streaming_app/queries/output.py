@@ -45,9 +45,7 @@ def title(column: str) -> str:
 
 
 def columns(rows: Rows) -> str:
-    """Return padded columns with a header, as `kafka-streams-groups.sh` prints them; an empty string for no rows."""
-    if not rows:
-        return ""
+    """Return padded columns with a header, as `kafka-streams-groups.sh` prints them; there must be a row."""
     padded = (_padded(name, [row[name] for row in rows]) for name in rows[0])
     return "\n".join(map(str.rstrip, map(" ".join, zip(*padded, strict=True))))
 

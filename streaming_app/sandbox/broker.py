@@ -6,8 +6,6 @@ the broker in a container that tests use.
 
 import os
 import socket
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +29,7 @@ from streaming_app.jvm.jars import KAFKA_VERSION, find_jars, kafka_jars
 from streaming_app.jvm.java import find_java, last_line
 from streaming_app.kafka.connection import Admin
 from streaming_app.sandbox.child_process import HOST, Process, Startable, reserve_port
+from streaming_app.sandbox.member import new_id
 
 START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
@@ -146,7 +145,7 @@ class LocalBroker(Startable):
         self.port = port
         self._properties = dict(properties or {})
         self._secure_listeners = secure_listeners or SecureListeners()
-        self._new_cluster_id = new_cluster_id or make_cluster_id()
+        self._new_cluster_id = new_cluster_id or new_id()
         self._class_path, self._progress = class_path, progress
         self._ports: dict[str, int] = {}  # by listener, without PLAINTEXT
         self._process: Process | None = None
@@ -265,11 +264,6 @@ class LocalBroker(Startable):
 
     def _last_error(self) -> str:
         return f"{last_line(self.log_file, *_ERROR_WORDS)} (log: {self.log_file})"
-
-
-def make_cluster_id() -> str:
-    """Return an id in the form of Kafka's Uuid, without dashes: tools would parse a leading dash as an option."""
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
 
 
 def broker_configuration(

@@ -63,11 +63,6 @@ class DemoGroups:
         self._closed = False
         self._moves = 0
 
-    @property
-    def states(self) -> dict[str, str]:
-        """The state in which each group is kept, by group id."""
-        return {group.group_id: group.state for group in self.groups}
-
     def heartbeat(self) -> None:
         """Send a heartbeat for each member, unless closed; one that was removed joins again. Raises KafkaError."""
         for group in self.groups:
@@ -292,8 +287,7 @@ def _legacy_reports(client: StreamsGroupClient) -> DemoGroup:
 
 def _loyalty_points(client: StreamsGroupClient) -> DemoGroup:
     name, topic = "loyalty-points", "purchases"
-    changelog = {"num_partitions": _TOPICS[topic], "replication_factor": 1, "configs": {"cleanup.policy": "compact"}}
-    client.create_topics({f"{name}-totals-changelog": changelog}, wait_for_metadata=True)
+    client.create_topic(f"{name}-totals-changelog", _TOPICS[topic], {"cleanup.policy": "compact"})
     member = ClassicMember(client, name, topic, range(_TOPICS[topic]))
     member.join()
     _produce(client, topic, 30)

@@ -178,7 +178,7 @@ def settle(members: Sequence[SimulatedMember], until: Callable[[], bool] | None 
 def new_id() -> str:
     """Return an id like Kafka's Uuid.randomUuid: 16 random bytes in URL-safe base64 that do not start with a dash."""
     while (new := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
-        pass
+        pass  # tools would parse it as an option
     return new
 
 

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -115,9 +116,12 @@ def _beyond(name: str, rows: pa.Table, offsets: Mapping[int, int] | None) -> pa.
     return rows.filter([offset > offsets.get(partition, -1) for partition, offset in places])
 
 
-def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
-    """Return the rows that Spark's workers make from records, each worker from its part."""
-    returned = records.mapInArrow(partial(_encode, make), _DDL).toArrow()
+def make_in_workers(records: DataFrame, make: Make, most_rows: Mapping[str, int] = MappingProxyType({})) -> BatchRows:
+    """Return the rows that Spark's workers make from records, each worker from its part.
+
+    A file of a table that `most_rows` names has at most so many rows.
+    """
+    returned = records.mapInArrow(partial(_encode, make, dict(most_rows)), _DDL).toArrow()
     files, counts = defaultdict[str, list[EncodedFile]](list), Counter[str]()
     for name, content, stats, count in zip(*returned.to_pydict().values(), strict=True):
         if content is None:
@@ -127,21 +131,25 @@ def make_in_workers(records: DataFrame, make: Make) -> BatchRows:
     return BatchRows(files, counts)
 
 
-def _encode(make: Make, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encode(make: Make, most_rows: Mapping[str, int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held, size = list[BatchRows](), 0
     for made in make(batches):
         held.append(made)
         size += sum(rows.nbytes for rows in made.tables.values() if isinstance(rows, pa.Table))
         if size >= _FILE_BYTES:
-            yield from _returned(join(held))
+            yield from _returned(join(held), most_rows)
             held, size = [], 0
-    yield from _returned(join(held))
+    yield from _returned(join(held), most_rows)
     held.clear()
     release_memory()  # the process waits for its next task
 
 
-def _returned(made: BatchRows) -> Iterator[pa.RecordBatch]:
+def _returned(made: BatchRows, most_rows: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
     for name, rows in made.tables.items():
-        yield pa.RecordBatch.from_pylist([{"name": name, **encode_file(rows)._asdict()}], _RETURNED)
+        assert isinstance(rows, pa.Table)  # noqa: S101 - what this process has made
+        most = most_rows.get(name, rows.num_rows)
+        for start in range(0, rows.num_rows, most):
+            encoded = encode_file(rows.slice(start, most))
+            yield pa.RecordBatch.from_pylist([{"name": name, **encoded._asdict()}], _RETURNED)
     counts = [{"name": name, "count": count} for name, count in made.counts.items()]
     yield pa.RecordBatch.from_pylist(counts, _RETURNED)

@@ -55,6 +55,7 @@ from streaming_app.stream.truncation import NOT_VOID
 from streaming_app.tables.checkpoint_offsets import BatchOffsets, checkpoint_location
 from streaming_app.tables.definitions import table
 from streaming_app.tables.driver_limits import GROUPS, fits_driver
+from streaming_app.tables.group_files import file_rows
 from streaming_app.tables.rust_table import BatchId
 from streaming_app.tables.writer import TableWriter
 from streaming_app.text import count
@@ -168,7 +169,7 @@ class GroupsBatchWriter:
 
     def _write_part(self, records: BatchRecords, part: Part, batch: BatchId) -> Mapping[str, int]:
         if not part.is_small:
-            return self._write_many(records.of_spark(part), part.records.num_rows, batch)
+            return self._write_many(records.of_spark(part), part.records, batch)
         return self._write_few(records.raw(part), batch)
 
     def _halves(self, part: Part, error: Exception) -> Sequence[Part]:
@@ -240,12 +241,15 @@ class GroupsBatchWriter:
             if name in rows.tables:
                 self._writer.table(name).append(rows.tables[name], batch.of_table(name))
         self._note_samples(rows.read(QUARANTINE, self._cluster, _SAMPLE))
-        groups = rows.read("groups", self._cluster, schema_of("groups"))
-        if groups.num_rows:
-            self._is_first = False  # even if the next line fails
+        files, is_first = rows.tables.get("groups", ()), self._is_first
+        self._is_first &= not files  # even if what follows fails
+        if is_first and files and not isinstance(files, pa.Table):
+            self._writer.table("groups").append(files)
+        elif files:
+            groups = rows.read("groups", self._cluster, schema_of("groups"))
             self._writer.groups.replace(groups, groups["group_id"].to_pylist())
 
-    def _write_many(self, raw: DataFrame, count: int, batch: BatchId) -> Mapping[str, int]:
+    def _write_many(self, raw: DataFrame, measures: pa.Table, batch: BatchId) -> Mapping[str, int]:
         stored, is_first = self._writer.stored_rows("groups"), self._is_first
         records = raw.selectExpr(*RAW, "NULL AS stored")
         if not is_first:
@@ -253,9 +257,12 @@ class GroupsBatchWriter:
             records = records.unionByName(
                 stored.selectExpr(*_STORED_AS_RECORD).join(touched, "group_bytes", "left_semi")
             )
-        parts = sorted_parts(raw.sparkSession, count)
-        ordered = records.repartition(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
-        rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options))
+        parts, groups = sorted_parts(raw.sparkSession, measures.num_rows), pc.count_distinct(measures["hash"]).as_py()
+        # A table without rows takes the files of workers as they are, if each has a range of group ids of its own. For
+        # ranges Spark computes all records once more.
+        divide = records.repartitionByRange if is_first else records.repartition
+        ordered = divide(parts, "group_bytes").sortWithinPartitions("group_bytes", "offset")
+        rows = make_in_workers(ordered, partial(fold_in_worker, options=self._options), {"groups": file_rows(groups)})
         # The reasons have a writer of their own. What this process folds has them, too, and is noted for both writers:
         # where workers repeat it, nobody adds the reasons again.
         self._write(rows, batch._replace(writers=batch.writers[:1]))

@@ -154,6 +154,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
     If the topic got more partitions, a record may be in a partition that no longer holds its group: it gives no row.
     """
     rows, drifted = Rows([], [], []), 0
+    partitions = options.partitions if options.partitions_grew else None
     for raw in records:
         value = raw["value"]
         try:
@@ -163,7 +164,7 @@ def to_rows(records: Iterable[Row], options: FoldOptions) -> Rows:
             rows.quarantine.append(quarantine_row(error, options, *columns))
             continue
         group_id = record.key["group"] if "group" in record.key else record.key["group_id"]
-        if _is_leftover(group_id, raw["partition"], options):
+        if partitions is not None and partition_of(group_id, partitions) != raw["partition"]:
             continue
         drifted += record.drift
         row = {
@@ -210,12 +211,6 @@ def _find_newest_of_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]
                 held, count = [], 0
     if held:
         yield find_newest(pa.concat_tables(held))
-
-
-def _is_leftover(group_id: str, partition: int, options: FoldOptions) -> bool:
-    if not options.partitions_grew or options.partitions is None:
-        return False
-    return partition_of(group_id, options.partitions) != partition
 
 
 def _commit(record: Record) -> Row:

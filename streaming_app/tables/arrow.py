@@ -119,7 +119,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def to_values(column: pa.ChunkedArray, times: dict[int, datetime] | None = None) -> list[Any]:
+def to_values(column: pa.Array | pa.ChunkedArray, times: dict[int, datetime] | None = None) -> list[Any]:
     """Return the values of a column; equal strings become one object, and equal times, also the ones in `times`."""
     if pa.types.is_timestamp(column.type):
         return to_datetimes(column, known=times)

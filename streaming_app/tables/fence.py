@@ -19,7 +19,7 @@ table has no later term.
 from collections.abc import Iterable, Mapping
 from itertools import count
 from threading import Event
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import TableNotFoundError
@@ -33,13 +33,6 @@ from streaming_app.threads import in_parallel
 _COMMITS = 1 << 40
 HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """After a commit delta-rs does no maintenance. The writer of a table makes checkpoints and cleans up the log itself."""
-
-
-class HasTransactions(Protocol):
-    """A table of delta-rs, or a `KeptTable`."""
-
-    def transaction_version(self, app_id: str) -> int | None:
-        """Return the version of the newest transaction of an application."""
 
 
 class Fence:
@@ -56,7 +49,7 @@ class Fence:
         """Return the transaction for the next commit, with a higher version than the commits before."""
         return Transaction(self.application, self.term * _COMMITS + next(self._numbers))
 
-    def check(self, table: HasTransactions) -> None:
+    def check(self, table: KeptTable) -> None:
         """Raise OtherOwnerError if a job with a later term has committed to the table."""
         if term_in(table, self.application) > self.term:
             self._refuse()
@@ -106,7 +99,7 @@ def application_of(cluster: str) -> str:
     return f"owner-{cluster}"
 
 
-def term_in(table: HasTransactions, application: str) -> int:
+def term_in(table: KeptTable, application: str) -> int:
     """Return the newest term in a table; 0 if it has none."""
     return (table.transaction_version(application) or 0) // _COMMITS
 
@@ -116,7 +109,7 @@ def newest_term(cluster: str, locations: Iterable[Location]) -> int:
 
     def term(location: Location) -> int:
         try:
-            return term_in(location.delta_table(), application_of(cluster))
+            return term_in(KeptTable(location, is_kept=False), application_of(cluster))
         except TableNotFoundError:
             return 0
 

@@ -75,12 +75,17 @@ def ranges(files: Iterable[StoredFile], size: int) -> list[Span]:
     return found
 
 
-def file_rows(files: Sequence[StoredFile]) -> int:
-    """Return the maximum number of rows per file."""
-    return max(FILE_ROWS, sum(file.rows for file in files) // _FILES)
+def file_rows(groups: int) -> int:
+    """Return the maximum number of rows per file for so many groups."""
+    return max(FILE_ROWS, groups // _FILES)
 
 
 def is_well_divided(files: Sequence[StoredFile]) -> bool:
     """Return whether no ranges overlap, and most files are not small."""
-    total, most = sum(file.rows for file in files), file_rows(files)
-    return len(spans_of(files)) == len(files) <= 1 + 3 * total // most
+    total = count_rows(files)
+    return len(spans_of(files)) == len(files) <= 1 + 3 * total // file_rows(total)
+
+
+def count_rows(files: Iterable[StoredFile]) -> int:
+    """Return the number of rows in these files."""
+    return sum(file.rows for file in files)

@@ -16,7 +16,7 @@ their rows, with temporary files.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, decode_file, encode_file, remove_action, write_file
-from streaming_app.tables.group_files import Span, file_rows, group_files, is_well_divided, ranges, spans_of
+from streaming_app.tables.group_files import Span, count_rows, file_rows, group_files, is_well_divided, ranges, spans_of
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import query_bounded, quote
 from streaming_app.tables.rust_table import CommitOptions, RustTable
@@ -84,7 +84,8 @@ class GroupRows:
         ids, large = sorted(set(group_ids)), list[Span]()
 
         def rewrite(groups: DeltaTable, files: Sequence[StoredFile]) -> _Rewritten:
-            spans, read, most = _touched(spans_of(files), ids), _Files(groups, self._own, kept), file_rows(files)
+            spans, read = _touched(spans_of(files), ids), _Files(groups, self._own, kept)
+            most = file_rows(count_rows(files))
             if not large and any(map(_is_large, spans)):
                 large.extend(filter(_is_large, spans))
                 return self._divide(groups, files, large)
@@ -110,7 +111,7 @@ class GroupRows:
 
     def _divide(self, groups: DeltaTable, files: Sequence[StoredFile], spans: Iterable[Span]) -> _Rewritten:
         """Write the rows of these spans, each into files with ranges of their own."""
-        divided, read, most = [*spans], _Files(groups, self._own), file_rows(files)
+        divided, read, most = [*spans], _Files(groups, self._own), file_rows(count_rows(files))
 
         def write(span: Span) -> list[AddAction]:
             return [one for rows in read.sorted_rows(span) for one in self._write(rows, most)]
@@ -145,23 +146,17 @@ class GroupRows:
 
 
 class _NewRows:
-    """New rows by group id. Only what is asked for is copied."""
+    """New rows by group id."""
 
     def __init__(self, rows: pa.Table) -> None:
-        self._schema, self._batches = rows.schema, rows.to_batches()
-        self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
-        self._order = pc.sort_indices(rows["group_id"])
-        self._ids = rows["group_id"].take(self._order).to_pylist()
+        self._schema = rows.schema
+        ordered = (batch.take(pc.sort_indices(batch["group_id"])) for batch in rows.to_batches())
+        self._parts = [(part["group_id"].to_pylist(), part) for part in ordered]
 
     def between(self, first: str, last: str) -> pa.Table:
-        """Return the rows from one group id to another one, in any order."""
-        start, end = bisect_left(self._ids, first), bisect_right(self._ids, last)
-        of_batch = defaultdict[int, list[int]](list)
-        for row in self._order.slice(start, end - start).to_pylist():
-            number = bisect_right(self._starts, row) - 1
-            of_batch[number].append(row - self._starts[number])
-        parts = [self._batches[number].take(pa.array(rows)) for number, rows in of_batch.items()]
-        return pa.Table.from_batches(parts, self._schema)
+        """Return the rows from one group id to another one, in any order, without a copy of them."""
+        found = ((bisect_left(ids, first), bisect_right(ids, last), part) for ids, part in self._parts)
+        return pa.Table.from_batches([part.slice(start, end - start) for start, end, part in found], self._schema)
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -184,7 +179,7 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
 
 def _is_large(span: Span) -> bool:
     """Return whether the files of a span are more than a thread reads at a time; one row may be as large."""
-    return sum(file.size for file in span.files) > _AT_A_TIME and sum(file.rows for file in span.files) > 1
+    return sum(file.size for file in span.files) > _AT_A_TIME and count_rows(span.files) > 1
 
 
 class _Files:

@@ -100,10 +100,6 @@ class KeptTable:
         """Whether a later check can find out that this version is still the newest."""
         return self._content is not None
 
-    def doubt(self) -> None:
-        """Let the next use check the handle."""
-        self.checked_at = -math.inf
-
     def is_up_to_date(self) -> bool:
         """Update the handle to the newest version; return whether that was possible."""
         now = monotonic()
@@ -191,7 +187,7 @@ def doubt(location: Location) -> None:
     key = str(location)
     with _LOCKS[key]:
         if kept := _KEPT.get(key):
-            kept.doubt()
+            kept.checked_at = -math.inf
 
 
 @contextmanager

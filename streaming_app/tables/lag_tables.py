@@ -123,15 +123,15 @@ class LagTables:
         found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
         return {key: found[key] for key in keys if key in found}
 
-    def group_versions(self, reader: WarehouseReader) -> Sequence[tuple[str, int]]:
-        """Return the existing groups of Kafka Streams, each with a hash that changes when its row changes.
+    def groups_version(self, reader: WarehouseReader) -> object:
+        """Return a value that changes when rows of `groups` change."""
+        return reader.versions("groups")
 
-        The values themselves would take a quarter of a kilobyte per group, for up to a million groups. It is the same
-        object as before if no row has changed.
+    def group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
+        """Yield the existing groups of Kafka Streams, each with a hash that changes when its row changes.
+
+        The values themselves would take a quarter of a kilobyte per group, for up to a million groups.
         """
-        return self._unless_same(reader, "groups", lambda reader: [*self._group_versions(reader)])
-
-    def _group_versions(self, reader: WarehouseReader) -> Iterator[tuple[str, int]]:
         columns = ("group_id", "last_offset", "updated_at", "state")
         slices = reader.slices(
             f"SELECT {', '.join(columns)} FROM groups WHERE {self._mine} AND deleted_at IS NULL"  # noqa: S608 - quoted
@@ -150,7 +150,8 @@ class LagTables:
         for batch in chain.from_iterable(rows.to_batches(max_chunksize=_ROWS_AT_ONCE) for rows in found):
             columns = {name: batch[name] for name in batch.schema.names}
             columns |= {name: keep_fields(batch[name], fields) for name, fields in _FIELDS.items()}
-            yield from pa.table(columns).to_pylist()
+            for row in zip(*map(to_values, columns.values()), strict=True):
+                yield dict(zip(columns, row, strict=True))
 
     def other_groups(self, reader: WarehouseReader) -> tuple[dict[str, GroupTasks], Counter[str]]:
         """Return by group of another type whether it has members, and who has which partition, as far as the log says.

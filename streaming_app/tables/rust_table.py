@@ -30,7 +30,7 @@ from deltalake.transaction import AddAction
 
 from streaming_app.tables.arrow import to_arrow
 from streaming_app.tables.data_files import EncodedFile, write_file
-from streaming_app.tables.fence import HOOKS, Fence, HasTransactions
+from streaming_app.tables.fence import HOOKS, Fence
 from streaming_app.tables.group_files import stored_files
 from streaming_app.tables.kept_table import KNOWN_SECONDS, KeptTable, doubt, newest_table, repeating, table_to_write
 from streaming_app.tables.location import Location
@@ -67,7 +67,7 @@ class BatchId(NamedTuple):
         """Return the batch as a table notes it: another table may have it, or not."""
         return self._replace(writers=[f"{writer}-{name}" for writer in self.writers])
 
-    def is_in(self, table: HasTransactions) -> bool:
+    def is_in(self, table: KeptTable) -> bool:
         """Return whether the table has the batch."""
         written = table.transaction_version(self.writers[0])
         return written is not None and written >= self.number

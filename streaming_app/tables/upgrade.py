@@ -44,24 +44,19 @@ def seconds_of(work: Work, *, is_local: bool) -> float:
     return sum(some / rate for some, rate in zip(work, a_second, strict=True))
 
 
-def upgrade(
-    tables: Mapping[str, DeltaTable],
-    of_name: Callable[[str], RustTable],
-    report: Report,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+def upgrade(tables: Mapping[str, DeltaTable], of_name: Callable[[str], RustTable], report: Report) -> None:
     """Upgrade the tables, opened before, that need it. `of_name` returns a table by name.
 
     Reports what it does if it does more than to add columns; how far it is, if it takes long. Raises StorageError if a
     table has unknown columns, and as `RustTable.change`.
     """
-    total, files, began_at = work_of(tables), 0, clock()
+    total, files, began_at = work_of(tables), 0, time.monotonic()
     said_at, say = began_at, report if total.tables else lambda _: None
 
     def moved(some: int, _size: int) -> None:
         nonlocal files, said_at
         files += some
-        if (now := clock()) - said_at >= _PROGRESS_SECONDS:
+        if (now := time.monotonic()) - said_at >= _PROGRESS_SECONDS:
             said_at = now
             say(f"Upgrading the warehouse: {files:,} of {total.files:,} files, {now - began_at:.0f} s")
 
@@ -76,7 +71,7 @@ def upgrade(
             add_columns(own, schema_of(table(name)))
         if is_older(newest):
             own.change(_set_format)
-    say(f"The warehouse is upgraded to {THIS}: {clock() - began_at:.1f} s")
+    say(f"The warehouse is upgraded to {THIS}: {time.monotonic() - began_at:.1f} s")
 
 
 def _steps(name: str) -> Iterator[UpgradeStep]:

@@ -50,14 +50,12 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-DEFAULT_LISTEN = "127.0.0.1:8080"
-
 
 @dataclass(frozen=True)
 class Access:
     """Where and to whom page or metrics are served."""
 
-    listen: str = DEFAULT_LISTEN
+    listen: str = "127.0.0.1:8080"
     allowed_hosts: frozenset[str] = frozenset()
     """Names that a request may address, in addition to `localhost`, every IP address, and the server's own names."""
     advice: str = "add it to page.allowed_hosts"
@@ -66,7 +64,8 @@ class Access:
     @property
     def is_open(self) -> bool:
         """Whether anyone who reaches the address from another machine can read the page."""
-        return not is_loopback(split_address(self.listen)[0])
+        host = split_address(self.listen)[0]
+        return host != "localhost" and not (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
     def refuses(self, headers: Mapping[str, str]) -> bool:
         """Return whether a request addresses a name that is not allowed."""
@@ -78,11 +77,6 @@ class Access:
         own, (listens, _) = socket.gethostname(), split_address(self.listen)
         names = {"localhost", *self.allowed_hosts, own, own.partition(".")[0], listens}
         return frozenset(name.lower() for name in names)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address to listen at."""
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _host_of(header: str) -> str | None:

@@ -152,19 +152,14 @@ class Graph:
                 (box_of[node.id],) = users
         return box_of
 
-    @property
-    def layout_key(self) -> str:
-        """A key that changes only when a new layout is needed, not with the text of lines."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the picture for the browser, with a key that changes only when a new layout is needed."""
         shape = [
-            [(node.id, node.kind, node.name, node.box, len(node.lines)) for node in self.nodes],
+            [(node.id, node.kind, node.name, node.box, len(node.lines)) for node in self.nodes],  # not their text
             self.edges,
             [(box.id, box.title, box.is_open) for box in self.boxes],
             self.draws_boxes,
         ]
-        return digest(json.dumps(shape), 16)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the picture for the browser."""
         drawn = {
             "level": self.level,
             "problem": self.problem,
@@ -172,7 +167,7 @@ class Graph:
             "edges": self.edges,
             "boxes": [vars(one) for one in self.boxes] if self.draws_boxes else [],
             "notes": self.notes,
-            "key": self.layout_key,
+            "key": digest(json.dumps(shape), 16),
         }
         if len(self.nodes) <= MAX_NODES:
             return drawn

@@ -37,7 +37,6 @@ from streaming_app.web.topology_graph import node_rows, status_text
 from streaming_app.web.window import Window
 
 Row = Mapping[str, Any]
-Times = tuple[datetime, datetime]
 MAX_EVENTS = 2_000
 """Of one group in a time, the newest; the page says so where there are more."""
 LISTED_EVENTS = 100

@@ -139,7 +139,7 @@ class Page:
             known = (await asyncio.to_thread(self._source.current)).clusters
             if name not in known:
                 raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such cluster in the tables.")
-            self._clusters.setdefault(name, self._source.of_cluster(name))
+            self._clusters.setdefault(name, SnapshotSource(self._source.location, name, self._clock))
         return self._clusters[name]
 
     def _overview(self, request: Request, snapshot: Snapshot, now: datetime) -> Response:

@@ -48,7 +48,6 @@ _WATCHED = (
 )  # fmt: skip
 """The tables whose versions are asked for: all that pages read but `inputs` and `log_ends`, which each pass changes."""
 _WATCHED_OF_OTHERS = ("group_records", "offset_commits")
-_Versions = tuple[tuple[str, str, int], ...]
 
 NOTHING_KNOWN: Row = {**dict.fromkeys(table("group_overview").names), "is_new": False, "labels": (), "alerts": 0}
 """The columns of a group: those of `group_overview`, and `is_new` if it was created in the last 24 hours."""
@@ -153,7 +152,7 @@ class Reading(Generic[_Result]):
         self._thread: threading.Thread | None = None
         self._rest_until = 0.0
         self.error: Exception | None = None
-        self.count = 0
+        self.count = 0  # of readings that found something else
 
     def newest(self, versions: object, wait: float | None = None) -> tuple[_Result, int]:
         """Return what was read last, and how often it has changed until then. Other versions start a new reading.
@@ -205,21 +204,12 @@ class SnapshotSource:
         self._mutes = Mutes(self.location, cluster)
         self._checked_at = -CHECK_SECONDS
 
-    @property
-    def readings(self) -> int:
-        """How often the tables of streams groups were read."""
-        return self._streams.count
-
-    def of_cluster(self, cluster: str) -> SnapshotSource:
-        """Return a source of another cluster of the same warehouse."""
-        return SnapshotSource(self.location, cluster, self._clock)
-
     def current(self) -> Snapshot:
         """Return the newest snapshot. It never raises: `problem` says why the tables could not be read.
 
         While a thread reads, other threads get the previous snapshot.
         """
-        if self._lock.acquire(blocking=not self.readings):
+        if self._lock.acquire(blocking=not self._streams.count):
             try:
                 if time.monotonic() >= self._checked_at + CHECK_SECONDS:
                     self._snapshot = self._check()
@@ -232,7 +222,7 @@ class SnapshotSource:
         try:
             heartbeat = read_heartbeat(self.location, self.cluster)
             others, changes = self._others.newest(
-                self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self.readings else _FIRST_WAIT
+                self._table_versions(_WATCHED_OF_OTHERS), 0.0 if self._streams.count else _FIRST_WAIT
             )
             self._mutes.refresh()
             streams, _ = self._streams.newest(self._table_versions(_WATCHED))
@@ -250,6 +240,6 @@ class SnapshotSource:
             return replace(streams, tag=tag, heartbeat=heartbeat, mutes=self._mutes.all, groups=groups)
         return self._snapshot if heartbeat == self._snapshot.heartbeat else replace(self._snapshot, heartbeat=heartbeat)
 
-    def _table_versions(self, names: tuple[str, ...]) -> _Versions:
+    def _table_versions(self, names: tuple[str, ...]) -> tuple[tuple[str, str, int], ...]:
         opened = [(name, open_table(self.location / name)) for name in names]
         return tuple((name, str(one.metadata().id), one.version()) for name, one in opened)

@@ -148,10 +148,7 @@ def number(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value):,}"
 
 
-Label = tuple[str, str]
-
-
-def label_text(label: Label) -> str:
+def label_text(label: tuple[str, str]) -> str:
     """Return a label as it is written in a URL and shown."""
     name, value = label
     return f"{name}:{value}"

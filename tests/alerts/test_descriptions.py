@@ -128,7 +128,7 @@ def test_a_cluster_keeps_descriptions_since_the_earliest_evidence_of_a_plugin_th
 ) -> None:
     support = DescriptionSupport("auto", known_since=known_since)
     for what, at in plugin:
-        (support.plugin_found if what == "found" else support.plugin_absent)(at)
+        support.plugin_read(at, exists=what == "found")
     for group in groups:
         support.group_changed(None, group)
     assert support.since == since
@@ -139,13 +139,13 @@ def test_a_push_after_the_plugin_was_removed_stays_evidence_when_the_configurati
     for old, new, since in ((None, HEALTHY, None), (HEALTHY, PUSHED_LAST, LAST)):
         support.group_changed(old, new)
         for at in (LATER, NOW):
-            support.plugin_absent(at)
+            support.plugin_read(at, exists=False)
             assert support.since == since
 
 
 def test_a_removed_plugin_stays_removed_after_a_restart_while_the_configuration_cannot_be_read() -> None:
     before = DescriptionSupport("auto")
-    before.plugin_absent(LATER)
+    before.plugin_read(LATER, exists=False)
     support = DescriptionSupport("auto", known_since=before.known_since, removed_at=before.removed_at)
     for group, since in ((HEALTHY, None), (PUSHED_LAST, LAST)):
         support.group_changed(None, group)
@@ -155,7 +155,7 @@ def test_a_removed_plugin_stays_removed_after_a_restart_while_the_configuration_
 @pytest.mark.parametrize(("mode", "since"), [("always", EPOCH), ("never", None)])
 def test_an_explicit_setting_takes_precedence(mode: DescriptionMode, since: datetime | None) -> None:
     support = DescriptionSupport(mode)
-    support.plugin_found(LATER)
+    support.plugin_read(LATER, exists=True)
     support.group_changed(None, HEALTHY)
     assert support.since == since
     assert support.expects_one(NEVER, LATER, NOW) == (mode == "always")

@@ -35,8 +35,7 @@ TABLES = {
 def test_a_command_opens_the_tables_that_it_reads_once(
     command: str, store: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in store.environment.items():
-        monkeypatch.setenv(name, value)
+    store.use(monkeypatch.setenv)
     warehouse = uuid4().hex  # this process keeps tables that it opens again
     shutil.copytree(store.root / "sample", store.root / warehouse)
     before = len(store.requests())

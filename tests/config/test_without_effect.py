@@ -22,12 +22,8 @@ def rule(name: str, **values: Any) -> Settings:
     return {"alerts": {"rules": {name: values}}}
 
 
-def override(name: str, groups: str = "a.*", **values: Any) -> Settings:
-    return {"groups": groups, "rules": {name: values}}
-
-
-def at_night(*groups: str, key: str = "mute_times", **others: Any) -> Settings:
-    return {key: [{"groups": one, "time_intervals": "night"} for one in groups], "time_intervals": NIGHT, **others}
+def override(name: str, **values: Any) -> Settings:
+    return {"groups": "a.*", "rules": {name: values}}
 
 
 CASES: dict[str, tuple[Settings, Settings]] = {
@@ -53,7 +49,10 @@ CASES: dict[str, tuple[Settings, Settings]] = {
         rule(BEHIND, severity="info") | {"lag": {"enabled": False}},
         rule(BEHIND, severity="info"),
     ),
-    "time_intervals[0]": ({"time_intervals": NIGHT}, at_night("a")),
+    "time_intervals[0]": (
+        {"time_intervals": NIGHT},
+        {"time_intervals": NIGHT, "mute_times": [{"groups": "a", "time_intervals": "night"}]},
+    ),
     "sinks[0].page_url": ({"sinks": [{**WATCHDOG, "page_url": "https://example.com"}]}, {"sinks": [WATCHDOG]}),
     "alerts.protocols": (
         {"alerts": {"protocols": "all_groups"}, "lag": {"enabled": False}},

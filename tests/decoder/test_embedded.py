@@ -99,18 +99,14 @@ def test_any_bytes_give_a_result_and_no_exception(data: bytes, version: int, pre
         call(in_assignment(data))
 
 
-def in_subscription(user_data: bytes | None, topics: tuple[str, ...] = ("in",)) -> bytes:
-    return encode_embedded("ConsumerProtocolSubscription", 1, {"topics": list(topics), "user_data": user_data})
+def in_subscription(user_data: bytes | None) -> bytes:
+    return encode_embedded("ConsumerProtocolSubscription", 1, {"topics": ["in"], "user_data": user_data})
 
 
 def in_assignment(user_data: bytes | None, partitions: dict[str, list[int]] | None = None) -> bytes:
     assigned = [{"topic": topic, "partitions": numbers} for topic, numbers in (partitions or {}).items()]
     fields = {"assigned_partitions": assigned, "user_data": user_data}
     return encode_embedded("ConsumerProtocolAssignment", 1, fields)
-
-
-def subscription_info(version: int, **fields: object) -> bytes:
-    return in_subscription(encode_embedded("SubscriptionInfo", version, {"process_id": PROCESS_BASE64} | fields))
 
 
 COUNTS = (2**31 - 1, 1_000_000, -1)
@@ -200,8 +196,8 @@ def test_half_a_surrogate_and_other_bytes_are_read_as_the_replacement_character(
     assignment = decode_assignment(in_assignment(info, {"in": [0]}))
 
     assert assignment == Assignment(10, {("a\ufffdb__0", 0): [("in", 0)]}, {("1", 0): [("t\ufffd", 3)]})
-    tags = [{"key": b"zone", "value": b"\xff"}]
-    subscription = decode_subscription(subscription_info(11, client_tags=tags))
+    fields = {"process_id": PROCESS_BASE64, "client_tags": [{"key": b"zone", "value": b"\xff"}]}
+    subscription = decode_subscription(in_subscription(encode_embedded("SubscriptionInfo", 11, fields)))
     assert (subscription.client_tags, subscription.topics) == ({"zone": "\ufffd"}, ("in",))
 
 

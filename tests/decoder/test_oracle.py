@@ -65,11 +65,6 @@ def release(request: pytest.FixtureRequest, oracles: Callable[[str], Oracle]) ->
     return request.param, read_schemas(jar), oracles(request.param)
 
 
-def kafka_version(key_schema: dict[str, Any], record_type: int) -> int:
-    """Return the version to write a key in: until 4.0 the record type was the key's version."""
-    return 0 if "apiKey" in key_schema else record_type
-
-
 @pytest.mark.parametrize("record_type", [number for number in range(24) if number != 18])
 def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Release, record_type: int) -> None:
     name, schemas_of_release, oracle = release
@@ -82,7 +77,7 @@ def test_the_bytes_of_every_release_decode_to_the_json_it_prints(release: Releas
     count = MESSAGES if name == NEWEST else MESSAGES // 5
     cases = [version for version in definitions.Versions.parse(value_schema["validVersions"]) for _ in range(count)]
     for version in cases:
-        key_version = kafka_version(key_schema, record_type)
+        key_version = 0 if "apiKey" in key_schema else record_type  # until 4.0 the type was the version of the key
         key, key_json = oracle.bytes_of(f"{base}Key", key_version, random_kafka_json(random, key_schema, key_version))
         value, value_json = oracle.bytes_of(f"{base}Value", version, random_kafka_json(random, value_schema, version))
         record = decode(record_type.to_bytes(2, "big") + key[2:], value)

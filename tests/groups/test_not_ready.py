@@ -6,24 +6,11 @@ import pytest
 
 from streaming_app.groups.group import Group
 from streaming_app.groups.not_ready import not_ready_reason
-
-
-def part(subtopology_id: str = "0", **lists: Any) -> dict[str, Any]:
-    """Return a subtopology as in a row."""
-    empty: dict[str, Any] = {
-        "subtopology_id": subtopology_id,
-        "source_topics": [],
-        "source_topic_regex": [],
-        "repartition_sink_topics": [],
-        "repartition_source_topics": [],
-        "state_changelog_topics": [],
-        "copartition_groups": [],
-    }
-    return {**empty, **lists}
+from tests.support.rows import subtopology_row
 
 
 def group(**changed: Any) -> Group:
-    parts = [part(source_topics=["a", "b"])]
+    parts = [subtopology_row(source_topics=["a", "b"])]
     return Group("g", **{"topology_epoch": 1, "metadata_hash": 5, "subtopologies": parts, **changed})
 
 
@@ -37,7 +24,7 @@ NOT_VALIDATED = "TOPICS_NOT_VALIDATED: Topics of topology epoch 1 are missing or
         ({}, f"{NOT_VALIDATED}; no epoch was validated."),
         ({"validated_topology_epoch": 0}, f"{NOT_VALIDATED}; epoch 0 was validated."),
         (  # a topology of patterns names no topic that could be missing
-            {"metadata_hash": 0, "subtopologies": [part(source_topic_regex=["a.*"])]},
+            {"metadata_hash": 0, "subtopologies": [subtopology_row(source_topic_regex=["a.*"])]},
             f"{NOT_VALIDATED}; no epoch was validated.",
         ),
         ({"topology_epoch": None}, "TOPICS_NOT_VALIDATED: The group has no topology."),

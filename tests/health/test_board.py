@@ -129,6 +129,22 @@ def test_groups_known_before_a_flood_are_judged_first_and_newcomers_take_so_many
     assert (judged, one.put_off) == (["!7", "!0", "!1"], {})
 
 
+def test_a_step_looks_at_no_more_of_a_flood_than_it_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million groups that wait, some of them with a verdict of an earlier run, are not looked at in each step."""
+    monkeypatch.setattr(board_module, "NEWCOMER_STEPS", 4)
+    flood = Known({f"!{number}": newcomer(f"!{number}", 50) for number in range(40)})
+    stored = Verdict(OK, ago(minutes=40), ago(minutes=40), "Offsets advance.", recheck_at=ago(minutes=1))
+    one, looked_at = board(**{f"!{number}": stored for number in range(20, 40)}), list[str]()
+    one.step(flood, NOW)
+    see = one._see
+    monkeypatch.setattr(one, "_see", lambda group_id, at: looked_at.append(group_id) or see(group_id, at))
+    for step in range(1, 10):
+        looked_at.clear()
+        one.step(flood, NOW + timedelta(seconds=step))
+        assert len(looked_at) == 4
+    assert not one.put_off
+
+
 def test_a_bad_verdict_whose_records_are_kept_for_longer_now_is_given_again_without_a_change() -> None:
     one, since = board(), ago(minutes=30)
     stuck = waiting(since, stalled=unmoved(since), oldest={"orders": since.timestamp()})

@@ -175,10 +175,8 @@ class _Job:
             return
         self._plugin_read_at = at
         known = [exists for when, exists in self._world.plugin_configs if when <= at]
-        if known and known[-1]:
-            self._descriptions.plugin_found(time_at(at))
-        elif known:
-            self._descriptions.plugin_absent(time_at(at))
+        if known:
+            self._descriptions.plugin_read(time_at(at), exists=known[-1])
 
     def _read_copies(self, at: float) -> None:
         """Take what the brokers said of copies, as `job.copies_service` does."""

@@ -23,7 +23,7 @@ from streaming_app.sandbox.member import SimulatedMember, settle, subtopology, t
 from streaming_app.tables.lag_tables import LagTables
 from streaming_app.tables.reader import WarehouseReader, quote
 from tests.support.container import Broker
-from tests.support.waiting import wait_until
+from tests.support.waiting import delete_topic, wait_until
 
 pytestmark = pytest.mark.broker
 _JOIN_SECONDS = 90
@@ -109,7 +109,7 @@ def test_offsets_of_groups_of_every_protocol_and_their_members_are_those_that_th
 
     old_id = topic_id(client, topic)
     client.delete_group(plain)
-    client.delete_topic(topic)
+    delete_topic(client, topic)
     client.create_topic(topic, 1)
     commit(client, again := unique("again"), {(topic, 0): 2})
     read()

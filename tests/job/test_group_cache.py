@@ -12,7 +12,7 @@ from streaming_app.job.group_cache import GroupCache
 from streaming_app.stream.batch_rows import EVENT_COLUMNS, BatchRows, to_tables
 from streaming_app.stream.job_state import JobState
 from tests.support.a_job import a_job
-from tests.support.rows import member_row, task_row
+from tests.support.rows import group_row, member_row, task_row
 from tests.support.warehouses import append, make_warehouse, replace_rows
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
@@ -20,18 +20,8 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 def row(group_id: str, offset: int = 1, state: str = "Stable", **others: Any) -> dict[str, Any]:
     """Return the row of a group, with its events."""
-    return {
-        "cluster": "default",
-        "group_id": group_id,
-        "group_type": "streams",
-        "state": state,
-        "state_since": NOW,
-        "last_offset": offset,
-        "members": [],
-        "assignments": [],
-        "events": [],
-        "retracted": [],
-    } | others
+    own = {"state_since": NOW, "last_offset": offset, "events": [], "retracted": []}
+    return group_row(group_id, state, **own | others)
 
 
 def folded(*rows: dict[str, Any]) -> BatchRows:

@@ -23,7 +23,7 @@ from tests.support.health_harness import facts, group, verdict
 from tests.support.lag_cluster import LagCluster
 from tests.support.offsets_log import RawRecord
 from tests.support.rows import group_row, member_row, subtopology_row, task_row
-from tests.support.waiting import wait_until
+from tests.support.waiting import delete_topic, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -114,7 +114,7 @@ def test_a_topic_that_gets_partitions_is_deleted_or_is_created_again_is_an_event
     cluster.store.replace_lag(cluster.run(1).rows)
     cluster.store.replace_samples(cluster.passes.tracker.samples)
     before = describe_topics(client, [topic])[topic].topic_id
-    client.delete_topic(topic)
+    delete_topic(client, topic)
     cluster.restart()
     deleted = ("topic_deleted", topic, before, None)
     assert found() == [grown, deleted]

@@ -33,9 +33,7 @@ ALERT = make_alert(cluster="default")
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(tmp_path) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         make_warehouse(server.root / "w", as_the_job=True)
         yield server
 

@@ -187,9 +187,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     if request.param == "in a directory":
         yield Location.of(tmp_path / "w")
         return
-    with s3_server(tmp_path) as store:
-        for name, value in store.environment.items():
-            monkeypatch.setenv(name, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as store:
         yield Location.of(store.uri("w"))
 
 
@@ -257,9 +255,7 @@ def test_an_owner_that_lives_again_while_another_job_is_about_to_take_over_stays
 def test_a_heartbeat_in_a_store_is_a_copy_and_a_look_at_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with s3_server(tmp_path) as store:
-        for name, value in store.environment.items():
-            monkeypatch.setenv(name, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as store:
         first, second = Job(store.uri("w"), tmp_path / "one"), Job(store.uri("w"), tmp_path / "two")
         passing = Passing()
         with first.owns() as mine:

@@ -116,7 +116,7 @@ class Harness:
         self.groups: dict[str, GroupSnapshot] = {"g": replace(healthy_group(NOW), group_id="g")}
         monkeypatch.setattr(StreamsGroupClient, "of", lambda _: self.brokers)
         monkeypatch.setattr(copies_service, "describe_each", FakeBrokers.describe)
-        job = a_job(Path("/w"), self.lines.append, groups=lambda: self.groups, now=lambda: self.now)
+        job = a_job(Path("/w"), self.lines.append, groups=lambda: dict(self.groups), now=lambda: self.now)
         self.poller = TaskCopies(job, lambda: dict.fromkeys(self.groups, 50))
         monkeypatch.setattr(self.poller, "_rows", rows)
         monkeypatch.setattr(self.poller, "_table", self.table)
@@ -202,6 +202,9 @@ def test_nothing_is_computed_again_for_groups_whose_copies_stay(
     harness.poll()
     harness.poll(1 / 6)
     assert (summed, judged, harness.brokers.asked[-1]) == ([], [], ["a", "b", "c"])
+    with monkeypatch.context() as none_is_due:
+        none_is_due.setattr(copies_service, "_version", pytest.fail)
+        harness.poll(1 / 6)
     harness.groups["b"] = replace(harness.groups["b"], group_epoch=99)
     harness.poll(1 / 6)
     assert (summed, judged) == (["b"], ["b"])

@@ -46,8 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def test_a_command_waits_for_ten_requests_at_most(
     command: list[str], store: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in store.environment.items():
-        monkeypatch.setenv(name, value)
+    store.use(monkeypatch.setenv)
     warehouse = uuid4().hex  # this process keeps tables that it opens again
     shutil.copytree(store.root / "sample", store.root / warehouse)
     with store.counted_in_line() as in_line:

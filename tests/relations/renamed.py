@@ -4,7 +4,7 @@ Rows, verdicts, alerts, labels and messages are the same, up to names, `source_p
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from random import Random
@@ -149,12 +149,8 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _raw(records: Iterable[RawRecord]) -> pa.Table:
-    return pa.Table.from_pylist(list(_raw_rows(records)), RAW)
-
-
-def _raw_rows(records: Iterable[RawRecord]) -> Iterator[dict[str, Any]]:
-    for one in records:
-        yield {
+    rows = [
+        {
             "group_bytes": one.key[4 : 4 + int.from_bytes(one.key[2:4], "big")],
             "offset": one.offset,
             "partition": one.partition,
@@ -162,3 +158,6 @@ def _raw_rows(records: Iterable[RawRecord]) -> Iterator[dict[str, Any]]:
             "key": one.key,
             "value": one.value,
         }
+        for one in records
+    ]
+    return pa.Table.from_pylist(rows, RAW)

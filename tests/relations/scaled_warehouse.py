@@ -1,7 +1,7 @@
 """The sample warehouse of the page with more of something: groups, members, partitions, or history."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _history(name: str, row: Row, times: int) -> Iterable[Row]:
     if name in {"group_events", "group_health_history", *_TIMES} and row["group_id"] == RICH:
         column = _TIMES.get(name, "at")
         for n in range(times):
-            earlier = {column: _before(row[column], n)}
+            earlier = {column: row[column] and row[column] - timedelta(seconds=n)}
             yield row | earlier | ({"alert_id": f"{row['alert_id']}-{n}"} if "alert_id" in row else {})
     else:
         yield row
@@ -77,10 +77,6 @@ def _history(name: str, row: Row, times: int) -> Iterable[Row]:
 
 def _renamed(one: Mapping[str, Any], n: int) -> Row:
     return {**one, "member_id": f"{one['member_id']}-{n}" if n and one.get("member_id") else one.get("member_id")}
-
-
-def _before(time: datetime | None, n: int) -> datetime | None:
-    return time and time - timedelta(seconds=n)
 
 
 _SCALED = {"groups": _groups, "members": _members, "partitions": _partitions, "history": _history}

@@ -226,8 +226,7 @@ def test_that_is_found_by_a_bounded_number_of_requests(
         step(stopped, "groups")
     with s3_server(tmp_path / "s3") as store:
         copy_warehouse(tmp_path / "warehouse", store.root / "warehouse")
-        for name, value in store.environment.items():
-            monkeypatch.setenv(name, value)
+        store.use(monkeypatch.setenv)
         table = TableWriter(Mock(), Location.of(store.uri("warehouse")), "default").table("groups")
         assert not table.was_set_back(READER, table.open_files(READER))
         with store.counted() as requests:

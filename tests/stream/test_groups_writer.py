@@ -17,8 +17,9 @@ from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.groups_writer import GroupsBatchWriter, sorted_parts
 from streaming_app.stream.job_state import CommittedBatch
 from streaming_app.stream.log_positions import LogPositions
-from streaming_app.tables import group_rows
+from streaming_app.tables import group_files, group_rows
 from streaming_app.tables.definitions import tables
+from streaming_app.tables.group_rows import GroupRows
 from streaming_app.tables.reader import WarehouseReader
 from streaming_app.tables.writer import TableWriter
 from tests.support.encode import encode
@@ -108,6 +109,24 @@ def test_many_records_give_the_same_tables_as_few_and_ask_for_no_topics(
     monkeypatch.setattr(group_rows, "_CHANGED", 2)
     write_history(spark, empty_warehouse, [8, 25], topics=lambda names: pytest.fail(str(names)))  # no group is NotReady
     assert content(empty_warehouse) == content(few)
+
+
+def test_the_files_that_workers_make_of_a_first_batch_are_those_of_the_table(
+    spark: SparkSession, few: Path, empty_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else this process decodes, sorts and encodes them all once more: minutes for a million groups."""
+    limit_driver(monkeypatch, records=0)
+    monkeypatch.setattr(groups_writer, "_SORTED_RECORDS", 15)
+    monkeypatch.setattr(group_files, "FILE_ROWS", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupRows, "replace", lambda *_: pytest.fail("they are not written as they are"))
+        batch_writer(spark, empty_warehouse)(batch(spark, ROWS), 0)
+    files = group_files.group_files(DeltaTable(empty_warehouse / "groups"), "default")
+    assert len(files) > 1
+    assert group_files.is_well_divided(files)
+    assert max(one.rows for one in files) <= 2
+    batch_writer(spark, empty_warehouse)(batch(spark, ROWS), 1)
+    assert content(empty_warehouse)["groups"] == content(few)["groups"]
 
 
 def test_what_spark_sorts_is_divided_where_it_is_much_whatever_the_session_sets(

@@ -11,13 +11,8 @@ from tests.support.kafka_cluster import LocalCluster
 from tests.support.waiting import MINUTES, wait_until
 
 
-@contextmanager
-def connection(server: str) -> Iterator[Admin]:
-    admin = Admin(bootstrap_servers=server)
-    try:
-        yield admin
-    finally:
-        admin.close()
+def connection(server: str) -> Admin:
+    return Admin(bootstrap_servers=server)
 
 
 def others(cluster: LocalCluster, victim: int) -> str:

@@ -57,7 +57,8 @@ def threads_of_row(row: dict[str, Any]) -> dict[str, Thread]:
     by_member = {one["member_id"]: (one["process_id"], list[str](), list[str]()) for one in row["members"]}
     for one in row["assignments"]:
         if one["current"]:
-            by_member[one["member_id"]][1 if one["role"] == "active" else 2].append(_task(one))
+            task = f"{one['subtopology_id']}_{one['partition']}"
+            by_member[one["member_id"]][1 if one["role"] == "active" else 2].append(task)
     found = {one["client_id"].removesuffix("-consumer"): _sorted(by_member[one["member_id"]]) for one in row["members"]}
     return found if len(found) == len(by_member) else {}
 
@@ -71,10 +72,6 @@ def threads_of(applications: Sequence[StreamsApplication]) -> dict[str, Thread]:
             assert process, thread
             found[thread["name"]] = _sorted((process[0], thread["active"], thread["standby"]))
     return found
-
-
-def _task(assigned: dict[str, Any]) -> str:
-    return f"{assigned['subtopology_id']}_{assigned['partition']}"
 
 
 def _sorted(thread: Thread) -> Thread:

@@ -21,7 +21,7 @@ def differences(jar: Path, release: str) -> list[str]:
     kafka, defined = describe_jar(jar), describe_definitions(release)
     return [
         f"{path}: Kafka {release} has {kafka.get(path, 'nothing')}, the definitions have {defined.get(path, 'nothing')}"
-        for path in sorted(kafka.keys() | defined.keys(), key=_type_and_path)
+        for path in sorted(kafka.keys() | defined.keys(), key=lambda one: (int(one.partition(" ")[0]), one))
         if kafka.get(path) != defined.get(path)
     ]
 
@@ -147,7 +147,3 @@ def _is_at_most(release: str, last: str) -> bool:
 
 def _numbers(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
-
-
-def _type_and_path(path: str) -> tuple[int, str]:
-    return int(path.split(" ", 1)[0]), path

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 from streaming_app.jvm.jars import KAFKA_VERSION
 from streaming_app.kafka.connection import Admin
 from streaming_app.kafka.topic_reader import describe_topics
-from streaming_app.sandbox.broker import LocalBroker, make_cluster_id
+from streaming_app.sandbox.broker import LocalBroker
 from streaming_app.sandbox.child_process import HOST, Process, Startable, reserve_port
+from streaming_app.sandbox.member import new_id
 from tests.support.encoded import Pair
 from tests.support.processes import send_signal
 from tests.support.waiting import MINUTES, wait_until
@@ -261,7 +262,7 @@ class LocalCluster(Startable):
 
 def _make_nodes(directory: Path, ports: list[int], properties: Mapping[str, str], version: str) -> list[ClusterNode]:
     """Return the controller, which has the first port, and the brokers."""
-    cluster_id = make_cluster_id()
+    cluster_id = new_id()
     controller_at = f"{HOST}:{ports[0]}"
     shared = {**properties, "controller.quorum.voters": f"{CONTROLLER_ID}@{controller_at}"}
     listeners = f"CONTROLLER://{controller_at}"
@@ -277,13 +278,8 @@ def _make_nodes(directory: Path, ports: list[int], properties: Mapping[str, str]
     return nodes
 
 
-@contextmanager
-def _admin(server: str) -> Any:
-    admin = Admin(bootstrap_servers=server.split(","), request_timeout_ms=2000, reconnect_backoff_max_ms=200)
-    try:
-        yield admin
-    finally:
-        admin.close()
+def _admin(server: str) -> Admin:
+    return Admin(bootstrap_servers=server.split(","), request_timeout_ms=2000, reconnect_backoff_max_ms=200)
 
 
 def _node_ids(admin: Admin) -> set[int]:

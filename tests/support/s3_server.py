@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
 from email.utils import formatdate
@@ -82,6 +82,11 @@ class S3Server:
         """Answer each commit in the block with an error; with `but_written` the commit is written nevertheless."""
         return self._in_mode(_WRITTEN if but_written else _REFUSED)
 
+    def use(self, setenv: Callable[[str, str], None]) -> None:
+        """Let delta-rs in this process find the server: `setenv` is that of a `MonkeyPatch`."""
+        for name, value in self.environment.items():
+            setenv(name, value)
+
     def ignoring_conditions(self) -> AbstractContextManager[None]:
         """Overwrite a file though the request says `If-None-Match: *`, as some stores do."""
         return self._in_mode(_UNCONDITIONAL)
@@ -106,14 +111,16 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(directory: Path) -> Iterator[S3Server]:
-    """Run one on a free port of the loopback interface, with its files in `directory`."""
+def s3_server(directory: Path, setenv: Callable[[str, str], None] = lambda *_: None) -> Iterator[S3Server]:
+    """Run one on a free port of the loopback interface, with its files in `directory`; `setenv` is as for `use`."""
     from streaming_app.tables import kept_table  # noqa: PLC0415 - the server itself, a process, starts without it
 
     with Popen([sys.executable, "-m", __name__, str(directory)], stdout=PIPE, text=True) as process:
         assert process.stdout
         try:
-            yield S3Server(directory, process.stdout.readline().strip())
+            server = S3Server(directory, process.stdout.readline().strip())
+            server.use(setenv)
+            yield server
         finally:
             process.kill()
             for kept in (kept_table._KEPT, kept_table._OPENED):  # handles know the address of this server

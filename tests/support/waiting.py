@@ -38,3 +38,9 @@ def await_topics(client: StreamsGroupClient, group_id: str, described: Mapping[s
     settle([member])
     member.leave()
     client.delete_group(group_id)
+
+
+def delete_topic(client: StreamsGroupClient, name: str) -> None:
+    """Delete a topic, and return once the brokers no longer know it."""
+    client.delete_topics([name])
+    assert wait_until(lambda: not client.end_offsets(name))

@@ -25,9 +25,7 @@ NO_BROKER = "127.0.0.1:1"
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(tmp_path) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
         yield server
 

@@ -36,8 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def store(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
+    server.use(monkeypatch.setenv)
     return server
 
 

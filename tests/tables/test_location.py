@@ -88,9 +88,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     if request.param == "local":
         yield Location.of(tmp_path)
         return
-    with s3_server(tmp_path) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         yield Location.of(server.uri("warehouse"))
 
 

@@ -33,8 +33,7 @@ def directory(
     request: pytest.FixtureRequest, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """The files of an empty table whose old versions nobody needs from the moment on in which they are replaced."""
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
+    server.use(monkeypatch.setenv)
     created = make_warehouse(tmp_path / request.param) / NAME
     table = DeltaTable(created)
     for name in ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"):

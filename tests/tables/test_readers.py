@@ -134,9 +134,7 @@ def test_spark_gets_each_value_of_each_column(warehouse: Path, spark: SparkSessi
 
 @pytest.mark.slow
 def test_a_reader_of_a_store_gets_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with s3_server(tmp_path) as server:
-        for variable, value_of in server.environment.items():
-            monkeypatch.setenv(variable, value_of)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         make_warehouse(server.root / "w", as_the_job=True)
         for name in ("groups", "group_events"):
             write(Location.of(server.uri(f"w/{name}")), written_rows(name))

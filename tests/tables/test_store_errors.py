@@ -19,9 +19,7 @@ HINT = "credentials come from environment variables, see deploy/README.md"
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server(tmp_path) as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         shutil.copytree(make_warehouse(tmp_path / "made"), server.root / "warehouse")
         yield server
 

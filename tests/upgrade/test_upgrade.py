@@ -362,9 +362,7 @@ def test_who_streams_from_a_table_gets_nothing_twice(spark: SparkSession, wareho
 def test_a_warehouse_in_a_store_is_upgraded_too(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with s3_server(tmp_path) as server:
-        for variable, value in server.environment.items():
-            monkeypatch.setenv(variable, value)
+    with s3_server(tmp_path, monkeypatch.setenv) as server:
         copy_warehouse(recorded, server.root / "w")
         start(server.uri("w"))
         check_is_upgraded(server.root / "w", recorded)

@@ -333,7 +333,7 @@ def test_the_tables_are_read_once_for_all_viewers(sample: Path) -> None:
     for number in range(20):
         assert client.get(f"/?q={number}").status_code == 200
         assert client.get(f"/group?id={RICH}&range={number}").status_code == 200
-    assert source.readings == 1
+    assert source._streams.count == 1
 
 
 def test_what_is_wrong_is_said_on_the_page(tmp_path: Path, sample: Path) -> None:

@@ -26,7 +26,7 @@ from streaming_app.tables.reader import quote
 from tests.long.bed import CLUSTER, Bed, DidNotRecoverError, join
 from tests.support.offsets_log import compare_rows
 from tests.support.receivers import HttpReceiver
-from tests.support.waiting import MINUTES, await_topics, wait_until
+from tests.support.waiting import MINUTES, await_topics, delete_topic, wait_until
 
 STUCK_RULE, STUCK_FOR_SECONDS = "StreamsGroupDown", 2.0
 MOST_ROW_SECONDS, MOST_ALERT_SECONDS, MOST_MEMORY = 10.0, STUCK_FOR_SECONDS + 10.0, 1.5
@@ -96,7 +96,7 @@ class AttackBed(Bed):
         """Let one honest group grow and another one get stuck; return how long it took until both were known."""
         growing, stuck = self._left.pop()
         with suppress(KafkaError):  # the topic is gone before all of its partitions are
-            self.client.delete_topic(stuck.group_id)
+            delete_topic(self.client, stuck.group_id)
         if not wait_until(lambda: _is_stuck(stuck), interval=0.1):
             raise TimeoutError("the broker does not find that a topic is missing")
         began = time.monotonic()

@@ -79,7 +79,7 @@ def _size(value: Any) -> int:  # noqa: ANN401 - values of a record: text, number
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
-        return sum(_size(one) for pair in value.items() for one in pair)
+        return sum(map(len, value)) + sum(map(_size, value.values()))
     if isinstance(value, (list, tuple)):
         return sum(map(_size, value))
     return _VALUE_BYTES

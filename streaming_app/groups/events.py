@@ -27,9 +27,10 @@ keeps what the next operation needs: a start time, and hashes of the ids of memb
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 
-from streaming_app.groups.group import ROLES, SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
+from streaming_app.groups.group import SINCE, WARMUP, Group, GroupEvent, LastChange, Tasks
 from streaming_app.text import digest
 
 UNKNOWN_STATE = "Unknown"
@@ -231,12 +232,12 @@ def _processes_replaced_since(group: Group, changes: Changes, at: datetime) -> d
     for member_id, (old, new) in changes.items():
         if member_id is not None and (old["member"] is None) != (new["member"] is None):
             if new["member"] is not None:
-                joined.add(digest(member_id, _ID_CHARACTERS))
+                joined.add(member_id)
             elif old["joined_at"] and at - datetime.fromisoformat(old["joined_at"]) >= _WITHIN:
                 replaced.add(digest(member_id, _ID_CHARACTERS))
     text, *known = (group.replacing or "").split(" ")
     since, ids = datetime.fromisoformat(text) if text else None, set(known)
-    if since is not None and (at - since > _WITHIN or joined & ids):
+    if since is not None and (at - since > _WITHIN or any(digest(one, _ID_CHARACTERS) in ids for one in joined)):
         since, ids = None, set()
     if replaced:
         since, ids = since or at, ids | replaced
@@ -261,20 +262,19 @@ def make_events(
             continue  # it was read for the first time, or the group was deleted
         if what == "assignment_epoch" and old and what not in causes:
             continue  # its record was deleted: Describe reports the first epoch, but nothing was assigned
-        event = GroupEvent(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what))
+        host = instance = None
         if what == "member":
             before, after = changes[member_id]
             host, instance = (before[name] or after[name] for name in ("client_host", "instance_id"))
-            event = event._replace(client_host=host, instance_id=instance)
-        yield event
+        yield GroupEvent(at, _event_kind(what, old), member_id, old, new, offset, causes.get(what), host, instance)
 
 
 def retract(at: datetime | None, changes: Iterable[LastChange]) -> list[GroupEvent]:
     """Return the events that were emitted for these changes. Only the columns that identify an event are set."""
     return [
-        GroupEvent(at, _event_kind(change.what, change.old), change.member_id, change.old, None, change.offset)
+        GroupEvent(at, _event_kind(what, change["old"]), change["member_id"], change["old"], None, change["offset"])
         for change in changes
-        if change.what not in _WITHOUT_EVENT
+        if (what := change["what"]) not in _WITHOUT_EVENT
     ]
 
 
@@ -286,8 +286,8 @@ def _to_text(value: object) -> str | None:
 
 def _format_tasks(tasks: Tasks) -> str:
     """Return tasks in the notation of Kafka's logs: ``active 0_0,0_1; standby 1_2``."""
-    by_role = ((role, sorted((s, p) for r, s, p in tasks if r == role)) for role in ROLES)
-    return "; ".join(f"{role} " + ",".join(f"{s}_{p}" for s, p in ids) for role, ids in by_role if ids)
+    by_role = groupby(sorted(tasks), key=itemgetter(0))  # in the order of `ROLES`, which is that of the alphabet
+    return "; ".join(f"{role} " + ",".join([f"{s}_{p}" for _, s, p in ids]) for role, ids in by_role)
 
 
 def _shortened(value: str | None) -> str | None:

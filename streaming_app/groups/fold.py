@@ -52,7 +52,7 @@ from streaming_app.groups.events import (
     operation_values,
     retract,
 )
-from streaming_app.groups.group import CLASSIC, SINCE, Group, GroupEvent, LastChange, LogRecord
+from streaming_app.groups.group import CLASSIC, SINCE, Group, GroupEvent, LogRecord
 from streaming_app.groups.replay import APPLY
 from streaming_app.groups.state_rules import EMPTY, NOT_READY, is_unsolicited
 from streaming_app.groups.topology import topology_hash
@@ -61,6 +61,7 @@ CLASSIC_GROUP = 2  # record type of a classic group's metadata; a group id belon
 GROUP_METADATA, TOPOLOGY = 17, 23
 _OF_MEMBER = frozenset({19, 21, 22})
 _METADATA = attrgetter("group_epoch", *OF_METADATA)
+_LISTS = ("events", "retracted", "topologies", "passed_not_ready")
 _TOPOLOGIES = 20  # stored topologies of a group in one batch: each may have a megabyte
 
 
@@ -105,7 +106,7 @@ class Fold:
     def of(cls, group_id: str, source_partition: int, stored: Group | None, budget: Budget = budgets.DEFAULT) -> Fold:
         """Start from a stored group, or without one from a group about which nothing is known."""
         group = stored or Group(group_id, source_partition)
-        fold = cls(group, budget)
+        fold = cls(group, budget, _values=None if stored else _OF_UNKNOWN_GROUP)
         if group.state == NOT_READY and group.not_ready_reason is None:  # the last fold could not find out why
             fold._not_ready = _reason_to_come(group, group.state_since), copy(group)
         return fold
@@ -122,22 +123,13 @@ class Fold:
 
     def copy(self) -> Fold:
         """Return a copy that later changes of this fold do not affect."""
-        return replace(
-            self,
-            group=self.group.copy(),
-            events=list(self.events),
-            retracted=list(self.retracted),
-            topologies=list(self.topologies),
-            passed_not_ready=list(self.passed_not_ready),
-            _before=dict(self._before),
-        )
+        lists: dict[str, Any] = {name: [*getattr(self, name)] for name in _LISTS}
+        return replace(self, group=self.group.copy(), _before=dict(self._before), **lists)
 
     def close(self) -> None:
         """End the current operation. The next batch may still continue it. Raises OverBudgetError."""
-        if self._before:
-            self._close()
-
-    def _close(self) -> None:
+        if not self._before:
+            return
         self._end()
         if self._events_left_out:
             at, offset = self.group.updated_at, self.group.last_offset
@@ -160,8 +152,10 @@ class Fold:
         group, old = self.group, self.group.not_ready_reason
         if reason == old:
             return
-        if not any(change.what == NOT_READY_REASON for change in group.last_changes):
-            group.last_changes.append(LastChange(NOT_READY_REASON, None, old, group.last_offset))
+        if not any(change["what"] == NOT_READY_REASON for change in group.last_changes):
+            group.last_changes.append(
+                {"what": NOT_READY_REASON, "member_id": None, "old": old, "offset": group.last_offset}
+            )
             if reason is not None:
                 self.events.append(GroupEvent(group.updated_at, NOT_READY_REASON, None, old, reason, group.last_offset))
         group.not_ready_reason = reason
@@ -245,8 +239,7 @@ class Fold:
     def _start_alone(self) -> None:
         if self._before:
             self._end()
-        group = self.group
-        self._before = {None: dict(self._values or group_values(group, group.derive()) | operation_values(group))}
+        self._before = {None: dict(self._values or _values_of(self.group))}
 
     def _undo(self) -> None:
         """Restore the values before the first part of an operation, because the second part may change them back.
@@ -255,7 +248,8 @@ class Fold:
         """
         group = self.group
         self.retracted += retract(group.updated_at, group.last_changes)
-        for what, member_id, old, _ in group.last_changes:
+        for change in group.last_changes:
+            what, member_id, old = change["what"], change["member_id"], change["old"]
             if member_id is not None:
                 self._save(member_id)
             if what in (before := self._before[member_id]):
@@ -330,7 +324,7 @@ class Fold:
             self._keep_topology(at, record.offset)
         group.updated_at = at
         self._take(record)
-        self._close()
+        self.close()
         group.last_changes, self._values = [], None
         if group.state == EMPTY:
             group.state_since = classic.entered_at(value) or at
@@ -378,11 +372,12 @@ class Fold:
         _update_times(group, derived, is_new_epoch=is_replaced(changes, "group_epoch"))
         self._values |= operation_values(group)
         group.last_changes = [
-            LastChange(what, member_id, old, offset) for what, member_id, old, _ in each_change(changes)
+            {"what": what, "member_id": member_id, "old": old, "offset": offset}
+            for what, member_id, old, _ in each_change(changes)
         ]
         if deployment:
             self.add_events([deployment])
-            group.last_changes.append(LastChange(DEPLOYMENT, None, deployment.old, offset))
+            group.last_changes.append({"what": DEPLOYMENT, "member_id": None, "old": deployment.old, "offset": offset})
         was, is_now = before[None]["state"], self._values["state"]
         if is_now == NOT_READY and was != NOT_READY:
             self._not_ready = _reason_to_come(group, at), copy(group)
@@ -399,6 +394,13 @@ class Fold:
                 self.events.append(event if is_of else event._replace(protocol=self.group.protocol))
             else:
                 self._events_left_out += 1
+
+
+def _values_of(group: Group) -> Values:
+    return group_values(group, group.derive()) | operation_values(group)
+
+
+_OF_UNKNOWN_GROUP = _values_of(Group(""))  # no id is among them
 
 
 def _reason_to_come(group: Group, at: datetime | None) -> GroupEvent:

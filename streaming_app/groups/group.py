@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from streaming_app.groups.state_rules import DESCRIPTION_STATUS_RULES, NONE, STABLE_MEMBER, STATE_RULES
 
@@ -295,7 +295,7 @@ class GroupEvent(NamedTuple):
     protocol: str = STREAMS
 
 
-class LastChange(NamedTuple):
+class LastChange(TypedDict):
     """A change by the newest operation, with what is needed to retract its event and to emit it again."""
 
     what: str

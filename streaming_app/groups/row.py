@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from streaming_app.groups.classic import AT_END
-from streaming_app.groups.group import STORED_AT, Group, LastChange, Member, TaskId
+from streaming_app.groups.group import STORED_AT, Group, Member, TaskId
 from streaming_app.groups.replay import REACHED
 from streaming_app.groups.state_rules import DEAD, SOLICITABLE_STATUSES
 from streaming_app.groups.topology import sources_hash
@@ -62,7 +62,7 @@ def to_row(cluster: str, group: Group) -> dict[str, Any]:
         ],
         "assignments": list(_assignment_rows(group)),
         "topology_epochs": epochs,
-        "last_changes": [change._asdict() for change in group.last_changes],
+        "last_changes": [*group.last_changes],
     }
     return row | dict.fromkeys(_NOT_CLASSIC) if group.is_classic else row
 
@@ -94,7 +94,7 @@ def from_row(row: dict[str, Any]) -> Group:
         kept = group.topology_epochs[epoch] = _present(step, _EPOCH_STEPS)
         if step.get(_STORED) or group.stored_description_epoch == epoch:
             kept.setdefault(STORED_AT, None)
-    group.last_changes = [LastChange(*(change[name] for name in LastChange._fields)) for change in row["last_changes"]]
+    group.last_changes = [*row["last_changes"]]
     return group
 
 

@@ -44,7 +44,7 @@ from streaming_app.lag.model import Commit, CommitKey, GroupTasks
 from streaming_app.lag.open_transactions import NO_TRANSACTIONS, Transactions, held_for_long
 from streaming_app.lag.work import GroupWork
 from streaming_app.report import Report
-from streaming_app.stream.batch_rows import EVENTS
+from streaming_app.stream.batch_rows import events_of
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow, group_of_key
 from streaming_app.stream.newest_records import COLUMNS, COMMIT, COMMITS, to_rows
@@ -93,7 +93,7 @@ class LogTables:
                 for row in folded.rows.get("groups", ()):
                     if row["group_type"] == row["protocol"] and row["deleted_at"] is None:
                         self.rows[row["group_id"]] = row
-                for event in folded.rows.get(EVENTS, ()):
+                for event in events_of(folded.rows):
                     self.histories.add(event["group_id"], event, self._now)
         for key, (_, offset, partition, at, _, value, _) in self._newest.items():
             if group_of_key(key) in self.rows:

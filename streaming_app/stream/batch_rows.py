@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streaming_app.groups.group import GroupEvent
 from streaming_app.tables.arrow import arrow_type, release_memory
 from streaming_app.tables.data_files import EncodedFile, decode_file, encode_file
 from streaming_app.tables.definitions import table
@@ -35,8 +36,9 @@ _DDL = "name string, content binary, stats string, count bigint"
 _RETURNED = pa.schema({"name": pa.string(), "content": pa.binary(), "stats": pa.string(), "count": pa.int64()})
 _FILE_BYTES = 32 << 20  # of rows as Arrow, which a worker holds until it has encoded them
 
-RowsByTable = Mapping[str, list[dict[str, Any]]]
-"""By table, or `RETRACTED`."""
+EVENT_COLUMNS = ("cluster", "group_id", *GroupEvent._fields, "source_partition", "log_epoch", "void")
+RowsByTable = Mapping[str, list[Any]]
+"""By table, or `RETRACTED`. A row is a dict, but an event is a tuple of `EVENT_COLUMNS`: a group has many."""
 HistoryOffsets = Mapping[str, Mapping[int, int]]
 """By history table and partition, the offset up to which it has rows: a batch adds only rows beyond it."""
 Make = Callable[[Iterator[pa.RecordBatch]], Iterable["BatchRows"]]
@@ -86,23 +88,32 @@ def to_tables(parts: Iterable[RowsByTable], reached: HistoryOffsets) -> BatchRow
 
     Raises the errors of Arrow if it cannot hold a value.
     """
-    rows = defaultdict[str, list[dict[str, Any]]](list)
+    rows = defaultdict[str, list[Any]](list)
     for part in parts:
         for name, some in part.items():
             rows[name] += some
-    tables = {
-        name: pa.Table.from_pylist(new, schema_of(EVENTS if name == RETRACTED else name))
-        for name, some in rows.items()
-        if (new := _beyond(name, some, reached.get(name)))
-    }
+    made = {name: _beyond(name, _to_table(name, some), reached.get(name)) for name, some in rows.items() if some}
+    tables = {name: new for name, new in made.items() if new.num_rows}
     return BatchRows(tables, Counter({name: len(some) for name, some in rows.items()}))
 
 
-def _beyond(name: str, rows: list[dict[str, Any]], offsets: Mapping[int, int] | None) -> list[dict[str, Any]]:
+def events_of(rows: RowsByTable) -> Iterator[dict[str, Any]]:
+    """Yield the events as dicts."""
+    return (dict(zip(EVENT_COLUMNS, one, strict=True)) for one in rows.get(EVENTS, ()))
+
+
+def _to_table(name: str, rows: list[Any]) -> pa.Table:
+    if name not in {EVENTS, RETRACTED}:
+        return pa.Table.from_pylist(rows, schema_of(name))
+    schema, columns = schema_of(EVENTS), dict(zip(EVENT_COLUMNS, zip(*rows, strict=True), strict=True))
+    return pa.Table.from_pydict(dict.fromkeys(schema.names, [None] * len(rows)) | columns, schema)
+
+
+def _beyond(name: str, rows: pa.Table, offsets: Mapping[int, int] | None) -> pa.Table:
     if not offsets:
         return rows
-    partition = str(table(name).partition_column)
-    return [row for row in rows if row["offset"] > offsets.get(row[partition], -1)]
+    places = zip(rows[str(table(name).partition_column)].to_pylist(), rows["offset"].to_pylist(), strict=True)
+    return rows.filter([offset > offsets.get(partition, -1) for partition, offset in places])
 
 
 def make_in_workers(records: DataFrame, make: Make, most_rows: Mapping[str, int] = MappingProxyType({})) -> BatchRows:

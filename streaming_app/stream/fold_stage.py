@@ -55,7 +55,7 @@ from streaming_app.tables.arrow import to_datetimes
 STORED_OFFSET = -1
 _REFUSED = (pa.ArrowException, ValueError, OverflowError, TypeError)  # raised for a value that Arrow cannot hold
 _ROWS_PER_BATCH = 200
-_COLLECTED_AFTER = 10_000  # new objects before a garbage collection; by default 700
+_COLLECTED_AFTER = 100_000  # new objects before a garbage collection, more than a batch of rows has; by default 700
 _SNAPSHOT_EVERY = 2_000  # records of a group
 _SNAPSHOT_BYTES = 8 << 20  # of the records since a snapshot
 _BYTES_PER_BATCH = 8 << 20  # of rows and undecodable records that are yielded together
@@ -345,9 +345,8 @@ class _FoldedGroup:
         group_id = record.key["group_id"]
         if options.partitions is not None and (group or options.partitions_grew):
             if partition_of(group_id, options.partitions) != partition:
-                if is_classic:  # it is in the newest partition, too, or the group is gone
-                    return None
-                self.outcome.refuse(row, LeftoverRecord("another partition of the topic now holds the group"))
+                if not is_classic:  # else it is in the newest partition, too, or the group is gone
+                    self.outcome.refuse(row, LeftoverRecord("another partition of the topic now holds the group"))
                 return None
         elif group:
             return group

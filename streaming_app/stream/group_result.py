@@ -1,7 +1,7 @@
 """The result of the records of one group in a batch: its rows, by table, and counts of its records."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -12,7 +12,7 @@ from offsets_decoder import DecodeError, UnknownRecordType, decode
 from streaming_app.groups.budget import DEFAULT, Budget, OverBudgetError
 from streaming_app.groups.classic import may_be_streams
 from streaming_app.groups.fold import CLASSIC_GROUP, Fold
-from streaming_app.groups.group import Group, LogRecord
+from streaming_app.groups.group import Group, GroupEvent, LogRecord
 from streaming_app.groups.row import to_row
 from streaming_app.stream.batch_rows import EVENTS, QUARANTINE, RETRACTED, TOPOLOGIES, HistoryOffsets, RowsByTable
 from streaming_app.stream.epoch_chain import Chain, epoch_at
@@ -165,13 +165,15 @@ class GroupResult:
 
     def with_group(self, fold: Fold) -> RowsByTable:
         """Return the rows of the group, and of its records for quarantine."""
-        group = fold.group
-        log_epoch = self._options.log_epoch(group.source_partition, group.last_offset)
+        group, cluster, partition = fold.group, self._options.cluster, fold.group.source_partition
+        log_epoch = partial(self._options.log_epoch, partition)
+        group.log_epoch = log_epoch(group.last_offset)
+        own = {"cluster": cluster, "group_id": group.group_id, "source_partition": partition, "void": False}
         return {
-            "groups": [{**to_row(self._options.cluster, group), "log_epoch": log_epoch}],
-            EVENTS: [self._of_group(group, one._asdict()) for one in fold.events],
-            RETRACTED: [self._of_group(group, one._asdict()) for one in fold.retracted],
-            TOPOLOGIES: [self._of_group(group, one) for one in fold.topologies],
+            "groups": [to_row(cluster, group)],
+            EVENTS: self._event_rows(group, fold.events),
+            RETRACTED: self._event_rows(group, fold.retracted),
+            TOPOLOGIES: [{**own, **one, "log_epoch": log_epoch(one["offset"])} for one in fold.topologies],
             QUARANTINE: self.undecodable,
         }
 
@@ -185,16 +187,10 @@ class GroupResult:
         }
         return {"groups": [row | marks], QUARANTINE: self.undecodable}
 
-    def _of_group(self, group: Group, row: Mapping[str, Any]) -> dict[str, Any]:
-        partition = group.source_partition
-        return {
-            "cluster": self._options.cluster,
-            "group_id": group.group_id,
-            **row,
-            "source_partition": partition,
-            "log_epoch": self._options.log_epoch(partition, row["offset"]),
-            "void": False,
-        }
+    def _event_rows(self, group: Group, events: Sequence[GroupEvent]) -> list[tuple[Any, ...]]:
+        cluster, group_id, partition = self._options.cluster, group.group_id, group.source_partition
+        epochs = {one: self._options.log_epoch(partition, one) for one in {event.offset for event in events}}
+        return [(cluster, group_id, *event, partition, epochs[event.offset], False) for event in events]
 
     def _quarantine(self, error: Exception, row: LogRow) -> None:
         self.undecodable_bytes += size_of(row)

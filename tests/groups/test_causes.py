@@ -205,6 +205,6 @@ def test_the_causes_of_an_earlier_life_of_the_group_are_not_those_of_the_next() 
 def test_what_is_kept_of_a_member_to_be_compared_is_short() -> None:
     long = member(rack_id="r" * 5_000, process_id="p" * 5_000, client_tags=[{"key": "k", "value": "v" * 5_000}])
     state = fold(log(*FIRST_JOIN, (at(10), 19, M1, long), (at(20), 19, M1, member()))).group
-    kept = {change.what: change.old or "" for change in state.last_changes}
+    kept = {change["what"]: change["old"] or "" for change in state.last_changes}
     assert {"rack", "tags", "process"} <= kept.keys()
     assert max(map(len, kept.values())) < 200

@@ -2,6 +2,7 @@
 
 import pytest
 
+from streaming_app.groups.group import Group
 from streaming_app.groups.row import from_row, to_row
 from tests.groups.records import FIRST_JOIN, GROUP, M1, TOPOLOGY, at, current, fold, log, metadata
 
@@ -11,6 +12,13 @@ def test_a_tombstone_for_an_unknown_group_creates_no_row(record_type: int) -> No
     result = fold(log((at(0), record_type, M1, None)))
     assert not result.touched
     assert not result.group.is_known
+
+
+def test_the_state_of_a_new_group_is_derived_once_for_each_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    derived, derive = [], Group.derive
+    monkeypatch.setattr(Group, "derive", lambda group: derived.append(group) or derive(group))
+    fold(log(*FIRST_JOIN[:4]))
+    assert len(derived) == 1
 
 
 def test_copartition_groups_contain_topic_names_and_an_index_out_of_range_is_shown() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from streaming_app.errors import WarehouseError
 from streaming_app.job.group_cache import GroupCache
-from streaming_app.stream.batch_rows import BatchRows, to_tables
+from streaming_app.stream.batch_rows import EVENT_COLUMNS, BatchRows, to_tables
 from streaming_app.stream.job_state import JobState
 from tests.support.a_job import a_job
 from tests.support.rows import group_row, member_row, task_row
@@ -25,8 +25,9 @@ def row(group_id: str, offset: int = 1, state: str = "Stable", **others: Any) ->
 
 
 def folded(*rows: dict[str, Any]) -> BatchRows:
-    def of_events(name: str) -> list[dict[str, Any]]:
-        return [{"cluster": "default", "group_id": one["group_id"], **event} for one in rows for event in one[name]]
+    def of_events(name: str) -> list[tuple[Any, ...]]:
+        events = [{"cluster": "default", "group_id": one["group_id"], **event} for one in rows for event in one[name]]
+        return [tuple(event.get(column) for column in EVENT_COLUMNS) for event in events]
 
     return to_tables(
         [{"groups": list(rows), "group_events": of_events("events"), "retracted": of_events("retracted")}], {}

@@ -13,6 +13,7 @@ from offsets_decoder import decode
 from offsets_decoder.streams_protocol import decode_subscription
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
+from streaming_app.stream.batch_rows import events_of
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions
 from tests.support.offsets_log import RawRecord, read_log
@@ -44,7 +45,7 @@ def row_of(records: list[RawRecord]) -> tuple[dict[str, Any] | None, list[dict[s
     )
     found = next(iter(fold_group(rows, FoldOptions("default", "topic"), None)), None)
     assert not found or not found.rows["quarantine"]
-    return (found.rows["groups"][0], found.rows["group_events"]) if found else (None, [])
+    return (found.rows["groups"][0], list(events_of(found.rows))) if found else (None, [])
 
 
 def _time(milliseconds: int) -> datetime:

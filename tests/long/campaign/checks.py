@@ -14,7 +14,7 @@ from offsets_decoder import decode
 from streaming_app.checks.verification import Verification, VerifyError, WarehouseTables
 from streaming_app.groups.fold import CLASSIC_GROUP
 from streaming_app.groups.replay import RECORD_TYPES
-from streaming_app.stream.batch_rows import APPENDED
+from streaming_app.stream.batch_rows import APPENDED, EVENTS, events_of
 from streaming_app.stream.fold_stage import fold_group
 from streaming_app.stream.group_result import FoldOptions, LogRow
 from streaming_app.stream.truncation import LOG_TRUNCATED
@@ -233,9 +233,9 @@ def read_afresh(log: Iterable[RawRecord]) -> Mapping[str, Rows]:
     records = sorted(map(_row, (raw for raw in log if raw.record_type in _READ)), key=itemgetter(0, 1))
     for _, of_group in groupby(records, key=itemgetter(0)):
         for folded in fold_group(of_group, options, None):
+            found = {**folded.rows, EVENTS: events_of(folded.rows)}
             for name, rows in tables.items():
-                names = table(name).names
-                rows.extend({column: one[column] for column in names} for one in folded.rows.get(name, ()))
+                rows.extend({column: one.get(column) for column in table(name).names} for one in found.get(name, ()))
     return tables
 
 

@@ -180,7 +180,8 @@ def _start(
         # By default Hadoop writes a file of checksums next to each local file. It runs `chmod` for each file.
         context: Any = spark.sparkContext
         files = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001 - the JVM has no public name
-        files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001 - as above
+        with suppress(Py4JError):  # a user has chosen another class for local files
+            files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001 - as above
     except (PySparkException, Py4JError, OSError) as error:
         # If the JVM exits before it answers, only its log says why.
         has_exited = _JVM_EXITED in str(error)

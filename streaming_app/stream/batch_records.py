@@ -87,8 +87,7 @@ def read_small(records: DataFrame, most: int, kind: str) -> pa.Table:
     """
     largest = max(SLICE_BYTES // max(1, most), min(MOST[kind].size // max(1, most), LARGE_RECORD))
     largest = 1 << largest.bit_length() - 1  # a power of two, since Spark compiles an expression for each value
-    by_number = f"greatest({largest}, {_TASK_BYTES} div (1 + {_NUMBER_IN_TASK}))"
-    limit = largest if largest >= _TASK_BYTES else by_number  # the same, but Spark takes longer for it
+    limit = largest if largest >= _TASK_BYTES else f"greatest({largest}, {_TASK_BYTES} div (1 + {_NUMBER_IN_TASK}))"
     compile_plans(records.sparkSession, is_wanted=False)
     columns = [f"if(size <= {limit}, {one}, NULL) AS {one}" if one in _BYTES else one for one in records.columns]
     return records.coalesce(_TASKS).selectExpr(*columns).toArrow()

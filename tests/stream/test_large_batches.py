@@ -136,9 +136,8 @@ def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_onc
 def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, *, is_read: bool
 ) -> None:
-    size, sent = 900_000, []
+    size, sent, plans = 900_000, [], []
     to_arrow = type(batch(spark, [])).toArrow
-    plans = list[str]()
 
     def read(one: Any) -> Any:
         plans.append(one._jdf.queryExecution().executedPlan().toString())

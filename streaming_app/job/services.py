@@ -41,7 +41,7 @@ from streaming_app.web.monitoring import monitoring_server
 
 _SEND_SECONDS = 10.0  # for due notifications at the end of `--once`
 _CLOSE_SECONDS = 3.0
-_MAINTENANCE_SECONDS = 1.0  # between two checks whether maintenance is due; a check takes no time
+_MAINTENANCE_SECONDS = 5.0  # between two checks whether maintenance is due: each has a thread for each table
 _LATE_SECONDS = 120.0  # plus two triggers: groups are judged if the records are read up to this age
 
 

@@ -50,7 +50,7 @@ _PAUSE_SECONDS = 2.0  # doubled with each consecutive failure
 _RETRY_SECONDS = 300.0  # before the second stream is tried again after it was given up
 _HEALTHY_SECONDS = 300.0  # a stream that ran this long, or wrote a batch, has recovered from its last failure
 _POLL_SECONDS = 0.25
-_LOOK_SECONDS = 1.0  # between two checks whether a query is active: each is a call of the JVM
+_LOOK_SECONDS = 2.0  # between two checks whether a query is active: each is a call of the JVM
 _TOPIC_SECONDS = 30.0  # between two checks of the topic
 _CONFIRM_SECONDS = 5.0  # until a missing ACL is checked again
 _WAIT_SECONDS = 2.0  # between two attempts to start
@@ -89,7 +89,7 @@ class Supervisor(Service):
 
     def wait(self, stop: Event) -> None:
         """Wait until the stream is done, or `stop` is set. If the stream was given up, raises the reason."""
-        while not stop.is_set() and not self.join(_POLL_SECONDS / 2):
+        while not stop.is_set() and not self.join(_POLL_SECONDS):
             pass
         if self._error is not None and not stop.is_set():
             raise self._error

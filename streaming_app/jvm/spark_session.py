@@ -176,12 +176,18 @@ def _start(
         for name, value in settings.items():
             if name != JAVA_OPTIONS:  # the JVM runs already
                 builder = builder.config(name, value)
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        # By default Hadoop writes a file of checksums next to each local file. It runs `chmod` for each file.
+        context: Any = spark.sparkContext
+        files = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001 - the JVM has no public name
+        with suppress(Py4JError):  # a user has chosen another class for local files
+            files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001 - as above
     except (PySparkException, Py4JError, OSError) as error:
         # If the JVM exits before it answers, only its log says why.
         has_exited = _JVM_EXITED in str(error)
         log = last_line(log_file, "Error", "Exception", start=log_start) if has_exited else None
         raise JobError(f"Spark did not start: {log or java_error_message(error)} (see {log_file})") from None
+    return spark
 
 
 def default_cores() -> int:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from math import inf
 from operator import attrgetter
 
-from streaming_app.lag.ends import Age, EndSamples, LogEnds
+from streaming_app.lag.ends import Age
 from streaming_app.lag.measure import MARKER, Measured, Position, Seen, measure, owned_from
 from streaming_app.lag.model import NOBODY, Commit, GroupPass, GroupTasks, LagRow
 from streaming_app.lag.statuses import HELD, LEFT_OVER, LOST, OK, REWOUND, UNKNOWN, UNOWNED, WAITS
@@ -120,6 +120,13 @@ class Standing(Position):
         """Since when it is late and does not catch up, if it is late."""
         return max(self.late_since or 0.0, self.slow_since or 0.0)
 
+    @property
+    def _is_calm(self) -> bool:
+        """Whether nothing but times changes at a pass that finds what the pass before has found."""
+        begins = self.offset is not None or self.baseline is not None
+        may_end = self.row.lost_offsets or self.held_since is not None or self.rewound_from is not None
+        return self.waits is False and begins and not may_end and self.row.offset_status in {OK, UNKNOWN}
+
     def is_older(self, since: float | None) -> bool:
         """Return whether a condition that is known since this time may have begun earlier.
 
@@ -198,9 +205,17 @@ class Standing(Position):
         self.had_record, self.empty_to = False, 0
         self.trends = None
 
-    def update(self, commit: Commit, ends: LogEnds, samples: EndSamples | None, one: GroupPass, *, rests: bool) -> None:
-        """Update from a pass. `rests`: the end of the log has not moved since the pass before."""
-        tasks, now, is_new = one.tasks, one.now, self.is_new
+    def update(self, seen: Seen, one: GroupPass, *, is_same: bool) -> None:
+        """Update from a pass. `is_same`: but for times it has found what the pass before has found."""
+        (commit, ends, samples, _), tasks, now, is_new = seen, one.tasks, one.now, self.is_new
+        self.arrived_at = samples.moved_at() if samples else None
+        # Up to the second time both the commits and the end of the log are known.
+        until = min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None
+        times = now if ends.at is None else ends.at, until
+        if is_same and self._is_calm:
+            self.known_at = self.calm_at = now
+            self.row = LagRow(*self.row[:-2], *times)
+            return
         _, topic, partition = self.row[:3]
         subtopology_id = (tasks.subtopology_of or {}).get(topic)
         owner = tasks.owner_of(topic, ends.topic_id, partition)
@@ -212,11 +227,10 @@ class Standing(Position):
         self.begins_at_start = topic in tasks.repartition
         if commit.offset is None and owner is not NOBODY and self.baseline is None and samples and ends.end is not None:
             self.baseline = samples.end_by(owned_from(tasks, now))
-        seen = Seen(commit, ends, samples, rests)
+        seen = seen._replace(commit=commit)
         found = measure(self, seen, one) if commit.is_known else Measured()
         self.had_record, self.empty_to = found.has_record or self.had_record, found.empty_to or self.empty_to
         self._take_lag(found, seen, one)
-        self.arrived_at = samples.moved_at() if samples else None
         age = found.age if found.age != _NOTHING_SAID or commit.offset is None else None
         is_whole = commit.offset is not None or self.begins_at_start or found.lag == 0
         is_least = age.is_lower_bound or not is_whole if age else None
@@ -249,9 +263,8 @@ class Standing(Position):
             rewound_from=self.rewound_from,
             owner_since=self.owner_since,
             leader=ends.leader,
-            observed_at=now if ends.at is None else ends.at,
-            # up to this time both the commits and the end of the log are known
-            known_until=min(one.until.commits, ends.answered_at) if one.until.commits and ends.answered_at else None,
+            observed_at=times[0],
+            known_until=times[1],
         )
         self.is_new = False
 

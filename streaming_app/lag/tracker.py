@@ -2,16 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 
 from streaming_app.lag.ends import NO_ENDS, EndSamples, LogEnds, TopicPartition
-from streaming_app.lag.measure import is_recreated, owned_from
+from streaming_app.lag.measure import Seen, is_recreated, owned_from
 from streaming_app.lag.model import NO_TASKS, Commit, CommitKey, GroupPass, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.partition_progress import STALLED_SECONDS, Standing
 from streaming_app.lag.work import NO_WORK, GroupWork, group_work
 
 LATE_SECONDS = 60.0
 _TIMES = 5  # of a partition: each is a request to all leaders
+_found = attrgetter("end", "start", "stable", "topic_id", "leader", "tail")  # all of `LogEnds` but times
 _LEAST_PATIENCE = 60.0  # two passes: with less, an offset could count as stalled although it moves all the time
 
 
@@ -25,6 +27,10 @@ class LagTracker:
         self.late_seconds, self._patience = late_seconds, patience
         self.samples: dict[TopicPartition, EndSamples] = {}
         self._standings: dict[CommitKey, Standing] = {}
+        # The input of the newest pass: what finds the same again takes most of its standing from the one before.
+        self._commits: Mapping[CommitKey, Commit] = {}
+        self._ends: Mapping[TopicPartition, LogEnds] = {}
+        self._passes: Mapping[str, GroupPass] = {}
         self.work: Mapping[str, GroupWork] = {}
         """Group -> its work at the newest pass. Each pass makes a new mapping."""
         self.read_uncommitted: dict[str, float] = {}
@@ -45,7 +51,8 @@ class LagTracker:
         """
         recreated, moved = self._take_ends(ends, now)
         self._take_isolation(commits, ends, groups)
-        passes: dict[str, GroupPass] = {}
+        rest = {at for at in ends.keys() & self._ends.keys() - moved if _found(ends[at]) == _found(self._ends[at])}
+        passes, like = dict[str, GroupPass](), set[str]()
         standings: dict[CommitKey, Standing] = {}
         of_groups: defaultdict[str, list[Standing]] = defaultdict(list)
         for key, commit in commits.items():
@@ -55,15 +62,20 @@ class LagTracker:
                 patience = max(_LEAST_PATIENCE, self._patience(group_id))
                 uncommitted = group_id in self.read_uncommitted
                 one = passes[group_id] = GroupPass(now, until, tasks, patience, self.late_seconds, uncommitted)
+                is_late = now - until.commits > self.late_seconds
+                if not is_late and one[2:] == self._passes.get(group_id, ())[2:]:  # all but the times
+                    like.add(group_id)
             before = self._standings.get(key)
             if before is not None and before.is_of_former_members(commit, one.tasks):
                 before = None
             standing = standings[key] = Standing(LagRow(*key)) if before is None else before.copy()
+            is_same = at in rest and group_id in like and commit == self._commits.get(key)
             if at in recreated:
                 standing.forget_log()
-            standing.update(commit, ends.get(at, NO_ENDS), self.samples.get(at), one, rests=at not in moved)
+            seen = Seen(commit, ends.get(at, NO_ENDS), self.samples.get(at), at not in moved)
+            standing.update(seen, one, is_same=is_same)
             of_groups[group_id].append(standing)
-        self._standings = standings
+        self._standings, self._commits, self._ends, self._passes = standings, commits, ends, passes
         self.work = {
             group_id: work
             for group_id, those in of_groups.items()

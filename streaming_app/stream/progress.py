@@ -67,7 +67,11 @@ class Progress:
         Spark keeps the progress of a hundred triggers.
         """
         with self._lock:  # a running job and an ending one call this from different threads
-            known: Any = query._jsq.recentProgress()  # noqa: SLF001 - allows to read only the new entries
+            spark: Any = query._jsq  # noqa: SLF001 - allows to read only the new entries
+            newest = spark.lastProgress()
+            if newest is None or (query, str(newest.timestamp())) == self._last:  # two calls of the JVM instead of four
+                return
+            known = spark.recentProgress()
             new: list[_Trigger] = []
             for number in range(len(known) - 1, -1, -1):
                 if (query, str(known[number].timestamp())) == self._last:  # Spark builds the JSON at each call

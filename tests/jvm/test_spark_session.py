@@ -52,6 +52,9 @@ with spark_session(directory / "job.spark.log", conf=conf, jvm=jvm) as spark:
     system.gc()
     heaps.append(runtime.totalMemory())
     look()
+    spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager(
+        path := spark._jvm.org.apache.hadoop.fs.Path(str(directory / "0")), spark._jsc.hadoopConfiguration()
+    ).createAtomic(path, False).close()
     print(json.dumps({
         "heaps": heaps,
         "command": Path(f"/proc/{jvm._process.pid}/cmdline").read_text("utf-8"),
@@ -78,7 +81,7 @@ def test_secrets_are_never_on_the_command_line_of_the_jvm_which_gives_memory_bac
     found = json.loads(printed)
     assert not any(secret in found["command"] for secret in ("hunter2", "swordfish", "sword fish"))
     assert found["modes"] == {"job.spark.properties": "0o600", "job.spark.java": "0o600"}
-    assert found["left"] == ["job.spark.log", "job.spark.log4j2.properties"]
+    assert found["left"] == ["0", "job.spark.log", "job.spark.log4j2.properties"]
     assert (found["secret"], found["password"]) == ("hunter2 = $x\\y ü", 'sword fish "\\')
     assert {"-XX:+ExitOnOutOfMemoryError", *COMPILER_OPTIONS} <= set(found["arguments"])
     largest, heap = found["heaps"]

@@ -1,8 +1,12 @@
 """What the tracker knows of a partition from pass to pass, and what it forgets."""
 
+from dataclasses import replace
+
 import pytest
 
+from streaming_app.lag import partition_progress
 from streaming_app.lag.ends import LogEnds, Tail
+from streaming_app.lag.measure import measure
 from streaming_app.lag.model import NO_TASKS, Commit, GroupTasks, LagRow, ReadUntil
 from streaming_app.lag.tracker import LagTracker
 from tests.support.lag_harness import GROUP, TASKS, TOPIC, TOPIC_ID, MiniCluster, row
@@ -139,9 +143,18 @@ def test_where_nobody_may_read_whether_records_wait_is_not_known_while_the_end_r
     cluster.commit_offset(80)
     cluster.step()
     found = cluster.step()
-    assert (found.offset_status, found.lag, found.lag_seconds, found.lag_seconds_is_lower_bound) == (
-        "UNKNOWN",
-        20,
-        None,
-        None,
-    )
+    assert (found.offset_status, found.lag) == ("UNKNOWN", 20)
+    assert (found.lag_seconds, found.lag_seconds_is_lower_bound) == (None, None)
+
+
+@pytest.mark.parametrize("commit", [Commit(100, TOPIC_ID, 0, NOW), Commit(None)])
+def test_a_pass_measures_a_partition_again_only_if_something_has_changed(
+    commit: Commit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = MiniCluster(tasks=replace(TASKS, stable_since=NOW), end=100, commit=commit)
+    measured = list[float]()
+    monkeypatch.setattr(partition_progress, "measure", lambda *seen: measured.append(cluster.now) or measure(*seen))
+    assert [cluster.step().known_until for _ in range(4)][-1] == cluster.now
+    cluster.produce(1)
+    cluster.step()
+    assert measured == [NOW + 30, NOW + 150]

@@ -136,15 +136,24 @@ def test_a_batch_that_is_killed_in_a_slice_and_then_halved_writes_each_event_onc
 def test_large_records_leave_the_jvm_at_once_up_to_the_size_of_a_slice(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, count: int, *, is_read: bool
 ) -> None:
-    size, sent = 900_000, []
+    size, sent, plans = 900_000, [], []
     to_arrow = type(batch(spark, [])).toArrow
-    monkeypatch.setattr(type(batch(spark, [])), "toArrow", lambda one: sent.append(to_arrow(one)) or sent[-1])
+
+    def read(one: Any) -> Any:
+        plans.append(one._jdf.queryExecution().executedPlan().toString())
+        return sent.append(to_arrow(one)) or sent[-1]
+
+    monkeypatch.setattr(type(batch(spark, [])), "toArrow", read)
     columns = "X'0011000167' AS key", f"cast(repeat('x', {size}) AS binary) AS value", "0 AS partition", "id AS offset"
     frame = source.wanted_records(spark.range(count).selectExpr(*columns, "now() AS timestamp"))
     found = batch_records.read_small(frame, count, GROUPS)
     assert batch_records.is_whole(found) is is_read
     assert sum(found["size"].to_pylist()) == count * (size + 5)
     assert sum(table.nbytes for table in sent) < 4 * slices.SLICE_BYTES
+    with BatchRecords(frame, lambda read: read()) as records:
+        records.read(None)
+    assert ["*(" in plan for plan in plans] == [False, True]  # nothing is compiled for few records
+    assert "Coalesce 2" in plans[0]
 
 
 def test_a_group_with_very_many_records_does_not_hold_up_the_others_of_its_batch(

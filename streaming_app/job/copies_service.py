@@ -78,12 +78,12 @@ class _AskedGroup:
     standby_replicas: int | None = None
 
     def moves(self, now: datetime) -> bool:
-        """Return whether its tasks may move, so that each pass asks for it."""
+        """Return whether its tasks may move."""
         return abs(now - self.changed_at) < _MOVED_FOR or any(copy.role == RESTORING for copy in self.copies)
 
     def is_due(self, now: datetime) -> bool:
-        """Return whether it was asked for a minute ago."""
-        return abs(now - self.asked_at) >= _ASKED_FOR
+        """Return whether its tasks may move, or it was asked for a minute ago."""
+        return self.moves(now) or abs(now - self.asked_at) >= _ASKED_FOR
 
 
 class TaskCopies(Poller):
@@ -193,7 +193,6 @@ class TaskCopies(Poller):
             for group_id in self._restless
             if (known := self._known.get(group_id)) is None
             or known.asked != _version(groups[group_id])
-            or known.moves(now)
             or known.is_due(now)
         ]
         turn = islice(self._at_rest, _AT_REST)
@@ -283,10 +282,7 @@ def _with_estimates(copies: Iterable[TaskCopy], status: GroupCopies) -> list[Tas
 
 
 def _is_asked_for(group: GroupSnapshot) -> bool:
-    """Return whether a group is a running streams group.
-
-    One over its budget is not asked for: its description may be too large for a response, with all others in it.
-    """
+    """Return whether a streams group runs. One over its budget may be too large for a response with others."""
     runs = group.state in _RUNS and group.member_count
     return bool(runs and group.group_type == "streams" and not group.set_aside_reason)
 

@@ -20,9 +20,8 @@ from streaming_app.stream.source import MEASURES, RAW
 from streaming_app.tables.driver_limits import GROUPS, MOST
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_WHOLE_STAGE, _FACTORY = "spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"
 _BYTES = {"group_bytes", "key", "value"}
 _TASK_BYTES = 192 << 10
 _TASKS = 2  # that read a small batch: one for each partition, as by default, costs more than the records
@@ -71,7 +70,6 @@ class BatchRecords(AbstractContextManager["BatchRecords"]):
         """Let Spark read the records once, from one log, and keep them; return their `MEASURES`."""
         from pyspark import StorageLevel  # noqa: PLC0415 - Spark is loaded by those who need it
 
-        compile_plans(self._records.sparkSession, is_wanted=True)
         disk = StorageLevel.DISK_ONLY  # in memory it would fill the heap
         kept = self._kept = self._records.persist(disk)
         return self._checked(lambda: kept.unpersist(blocking=True).persist(disk).select(*MEASURES).toArrow())
@@ -88,19 +86,8 @@ def read_small(records: DataFrame, most: int, kind: str) -> pa.Table:
     largest = max(SLICE_BYTES // max(1, most), min(MOST[kind].size // max(1, most), LARGE_RECORD))
     largest = 1 << largest.bit_length() - 1  # a power of two, since Spark compiles an expression for each value
     limit = largest if largest >= _TASK_BYTES else f"greatest({largest}, {_TASK_BYTES} div (1 + {_NUMBER_IN_TASK}))"
-    compile_plans(records.sparkSession, is_wanted=False)
     columns = [f"if(size <= {limit}, {one}, NULL) AS {one}" if one in _BYTES else one for one in records.columns]
     return records.coalesce(_TASKS).selectExpr(*columns).toArrow()
-
-
-def compile_plans(session: SparkSession, *, is_wanted: bool) -> None:
-    """Let Spark compile plans from now on, or interpret them, which is slower for many records, and faster for few.
-
-    When a batch begins, Spark has planned the reading as for the batch before: a first catch-up is compiled.
-    """
-    if (session.conf.get(_WHOLE_STAGE) == "true") is not is_wanted:
-        session.conf.set(_WHOLE_STAGE, str(is_wanted).lower())
-        session.conf.set(_FACTORY, "FALLBACK" if is_wanted else "NO_CODEGEN")
 
 
 def is_whole(records: pa.Table) -> bool:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming_app.groups.events import OF_COMMITS, TYPE_CHANGED
-from streaming_app.stream.batch_records import compile_plans, is_whole, read_small
+from streaming_app.stream.batch_records import is_whole, read_small
 from streaming_app.stream.batch_rows import BatchRows, join, make_in_workers, schema_of
 from streaming_app.stream.group_result import FoldOptions
 from streaming_app.stream.job_state import CommittedBatch
@@ -104,7 +104,6 @@ class CommitsBatchWriter:
             few = read_whole(self._positions, lambda: read_small(batch, most, NEWEST), ends)
             if is_whole(few):
                 return join(self._make_rows(few.to_batches()))
-        compile_plans(batch.sparkSession, is_wanted=True)
         # A task reads whole partitions of the topic, and gives a file or two.
         records = batch.select(*COLUMNS).coalesce(batch.sparkSession.sparkContext.defaultParallelism)
         return read_whole(self._positions, lambda: make_in_workers(records, self._make_rows), ends)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from kafka.errors import KafkaError, UnsupportedCodecError
+from typing_extensions import Self
 
 from streaming_app.alerts.alert import severity_rank
 from streaming_app.alerts.engine import AlertEngine
@@ -112,8 +113,13 @@ class LogTables:
             self._commits[key] = Commit(*values, committed_at, time)
             self._records_of_commits[key] = row["source_partition"], row["last_offset"]
 
-    def reader(self) -> None:
-        """Return nothing: there are no files."""
+    def reader(self) -> Self:
+        """Return this: there are no files."""
+        return self
+
+    def versions(self, _: str) -> object:
+        """Return what never changes: the log was read once."""
+        return ()
 
     def commits(self, _: object) -> dict[CommitKey, Commit]:
         """Return the newest commits."""
@@ -122,10 +128,6 @@ class LogTables:
     def records_of_commits(self, _: object, keys: Collection[CommitKey]) -> dict[CommitKey, tuple[int, int]]:
         """Return the partition and offset in the log of these commits."""
         return {key: self._records_of_commits[key] for key in keys if key in self._records_of_commits}
-
-    def groups_version(self, _: object) -> object:
-        """Return what never changes: the log was read once."""
-        return self.rows.keys()
 
     def group_versions(self, _: object) -> pa.Table:
         """Return the groups."""

@@ -45,7 +45,6 @@ class _Tables(Protocol):
     def records_of_commits(
         self, reader: Reader, keys: Collection[CommitKey], /
     ) -> dict[CommitKey, tuple[int, int]]: ...
-    def groups_version(self, reader: Reader, /) -> object: ...
     def group_versions(self, reader: Reader, /) -> pa.Table: ...
     def groups(self, reader: Reader, group_ids: Collection[str], /) -> Iterable[dict[str, Any]]: ...
     def other_groups(self, reader: Reader, /) -> tuple[Mapping[str, GroupTasks], Counter[str]]: ...
@@ -196,7 +195,7 @@ class LagPass:
 
     def _read_groups(self, reader: Reader) -> None:
         """Read the rows of the groups of Kafka Streams that have changed since the last pass."""
-        newest = self._store.groups_version(reader)
+        newest = reader.versions("groups")
         if newest == self._newest:
             return
         rows = self._store.group_versions(reader)

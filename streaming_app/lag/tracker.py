@@ -62,9 +62,8 @@ class LagTracker:
                 patience = max(_LEAST_PATIENCE, self._patience(group_id))
                 uncommitted = group_id in self.read_uncommitted
                 one = passes[group_id] = GroupPass(now, until, tasks, patience, self.late_seconds, uncommitted)
-                is_late = now - until.commits > self.late_seconds
-                if not is_late and one[2:] == self._passes.get(group_id, ())[2:]:  # all but the times
-                    like.add(group_id)
+                if now - until.commits <= self.late_seconds and one[2:] == self._passes.get(group_id, ())[2:]:
+                    like.add(group_id)  # all but the times are as before
             before = self._standings.get(key)
             if before is not None and before.is_of_former_members(commit, one.tasks):
                 before = None

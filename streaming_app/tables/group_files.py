@@ -82,10 +82,5 @@ def file_rows(groups: int) -> int:
 
 def is_well_divided(files: Sequence[StoredFile]) -> bool:
     """Return whether no ranges overlap, and most files are not small."""
-    total = count_rows(files)
+    total = sum(file.rows for file in files)
     return len(spans_of(files)) == len(files) <= 1 + 3 * total // file_rows(total)
-
-
-def count_rows(files: Iterable[StoredFile]) -> int:
-    """Return the number of rows in these files."""
-    return sum(file.rows for file in files)

@@ -25,7 +25,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.transaction import AddAction
 
 from streaming_app.tables.data_files import CLUSTER, StoredFile, decode_file, encode_file, remove_action, write_file
-from streaming_app.tables.group_files import Span, count_rows, file_rows, group_files, is_well_divided, ranges, spans_of
+from streaming_app.tables.group_files import Span, file_rows, group_files, is_well_divided, ranges, spans_of
 from streaming_app.tables.object_store import REQUESTS, read_file
 from streaming_app.tables.reader import query_bounded, quote
 from streaming_app.tables.rust_table import CommitOptions, RustTable
@@ -37,6 +37,7 @@ _AT_A_TIME = 4 << 20  # bytes of files that a thread rewrites together; as Arrow
 _COMPACTED_BYTES = 1 << 20  # of neighbouring files that are compacted together
 _KEPT_BYTES = 48 << 20  # of Arrow: files that were read to find rows stay in memory until the rows are replaced
 _CHANGED = 1_000  # groups that a thread replaces together
+_RUNS = 20  # of rows that stay together: with more, copying all costs less
 
 _Rewritten = tuple[Sequence[StoredFile], Sequence[AddAction]]
 """Files to remove, and the files that take their place."""
@@ -85,7 +86,7 @@ class GroupRows:
 
         def rewrite(groups: DeltaTable, files: Sequence[StoredFile]) -> _Rewritten:
             spans, read = _touched(spans_of(files), ids), _Files(groups, self._own, kept)
-            most = file_rows(count_rows(files))
+            most = file_rows(sum(file.rows for file in files))
             if not large and any(map(_is_large, spans)):
                 large.extend(filter(_is_large, spans))
                 return self._divide(groups, files, large)
@@ -111,7 +112,7 @@ class GroupRows:
 
     def _divide(self, groups: DeltaTable, files: Sequence[StoredFile], spans: Iterable[Span]) -> _Rewritten:
         """Write the rows of these spans, each into files with ranges of their own."""
-        divided, read, most = [*spans], _Files(groups, self._own), file_rows(count_rows(files))
+        divided, read, most = [*spans], _Files(groups, self._own), file_rows(sum(file.rows for file in files))
 
         def write(span: Span) -> list[AddAction]:
             return [one for rows in read.sorted_rows(span) for one in self._write(rows, most)]
@@ -156,7 +157,8 @@ class _NewRows:
     def between(self, first: str, last: str) -> pa.Table:
         """Return the rows from one group id to another one, in any order, without a copy of them."""
         found = ((bisect_left(ids, first), bisect_right(ids, last), part) for ids, part in self._parts)
-        return pa.Table.from_batches([part.slice(start, end - start) for start, end, part in found], self._schema)
+        parts = [part.slice(start, end - start) for start, end, part in found if start < end]
+        return pa.Table.from_batches(parts, self._schema)
 
 
 def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
@@ -179,7 +181,7 @@ def _touched(spans: Sequence[Span], group_ids: Iterable[str]) -> list[Span]:
 
 def _is_large(span: Span) -> bool:
     """Return whether the files of a span are more than a thread reads at a time; one row may be as large."""
-    return sum(file.size for file in span.files) > _AT_A_TIME and count_rows(span.files) > 1
+    return sum(file.size for file in span.files) > _AT_A_TIME and sum(file.rows for file in span.files) > 1
 
 
 class _Files:
@@ -217,7 +219,7 @@ class _Files:
     def rows(self, span: Span) -> pa.Table:
         """Return the rows of a span, in any order."""
         try:
-            return pa.concat_tables([self._schema.empty_table(), *map(self._rows, span.files)])
+            return pa.concat_tables([*map(self._rows, span.files)] or [self._schema.empty_table()])
         except _OtherFormatError:
             return _select(self._groups, f"{self._own.own_rows} AND {span.condition}")
 
@@ -255,7 +257,7 @@ def _changes(spans: Sequence[Span], group_ids: Sequence[str]) -> Iterator[_Chang
 def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
     """Return the rows that the span, or the part of it, has after a change, sorted."""
     rows, replaced = new.between(change.group_ids[0], change.group_ids[-1]), set(change.group_ids)
-    both = pa.concat_tables([stored, rows]).combine_chunks()
+    both = pa.concat_tables([stored, rows])
     ids, first, end = both["group_id"].to_pylist(), change.first or "", change.end
     kept = [
         row
@@ -263,7 +265,13 @@ def _merge(stored: pa.Table, change: _Change, new: _NewRows) -> pa.Table:
         if row >= stored.num_rows
         or (group_id not in replaced and first <= group_id and (end is None or group_id < end))
     ]
-    return both.take(pa.array(sorted(kept, key=ids.__getitem__), pa.int64()))
+    kept.sort(key=ids.__getitem__)
+    # Rows that stay together are not copied one by one.
+    starts = [place for place, row in enumerate(kept) if not place or row != kept[place - 1] + 1]
+    if len(starts) > _RUNS:
+        return both.combine_chunks().take(pa.array(kept, pa.int64()))
+    parts = [both.slice(kept[start], end - start) for start, end in pairwise([*starts, len(kept)])]
+    return pa.concat_tables(parts or [both.slice(0, 0)])
 
 
 def _schema(groups: DeltaTable) -> pa.Schema:

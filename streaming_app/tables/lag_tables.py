@@ -123,10 +123,6 @@ class LagTables:
         found = {tuple(row.values())[:3]: (row["source_partition"], row["last_offset"]) for row in rows}
         return {key: found[key] for key in keys if key in found}
 
-    def groups_version(self, reader: WarehouseReader) -> object:
-        """Return a value that changes when rows of `groups` change."""
-        return reader.versions("groups")
-
     def group_versions(self, reader: WarehouseReader) -> pa.Table:
         """Return the id of each existing group of Kafka Streams, and columns that change when its row changes."""
         columns = "group_id, last_offset, updated_at, state"

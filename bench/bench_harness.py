@@ -61,11 +61,14 @@ class Harness(NamedTuple):
         return [*STREAMS_GROUPS, "run", *where, *options]
 
     def write_groups(self, topic: str, count: int, members: int = 3) -> int:
-        """Write the records of `count` new groups with `members` members each; return the number of records."""
-        written = 0
+        """Write the records of `count` groups that are two days old, of `members` members; return their number.
+
+        The job gives groups of less than a day their verdicts some at a time.
+        """
+        written, at = 0, int(1_000 * (time.time() - 2 * 86_400))
         for number in range(count):
             for key, value in group_records(group_id(number), FIRST_EPOCH, members):
-                self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS)
+                self.producer.send(topic, key=key, value=value, partition=number % PARTITIONS, timestamp_ms=at)
                 written += 1
         self.producer.flush()
         return written

@@ -24,12 +24,11 @@ from streaming_app.notify.http_sink import WatchdogSink
 from streaming_app.notify.mutes import Mutes
 from streaming_app.notify.outbox import Outbox
 from streaming_app.tables.alerts_table import AlertsTable
-from streaming_app.tables.health_tables import EndedAlerts, HealthRow, HealthTable
+from streaming_app.tables.health_tables import WRITTEN_ROWS, EndedAlerts, HealthRow, HealthTable
 from streaming_app.tables.heartbeat_file import first_started_at
 from streaming_app.text import count, escape, first_of
 
 _NAMED = 5  # groups in a line
-_SAVED = 20_000  # verdicts at a time: at first there is one for each group, of a million
 _RETRY_SECONDS = 10.0  # delta-rs logs a lot at each attempt when the disk is full
 
 
@@ -178,7 +177,7 @@ class AlertService(Service):
         others = moved | self._relabelled
         last = {one.group_id: one for one in unsaved if one.group_id in others}
         ends = {one.group_id: one for one in unsaved if not board.knows(one.group_id)}
-        while some := unsaved[:_SAVED]:
+        while some := unsaved[:WRITTEN_ROWS]:
             rows = [HealthRow(*one, labels_of(one.group_id), is_end=ends.get(one.group_id) is one) for one in some]
             self._verdicts.append(rows)
             del unsaved[: len(some)]

@@ -23,7 +23,8 @@ from streaming_app.text import digest
 
 HISTORY = "group_health_history"
 _SUFFIX, _NAME_CHARACTERS = ".json", 24
-_WRITTEN = 20_000  # rows per commit: a first evaluation has one row for each group
+WRITTEN_ROWS = 20_000
+"""Rows per commit: a first evaluation has one row for each group, and there may be a million."""
 _LATER = timedelta(microseconds=1)
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})  # one object for up to a million groups
@@ -90,7 +91,7 @@ class HealthTable:
             at = newest[row.group_id] = at if before is None or at > before else before + _LATER
             later.append(row if at is row.at else row._replace(at=at))
         is_certain, self._is_certain = self._is_certain, False
-        for some in chunks(later, _WRITTEN):
+        for some in chunks(later, WRITTEN_ROWS):
             new = self._history.to_table(map(_to_row, some))
             if is_certain:
                 self._history.append(new)

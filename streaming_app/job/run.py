@@ -123,7 +123,7 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     from streaming_app.job.service import Job, Services  # noqa: PLC0415
     from streaming_app.job.services import background_services, maintenance_service  # noqa: PLC0415
     from streaming_app.job.stream_query import SparkProgress  # noqa: PLC0415
-    from streaming_app.job.streams import CommitsStream, GroupsStream, TopicStream  # noqa: PLC0415
+    from streaming_app.job.streams import CommitsStream, GroupsStream, Shared, TopicStream  # noqa: PLC0415
     from streaming_app.job.supervisor import Supervisor  # noqa: PLC0415
     from streaming_app.kafka.client import StreamsGroupClient  # noqa: PLC0415
     from streaming_app.kafka.connection import Admin, SharedConnection  # noqa: PLC0415
@@ -141,11 +141,12 @@ def run_with(  # noqa: PLR0913, PLR0917 - each is one thing it needs
     job = Job(config, of_services, health, report, fence)
 
     with closing(of_streams), closing(of_services), background_services(job) as services, ExitStack() as at_exit:
-        groups = GroupsStream(job, spark, of_streams, writer, services)
+        shared = Shared(job, spark, of_streams, writer)
+        groups = GroupsStream(shared, services)
         streams: list[TopicStream] = [groups]
         if health.offsets:
             of_offsets = replace(job, health=health.offsets, report=lambda line: report(f"offsets: {line}"))
-            streams.append(CommitsStream(of_offsets, spark, of_streams, writer, groups))
+            streams.append(CommitsStream(shared._replace(job=of_offsets), groups))
         for stream in streams:
             at_exit.enter_context(closing(stream))
         running = at_exit.enter_context(closing(Services()))

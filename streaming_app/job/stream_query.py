@@ -27,6 +27,7 @@ _ASKING = "Getting offsets"  # Spark's description of a query that asks the brok
 _NEWEST = 40  # queries that are checked: a batch runs few at a time, and there may be two streams
 _PROGRESS_SECONDS = 15.0  # between two checks of Spark's progress: executors report every 10 s
 _AT_ONCE = 4  # batches after a rest that come without a pause
+_NOT_WANTED = 1.25  # times as long a pause after a batch that has no record for the stream
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 _ADD_JAR = ": add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
 _MAX_CAUSE = 500  # characters of a line about a failure
@@ -76,14 +77,15 @@ class StreamQuery:
     def start(
         self,
         records: DataFrame,
-        write_batch: Callable[[DataFrame, int], None],
+        write_batch: Callable[[DataFrame, int], bool],
         trigger_seconds: float | None,
         busy_seconds: float = 0.0,
     ) -> StreamingQuery:
         """Start the query, with a batch every `trigger_seconds`; None: process only the available records.
 
-        While records keep coming, batches are at least `busy_seconds` apart, except the first ones after a rest. Raises
-        StopRequestedError when the job ends.
+        `write_batch` returns whether the batch had a record that the stream reads. While these keep coming, batches are
+        at least `busy_seconds` apart, except the first ones after a rest. While only others come, batches are a little
+        further apart, and that is a rest. Raises StopRequestedError when the job ends.
         """
         due = -math.inf  # the monotonic clock may start at 0
 
@@ -95,10 +97,12 @@ class StreamQuery:
             began, self.unreachable = time.monotonic(), None
             try:
                 with self.lock:
-                    write_batch(batch, batch_id)
-                if trigger_seconds is not None:
+                    has_records = write_batch(batch, batch_id)
+                if has_records:
                     due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
-                    self._stop.wait(due - trigger_seconds - time.monotonic())  # the next trigger comes after that
+                if trigger_seconds is not None:
+                    until = due if has_records else began + _NOT_WANTED * busy_seconds
+                    self._stop.wait(until - trigger_seconds - time.monotonic())  # the next trigger comes after that
             except UnreachableError as error:
                 self.unreachable = error
                 raise

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +65,15 @@ _BUSY_SECONDS = 1.0  # between two batches of groups while commits keep coming: 
 _LOOK_SECONDS = 1.0  # between two checks of a query's progress: each takes some calls of the JVM
 
 
+class Shared(NamedTuple):
+    """What a stream shares with others."""
+
+    job: Job
+    spark: SparkSession
+    connection: SharedConnection[Admin]
+    writer: TableWriter
+
+
 class TopicStream(ABC):
     """Starts a query of one job, any number of times."""
 
@@ -74,27 +83,18 @@ class TopicStream(ABC):
     busy_seconds = 0.0
     """The time between batches while records keep coming, if it is more than the trigger."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - each is one thing it needs
-        self,
-        job: Job,
-        spark: SparkSession,
-        connection: SharedConnection[Admin],
-        writer: TableWriter,
-        checkpoint: Location,
-        trigger: float,
-    ) -> None:
+    def __init__(self, shared: Shared, checkpoint: Location, trigger: float) -> None:
+        job, self._spark, connection, self._writer = shared
         self.stopping = threading.Event()
         """No batch begins once it is set."""
         self.query = StreamQuery(checkpoint, self.stopping, self.name)
         self.config, self.health, self.report = job.config, job.health, job.report
-        self._spark, self._properties, self._writer = spark, connection.properties, writer
-        self._checkpoint, self._trigger = checkpoint, trigger
+        self._properties, self._checkpoint, self._trigger = connection.properties, checkpoint, trigger
         self._reset = job.config.reset  # for the first start only
         self._topic: OffsetsTopic | None = None
         self._client = OffsetsTopicClient(connection, self.config.topic, self._spark, self.stopping)
-        on_cut = self.health.log_cut
         self._state = StateFile(checkpoint)
-        self._positions = LogPositions(self._client, self._state, self.report, on_cut=on_cut)
+        self._positions = LogPositions(self._client, self._state, self.report, on_cut=self.health.log_cut)
         self._versions: TableVersions | None = None  # of the tables of the query
         self.progress = Progress(self.report, self.health)
 
@@ -137,23 +137,23 @@ class TopicStream(ABC):
             is_incomplete=bool(position.read_again),
         )
         self._report_start(topic, position, groups)
-        once = self.config.once
-        self.progress.end_known_at = datetime.now(timezone.utc) if once else None
+        self.progress.end_known_at = datetime.now(timezone.utc) if self.config.once else None
         require_partitions(self._spark, self._properties, topic)
         most, starting = self.config.max_offsets_per_trigger, position.state.starting
         records = read_stream(self._spark, self._properties, topic, most, starting)
         write_batch = self._batch_writer(topic, position)
 
-        def write(batch: DataFrame, batch_id: int) -> None:
+        def write(batch: DataFrame, batch_id: int) -> bool:
             self._writer.check_owner()
-            write_batch(batch, batch_id)
+            has_records = write_batch(batch, batch_id)
             ends = read_batch_ends(self._checkpoint, batch_id) if self._state.state.until else None
             if finish_reading(tables, self._state, ends):
                 self._rows_changed()
+            return has_records
 
         self.progress.starting()
         # A part of the query: anything that is added per batch would be planned, and sent to the JVM, for each batch.
-        trigger = None if once else self._trigger
+        trigger = None if self.config.once else self._trigger
         return self.query.start(self.wanted(records), write, trigger, self.busy_seconds)
 
     def check(self) -> None:
@@ -248,8 +248,8 @@ class TopicStream(ABC):
         self.report(position.message)
 
     @abstractmethod
-    def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> Callable[[DataFrame, int], None]:
-        """Return the function that writes the batches of a query with this start."""
+    def _batch_writer(self, topic: OffsetsTopic, position: StartPosition) -> Callable[[DataFrame, int], bool]:
+        """Return the function that writes the batches of a query with this start: whether one had any records."""
 
 
 class GroupsStream(TopicStream):
@@ -257,20 +257,11 @@ class GroupsStream(TopicStream):
 
     wanted = staticmethod(source.wanted_records)
 
-    def __init__(
-        self,
-        job: Job,
-        spark: SparkSession,
-        connection: SharedConnection[Admin],
-        writer: TableWriter,
-        services: BackgroundServices,
-    ) -> None:
-        config = job.config
-        checkpoint = checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, connection, writer, checkpoint, config.trigger)
+    def __init__(self, shared: Shared, services: BackgroundServices) -> None:
+        config, self._connection = shared.job.config, shared.connection
+        super().__init__(shared, checkpoint_location(config.warehouse, config.cluster), config.trigger)
         self.busy_seconds = min(2 * config.trigger, _BUSY_SECONDS)
-        self._services = services
-        self._connection, self._topics = connection, PartitionCounts(connection, job.report)
+        self._services, self._topics = services, PartitionCounts(self._connection, self.report)
         self._read_again = services.read_again
         self._plugin_read_at = -math.inf
         self._read_until: Mapping[int, int] = {}  # by partition, up to where the tables have the groups
@@ -348,20 +339,12 @@ class CommitsStream(TopicStream):
     name = OFFSETS
     wanted = staticmethod(newest_records.wanted_records)
 
-    def __init__(
-        self,
-        job: Job,
-        spark: SparkSession,
-        connection: SharedConnection[Admin],
-        writer: TableWriter,
-        groups: GroupsStream,
-    ) -> None:
-        config = job.config
-        self._groups = groups
+    def __init__(self, shared: Shared, groups: GroupsStream) -> None:
+        config, self._groups = shared.job.config, groups
         self._batches: CommitsBatchWriter | None = None  # of the running query
-        self._tables = NewestTables(writer, config.cluster, config.retention_days)
+        self._tables = NewestTables(shared.writer, config.cluster, config.retention_days)
         checkpoint = commits_checkpoint_location(config.warehouse, config.cluster)
-        super().__init__(job, spark, connection, writer, checkpoint, config.offsets.trigger)
+        super().__init__(shared, checkpoint, config.offsets.trigger)
 
     def _between_batches(self) -> None:
         if self._batches:

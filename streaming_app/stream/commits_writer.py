@@ -85,14 +85,15 @@ class CommitsBatchWriter:
         self._positions = positions
         self._versions = TableVersions(writer, checkpoint, self._state, NAMES, shared=SHARED)
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of `newest_records.wanted_records` into the tables."""
+    def __call__(self, batch: DataFrame, batch_id: int) -> bool:
+        """Write one micro-batch of `newest_records.wanted_records` into the tables. Return whether it gives rows."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._options.cluster
         rows = self._newest_rows(batch, self._offsets.most_records(batch_id))
         outcome = self.write_rows(rows, BatchId(batch_writers(self._options.cluster, query)[:1], batch_id))
         if any(outcome.written.values()):
             self._versions.write()
         self._on_done(batch_id, outcome)
+        return any(outcome.written.values())
 
     def _newest_rows(self, batch: DataFrame, most: int | None) -> BatchRows:
         """Return the rows of the newest record of each key; there are at most `most` records.

@@ -117,8 +117,8 @@ class GroupsBatchWriter:
         self._free_heap = free_heap
         self._is_running = False  # True once a batch was written
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one micro-batch of `source.wanted_records` into the tables."""
+    def __call__(self, batch: DataFrame, batch_id: int) -> bool:
+        """Write one micro-batch of `source.wanted_records` into the tables. Return whether it has any."""
         query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._cluster
         writers = batch_writers(self._cluster, query)
         self._plans.begin(writers[0], batch_id)
@@ -145,6 +145,7 @@ class GroupsBatchWriter:
         )
         self._on_done(batch_id, outcome)
         self._is_running = True
+        return bool(by_type)
 
     def _write_parts(
         self, records: BatchRecords, parts: Sequence[Part], writers: tuple[str, ...], batch_id: int

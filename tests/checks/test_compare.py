@@ -27,6 +27,16 @@ def internal_topic(name: str, partitions: int) -> dict[str, Any]:
     return {"name": name, "partitions": partitions, "replication_factor": 1, "topic_configs": [("k", "v")]}
 
 
+_BOTH: dict[str, Any] = {
+    "member_id": "m",
+    "member_epoch": 5,
+    "instance_id": None,
+    "rack_id": "r",
+    "client_id": "c",
+    "client_host": "/h",
+    "topology_epoch": 1,
+    "process_id": "p",
+}
 ROW: dict[str, Any] = {
     "state": "Stable",
     "readiness_recorded": True,
@@ -44,20 +54,7 @@ ROW: dict[str, Any] = {
             "state_changelog_topics": [internal_topic("c", 0)],
         }
     ],
-    "members": [
-        {
-            "member_id": "m",
-            "member_epoch": 5,
-            "instance_id": None,
-            "rack_id": "r",
-            "client_id": "c",
-            "client_host": "/h",
-            "topology_epoch": 1,
-            "process_id": "p",
-            "user_endpoint": "host:80",
-            "client_tags": {"zone": "a"},
-        }
-    ],
+    "members": [{**_BOTH, "user_endpoint": "host:80", "client_tags": {"zone": "a"}}],
     "assignments": [
         task("active", 10),
         task("active", 2),
@@ -94,14 +91,7 @@ DESCRIPTION: dict[str, Any] = {
     },
     "members": [
         {
-            "member_id": "m",
-            "member_epoch": 5,
-            "instance_id": None,
-            "rack_id": "r",
-            "client_id": "c",
-            "client_host": "/h",
-            "topology_epoch": 1,
-            "process_id": "p",
+            **_BOTH,
             "user_endpoint": {"host": "host", "port": 80},
             "client_tags": [{"key": "zone", "value": "a"}],
             "task_offsets": [{"subtopology_id": "0", "partition": 1, "offset": 4}],

@@ -13,16 +13,7 @@ from streaming_app.health.facts import DEFAULTS, Facts
 from streaming_app.health.group_history import COLUMNS, GroupHistories
 from streaming_app.health.verdict import DOWN, IDLE, OFF, OK, PROTOCOL, STALLED, UNKNOWN, UNSTABLE, Verdict
 from streaming_app.lag.work import GroupWork
-from tests.groups.classic_records import (
-    AT_ONCE,
-    P1,
-    P2,
-    assignment,
-    generation,
-    records,
-    subscription,
-    thread,
-)
+from tests.groups.classic_records import AT_ONCE, P1, P2, assignment, generation, records, subscription, thread
 from tests.groups.records import FIRST_JOIN, at, fold, log
 from tests.support.health_harness import facts, unmoved, verdict, waiting, work
 

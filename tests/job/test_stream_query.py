@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from streaming_app.job import stream_query
 from streaming_app.job.stream_query import SparkProgress, StreamQuery, cause_of, one_line, stop_query
 from streaming_app.stream.job_state import JobState
 from streaming_app.tables.location import Location
@@ -130,3 +132,23 @@ def test_no_batch_begins_once_the_job_ends_and_a_users_choice_of_how_checkpoints
         query.awaitTermination()
     assert numbers == [0, 1, 2]
     assert spark.conf.get(setting) == chosen
+
+
+def test_batches_that_only_other_records_cause_are_further_apart_and_then_those_for_the_stream_come_at_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, starts, stop = [0.0], list[float](), Event()
+    monkeypatch.setattr(stream_query, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(stop, "wait", lambda seconds: clock.append(clock.pop() + max(0.0, seconds)))
+
+    def write(_: DataFrame, number: int) -> bool:
+        starts.append(clock[0])
+        if number == 16:
+            stop.set()
+        return not 7 <= number < 11
+
+    records = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    query = StreamQuery(Location.of(tmp_path / "checkpoint"), stop).start(records, write, 0.0, 1.0)
+    with pytest.raises(StreamingQueryException, match="StopRequestedError"):
+        query.awaitTermination()
+    assert starts == [0, 0, 0, 0, 0, 1, 2, 3, 4.25, 5.5, 6.75, 8, 8, 8, 8, 8, 9]

@@ -4,15 +4,7 @@ from typing import Any
 
 from streaming_app.groups.row import to_row
 from streaming_app.lag.model import GroupTasks, LagRow, Owner, group_tasks
-from tests.groups.classic_records import (
-    AT_ONCE,
-    P2,
-    assignment,
-    generation,
-    records,
-    subscription,
-    thread,
-)
+from tests.groups.classic_records import AT_ONCE, P2, assignment, generation, records, subscription, thread
 from tests.groups.records import at, fold
 from tests.support.lag_harness import TOPIC_ID, MiniCluster
 

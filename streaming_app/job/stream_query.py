@@ -87,10 +87,10 @@ class StreamQuery:
         at least `busy_seconds` apart, except the first ones after a rest. While only others come, batches are a little
         further apart, and that is a rest. Raises StopRequestedError when the job ends.
         """
-        due = -math.inf  # the monotonic clock may start at 0
+        due = rest = -math.inf  # the monotonic clock may start at 0
 
         def write(batch: DataFrame, batch_id: int) -> None:
-            nonlocal due
+            nonlocal due, rest
             if self._stop.is_set():
                 raise StopRequestedError
             self.no_batch.clear()
@@ -99,9 +99,10 @@ class StreamQuery:
                 with self.lock:
                     has_records = write_batch(batch, batch_id)
                 if has_records:
-                    due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
+                    until = due = max(due, began - _AT_ONCE * busy_seconds) + busy_seconds
+                else:
+                    until = rest = max(rest, began) + _NOT_WANTED * busy_seconds
                 if trigger_seconds is not None:
-                    until = due if has_records else began + _NOT_WANTED * busy_seconds
                     self._stop.wait(until - trigger_seconds - time.monotonic())  # the next trigger comes after that
             except UnreachableError as error:
                 self.unreachable = error

@@ -27,7 +27,7 @@ _ASKING = "Getting offsets"  # Spark's description of a query that asks the brok
 _NEWEST = 40  # queries that are checked: a batch runs few at a time, and there may be two streams
 _PROGRESS_SECONDS = 15.0  # between two checks of Spark's progress: executors report every 10 s
 _AT_ONCE = 4  # batches after a rest that come without a pause
-_NOT_WANTED = 1.25  # times as long a pause after a batch that has no record for the stream
+_NOT_WANTED = 1.5  # times as long a pause after a batch that has no record for the stream
 _NO_FILE_SYSTEM = re.compile(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found")
 _ADD_JAR = ": add the jar for this kind of store with the setting spark.jars.packages, see deploy/README.md"
 _MAX_CAUSE = 500  # characters of a line about a failure
@@ -84,8 +84,8 @@ class StreamQuery:
         """Start the query, with a batch every `trigger_seconds`; None: process only the available records.
 
         `write_batch` returns whether the batch had a record that the stream reads. While these keep coming, batches are
-        at least `busy_seconds` apart, except the first ones after a rest. While only others come, batches are a little
-        further apart, and that is a rest. Raises StopRequestedError when the job ends.
+        at least `busy_seconds` apart, except the first ones after a rest. While only others come, the time between
+        batches is half as long again, and that is a rest. Raises StopRequestedError when the job ends.
         """
         due = rest = -math.inf  # the monotonic clock may start at 0
 

@@ -151,4 +151,4 @@ def test_batches_that_only_other_records_cause_are_further_apart_and_then_those_
     query = StreamQuery(Location.of(tmp_path / "checkpoint"), stop).start(records, write, 0.0, 1.0)
     with pytest.raises(StreamingQueryException, match="StopRequestedError"):
         query.awaitTermination()
-    assert starts == [0, 0, 0, 0, 0, 1, 2, 3, 4.25, 5.5, 6.75, 8, 8, 8, 8, 8, 9]
+    assert starts == [0, 0, 0, 0, 0, 1, 2, 3, 4.5, 6, 7.5, 9, 9, 9, 9, 9, 10]
